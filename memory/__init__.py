@@ -1,0 +1,1 @@
+"""What happened: records, the journal (SQLite), vector indexes, embedders and recall."""

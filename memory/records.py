@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from ulid import ULID
@@ -262,7 +262,10 @@ class Payload(Frozen):
         return self.kind
 
 
-class Record[P: Payload](Frozen):
+P = TypeVar("P", bound=Payload)
+
+
+class Record(Frozen, Generic[P]):
     """One piece of knowledge in its envelope: identity, version, status, origin, usage."""
 
     id: str = Field(default_factory=new_id)

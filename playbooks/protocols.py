@@ -1,4 +1,4 @@
-"""Contracts of the playbook floor. Proposing and changing are never the same function: both roles only return records."""
+"""Contracts of the playbook floor: both roles only return records; nothing here changes state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ class Reflector(Protocol):
     @property
     def name(self) -> str: ...
 
-    async def reflect(self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False) -> Reflection:
+    async def reflect(
+        self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
+    ) -> Reflection:
         """Return a reflection. With `label_free`, the outcome is never read: only the steps' own feedback is.
 
         Unparsable model output gives `parsed=False` with the raw text, never an exception and never an empty lesson.

@@ -49,7 +49,9 @@ class SandboxSession(Protocol):
 class Sandbox(Protocol):
     """Makes sessions. One pool per process."""
 
-    def session(self, modules: Mapping[str, Mapping[str, HostFunction]], limits: Limits | None = None) -> SandboxSession:
+    def session(
+        self, modules: Mapping[str, Mapping[str, HostFunction]], limits: Limits | None = None
+    ) -> SandboxSession:
         """Start a session that sees `modules` as `apps.<module>.<function>`; nothing else of the host is reachable."""
         ...
 

@@ -1,0 +1,1 @@
+"""Sandboxes for model-written Python: `monty` (default) and `process` (real CPython, weaker)."""

@@ -1,0 +1,191 @@
+"""The default sandbox: pydantic-monty, a Python interpreter in Rust that runs in worker processes.
+
+The code sees no file system, no network, no environment and no host object except the functions passed in as
+`apps.<module>.<function>`. Clock, sleep and `random` are fixed, so that the same code prints the same text. The
+interpreter covers a subset of Python (no `yield`, `del`, class inheritance; few standard modules): for real CPython see
+`skills.sandbox.process`. A session occupies one worker process (6 MB) until it is closed.
+"""
+
+from __future__ import annotations
+
+import builtins
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache, wraps
+from typing import Any
+
+from pydantic_monty import (
+    ExternalModule,
+    Monty,
+    MontyConversionError,
+    MontyCrashedError,
+    MontyRuntimeError,
+    MontySession,
+    MontySyntaxError,
+    OSPolicy,
+    ResourceLimits,
+)
+
+from memory.errors import EvolveError
+from skills.protocols import HostFunction, Limits, RunResult
+from skills.sandbox.output import Printed, cut, describe
+
+Modules = Mapping[str, Mapping[str, HostFunction]]
+
+_IDS = uuid.UUID("5b1a7c52-8f0e-4c7e-9d5b-6f3c1c0a7e11")
+_FATAL = ("TimeoutError: feed time limit", "MemoryError: memory limit", "RuntimeError: suspension limit")
+
+
+class SandboxBusy(EvolveError, RuntimeError):
+    """Every worker is taken by an open session."""
+
+
+class MontySandbox:
+    """A pool of worker processes. Use `shared()` unless the pool must be separate."""
+
+    def __init__(self, *, max_sessions: int = 256, clock: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+        self._max_sessions = max_sessions
+        self._policy = OSPolicy(datetime=clock, sleep="zero", random_start={"seed": 0})
+        self._pool: Monty | None = None
+
+    def session(self, modules: Modules, limits: Limits | None = None) -> MontySandboxSession:
+        """Start a session that sees `modules` as `apps.<module>.<function>`. Raises `SandboxBusy`."""
+        return MontySandboxSession(self._checkout, modules, limits or Limits())
+
+    def load(self, state: bytes, modules: Modules, limits: Limits | None = None) -> MontySandboxSession:
+        """Start a session from a `dump()` of this process's own sessions; the call budget starts anew.
+
+        `state` is trusted: never pass bytes that came from outside.
+        """
+        return MontySandboxSession(self._checkout, modules, limits or Limits(), state)
+
+    def close(self) -> None:
+        """End every session and worker. The next session starts a new pool."""
+        if self._pool is not None:
+            self._pool.__exit__(None, None, None)
+            self._pool = None
+
+    def _checkout(self, apps: ExternalModule, limits: Limits) -> MontySession:
+        if self._pool is None:
+            self._pool = Monty(max_processes=self._max_sessions, checkout_timeout=10.0).__enter__()
+        checkout = self._pool.checkout(
+            limits=ResourceLimits(
+                max_feed_duration_secs=limits.seconds_per_run,
+                max_memory=limits.memory_mb << 20,
+                max_recursion_depth=limits.recursion_depth,
+                max_suspensions=limits.host_calls + 1,  # one for our own `import apps`
+            ),
+            os_policy=self._policy,
+            external_modules={"apps": apps},
+        )
+        try:
+            return checkout.__enter__()
+        except TimeoutError as error:
+            message = f"all {self._max_sessions} sandbox sessions are open; close() sessions that are no longer used"
+            raise SandboxBusy(message) from error
+
+
+class MontySandboxSession:
+    """One REPL-like session; not shared between threads. Made by `MontySandbox`."""
+
+    def __init__(
+        self,
+        checkout: Callable[[ExternalModule, Limits], MontySession],
+        modules: Modules,
+        limits: Limits,
+        state: bytes | None = None,
+    ) -> None:
+        self._limits = limits
+        self._raised: Exception | None = None
+        self._interrupt: BaseException | None = None
+        self._session: MontySession | None = checkout(self._module(modules), limits)
+        if state is not None:
+            self._session.load_session(state)
+        else:
+            self._session.feed_run("import apps")
+
+    def run(self, code: str) -> RunResult:
+        """Execute `code`. Never raises for anything the code did; a time, memory or call limit ends the session."""
+        if self._session is None:
+            return RunResult(error="SessionEnded: this session is closed or hit a limit; start a new one", fatal=True)
+        printed = Printed(self._limits.output_chars)
+        self._raised = None
+        try:
+            self._session.feed_run(code, print_callback=lambda _stream, text: printed.write(text))
+        except (MontyRuntimeError, MontySyntaxError) as error:
+            return self._failed(self._named(error.display("type-msg")), printed)
+        except (MontyCrashedError, MontyConversionError) as error:
+            return self._failed(describe(error), printed, crashed=True)
+        finally:
+            self._reraise_interrupt()
+        return RunResult(stdout=printed.text())
+
+    def dump(self) -> bytes:
+        """Return the session's state (3 to 200 kB). Raises `EvolveError` on a session that has ended."""
+        if self._session is None:
+            raise EvolveError("cannot dump a session that is closed or hit a limit; dump it before")
+        return self._session.dump()
+
+    def close(self) -> None:
+        """Give the worker back. Closing twice is fine."""
+        if self._session is not None:
+            self._session.__exit__(None, None, None)
+            self._session = None
+
+    def _failed(self, text: str, printed: Printed, crashed: bool = False) -> RunResult:
+        fatal = crashed or text.startswith(_FATAL)
+        if fatal:
+            self.close()
+        return RunResult(stdout=printed.text(), error=cut(text, self._limits.output_chars), fatal=fatal)
+
+    def _reraise_interrupt(self) -> None:
+        """Let a cancellation or Ctrl-C that hit a host function reach the host, whatever the code did with it."""
+        if self._interrupt is not None:
+            interrupt, self._interrupt = self._interrupt, None
+            raise interrupt
+
+    def _module(self, modules: Modules) -> ExternalModule:
+        """Wrap the host functions. Ids are derived from names, so that a dump finds its modules again."""
+        wrapped = {
+            name: ExternalModule(
+                {key: self._observed(function) for key, function in functions.items()}, id=uuid.uuid5(_IDS, name)
+            )
+            for name, functions in modules.items()
+        }
+        return ExternalModule(wrapped, id=_IDS)
+
+    def _observed(self, function: HostFunction) -> HostFunction:
+        """Remember what a host function raised: its own type name for the report, an interrupt for the host."""
+
+        @wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                self._raised = error
+                raise
+            except BaseException as interrupt:
+                self._interrupt = interrupt
+                raise
+
+        return call
+
+    def _named(self, text: str) -> str:
+        """Give an uncaught host exception its own type name; inside the sandbox it has its nearest built-in type's."""
+        raised = self._raised
+        known = raised is None or hasattr(builtins, type(raised).__name__)
+        if raised is not None and not known and text.endswith(f": {raised}"):
+            return describe(raised)
+        return text.removesuffix(": ")
+
+
+@cache
+def _of_process(_pid: int) -> MontySandbox:
+    return MontySandbox()
+
+
+def shared() -> MontySandbox:
+    """Return this process's sandbox: one pool of workers, started on first use."""
+    return _of_process(os.getpid())

@@ -1,0 +1,43 @@
+"""Which record a model means when it writes `[12]`, `shr-00012` or a full id.
+
+References resolve against the records that were shown and nothing else: a rule that was not shown cannot be meant.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from memory.records import Record
+
+_REFERENCE = re.compile(r"(?:([a-z][a-z0-9_]*)-)?(\d{1,9})")
+_BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]")
+
+
+def resolve(reference: str, shown: Sequence[Record[Any]]) -> Record[Any] | None:
+    """Return the shown record meant by `reference`: its id, its label or its number, with or without brackets and quotes,
+    in any case. None when no shown record is meant."""
+    bare = reference.strip().strip("[](){}<>\"'`# ").casefold()
+    for record in shown:
+        if bare in (record.id.casefold(), record.label.casefold()):
+            return record
+    match = _REFERENCE.fullmatch(bare)
+    if match is None:
+        return None
+    slug, number = match.group(1), int(match.group(2))
+    for record in shown:
+        if record.number == number and slug in (None, (record.slug or record.kind).casefold()):
+            return record
+    return None
+
+
+def cited(text: str, shown: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
+    """Return the shown records that `text` cites in brackets (`[12]`, `[shr-00012, api-00003]`), in order of citation."""
+    found: dict[str, Record[Any]] = {}
+    for group in _BRACKETED.findall(text):
+        for reference in re.split(r"[,;\s]+", group):
+            record = resolve(reference, shown) if reference else None
+            if record is not None:
+                found.setdefault(record.id, record)
+    return tuple(found.values())

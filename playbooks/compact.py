@@ -1,0 +1,134 @@
+"""The compact dialect of the two roles: pure functions that build the pocket model's prompts and training replies.
+
+Nothing here calls a model. The corpus generator and the live roles use the same functions, so that what the model is
+trained on is what it meets.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any, Literal
+
+from memory.records import Check, Frozen, Insight, Outcome, Record, Step, Trajectory
+from playbooks.bullets import one_line
+from policies.prompts import render
+from policies.protocols import Message
+
+OBSERVATION_CHARS = 200
+NEAREST = 6
+
+
+class CompactReflection(Frozen):
+    """What the pocket model answers to `reflect`."""
+
+    insights: tuple[str, ...] = ()
+    harmful: tuple[int, ...] = ()
+
+
+class CompactDecision(Frozen):
+    """What the pocket model answers to `curate`: the lesson is new, already known, or replaces the target's content."""
+
+    op: Literal["ADD", "NONE", "EDIT"]
+    target: int | None = None
+
+
+def failed_checks(outcome: Outcome | None) -> tuple[Check, ...]:
+    """Return the checks that failed; a missing or check-less failure counts as one failed check."""
+    if outcome is None:
+        return (Check(name="outcome", passed=False, detail="missing"),)
+    if outcome.success:
+        return ()
+    failed = tuple(check for check in outcome.checks if not check.passed)
+    return failed or (Check(name="outcome", passed=False, detail="failed"),)
+
+
+def salient_steps(trajectory: Trajectory, *, label_free: bool = False) -> tuple[Step, ...]:
+    """Return the steps worth reflecting on, in order: each that errored and the one after it, and the last step before
+    grading when a check failed.
+
+    With `label_free` the outcome is not read, so the last step is there only for its own error.
+    """
+    steps = trajectory.steps
+    chosen = {at + offset for at, step in enumerate(steps) if step.error is not None for offset in (0, 1)}
+    if not label_free and failed_checks(trajectory.outcome):
+        chosen.add(len(steps) - 1)
+    return tuple(step for at, step in enumerate(steps) if at in chosen)
+
+
+def shown_observation(step: Step) -> str:
+    """Return a step's observation on one line, cut to 200 characters; its error text where the cut would hide it."""
+    text = one_line(step.observation)
+    error = one_line(step.error or "")
+    if error[:OBSERVATION_CHARS] not in text[:OBSERVATION_CHARS]:
+        text = error
+    return text[:OBSERVATION_CHARS]
+
+
+def reflect_prompt(
+    trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
+) -> list[Message]:
+    """Return the one user message of the `reflect` role. `injected` are the records the trajectory was shown."""
+    failed = () if label_free else failed_checks(trajectory.outcome)
+    verdict = [one_line(f"fail: {check.name}: {check.detail}") for check in failed]
+    if not label_free and not failed:
+        verdict = ["ok"]
+    content = render(
+        "playbooks",
+        "reflect_compact",
+        task=one_line(trajectory.task.instruction),
+        steps=[
+            {"action": step.action.strip(), "observation": shown_observation(step)}
+            for step in salient_steps(trajectory, label_free=label_free)
+        ],
+        verdict=verdict,
+        rules=_rules(injected),
+    )
+    return [Message(role="user", content=content.strip())]
+
+
+def reflect_reply(insights: Iterable[str], harmful: Iterable[int] = ()) -> str:
+    """Return the assistant's side of `reflect`: one line of JSON."""
+    return _json({"insights": [one_line(text) for text in insights], "harmful": list(harmful)})
+
+
+def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[Message]:
+    """Return the one user message of the `curate` role. `candidates` is what `nearest` chose."""
+    content = render("playbooks", "curate_compact", rules=_rules(candidates), lesson=one_line(insight.content))
+    return [Message(role="user", content=content.strip())]
+
+
+def curate_reply(op: Literal["ADD", "NONE", "EDIT"], target: int | None = None) -> str:
+    """Return the assistant's side of `curate`: one line of JSON. `target` is the number of the rule, none for ADD."""
+    return _json({"op": op} if target is None else {"op": op, "target": target})
+
+
+def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> tuple[Record[Any], ...]:
+    """Return up to `k` records whose text is most like `content`, best first, ties by number.
+
+    Similarity is the Dice coefficient of character trigrams of the lower-cased words: deterministic, without a corpus
+    statistic, so that it does not change when unrelated records are added.
+    """
+    wanted = _trigrams(content)
+    scored = [(_dice(wanted, _trigrams(record.payload.text())), record) for record in records]
+    scored.sort(key=lambda pair: (-pair[0], pair[1].number, pair[1].id))
+    return tuple(record for _, record in scored[:k])
+
+
+def _rules(records: Sequence[Record[Any]]) -> list[dict[str, Any]]:
+    return [{"number": record.number, "content": one_line(record.payload.text())} for record in records]
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+@lru_cache(maxsize=32768)
+def _trigrams(text: str) -> frozenset[str]:
+    padded = f"  {one_line(text).lower()} "
+    return frozenset(padded[at : at + 3] for at in range(len(padded) - 2))
+
+
+def _dice(a: frozenset[str], b: frozenset[str]) -> float:
+    return 2 * len(a & b) / (len(a) + len(b))

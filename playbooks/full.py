@@ -1,0 +1,177 @@
+"""The full profile of the two roles: prompts for general models and the lenient shape of their answers.
+
+Pure: nothing here calls a model. Learned and observed text enters the templates as values only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
+
+from memory.records import Insight, Record, Trajectory
+from playbooks.bullets import SECTIONS, match_section, one_line
+from playbooks.compact import failed_checks
+from policies.prompts import render
+from policies.protocols import Message
+
+OBSERVATION_CHARS = 2000
+
+
+class _Lenient(BaseModel):
+    """A model's answer: fields it invented are ignored."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Lesson(_Lenient):
+    """One rule proposed by the reflector."""
+
+    content: str
+    section: str = ""
+    cue: str = ""
+    action: str = ""
+
+    @field_validator("section", "cue", "action", mode="before")
+    @classmethod
+    def _absent(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+
+class TagOf(_Lenient):
+    """A reflector's verdict on one rule that was shown; models call the reference `id`, `bullet_id` or `bullet`."""
+
+    id: str = Field(validation_alias=AliasChoices("id", "bullet_id", "bullet", "rule"))
+    tag: str = "neutral"
+
+    @field_validator("id", "tag", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) else value
+
+
+class FullReflection(_Lenient):
+    """What a general model answers to `reflect`."""
+
+    reasoning: str = ""
+    root_cause: str = Field("", validation_alias=AliasChoices("root_cause", "root_cause_analysis"))
+    correct_approach: str = ""
+    insights: tuple[Lesson, ...] = Field((), validation_alias=AliasChoices("insights", "key_insights", "key_insight"))
+    bullet_tags: tuple[TagOf, ...] = Field((), validation_alias=AliasChoices("bullet_tags", "tags"))
+
+    @field_validator("insights", mode="before")
+    @classmethod
+    def _lessons(cls, value: Any) -> Any:
+        items = [value] if isinstance(value, str | dict) else value or []
+        return [{"content": item} if isinstance(item, str) else item for item in items if item]
+
+    @field_validator("bullet_tags", mode="before")
+    @classmethod
+    def _tags(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            return [{"id": key, "tag": tag} for key, tag in value.items()]
+        return value or []
+
+    @field_validator("reasoning", "root_cause", "correct_approach", mode="before")
+    @classmethod
+    def _absent(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+
+class Operation(_Lenient):
+    """One change proposed by the curator. `lesson` counts from 1 in the order shown."""
+
+    type: str
+    lesson: int | None = None
+    section: str = ""
+    content: str = ""
+    target: str = Field("", validation_alias=AliasChoices("target", "bullet_id", "id"))
+    targets: tuple[str, ...] = ()
+    reason: str = ""
+
+    @field_validator("section", "content", "target", "reason", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return "" if value is None else str(value) if isinstance(value, int) else value
+
+    @field_validator("targets", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        items = [value] if isinstance(value, str | int) else value or []
+        return [str(item) if isinstance(item, int) else item for item in items]
+
+
+class FullCuration(_Lenient):
+    """What a general model answers to `curate`."""
+
+    reasoning: str = ""
+    operations: tuple[Operation, ...]
+
+    @field_validator("reasoning", mode="before")
+    @classmethod
+    def _absent(cls, value: Any) -> Any:
+        return "" if value is None else value
+
+
+def reflect_prompt(
+    trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
+) -> list[Message]:
+    """Return the one user message of the reflector. With `label_free` the outcome is never read."""
+    content = render(
+        "playbooks",
+        "reflect",
+        task=trajectory.task.instruction.strip(),
+        steps=[
+            {
+                "index": step.index,
+                "action": step.action.strip(),
+                "observation": _cut(step.observation),
+                "error": _cut(step.error or ""),
+            }
+            for step in trajectory.steps
+        ],
+        label_free=label_free,
+        verdict=() if label_free else _verdict(trajectory),
+        rules=_labelled(injected),
+        sections=tuple(SECTIONS),
+    )
+    return [Message(role="user", content=content.strip())]
+
+
+def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]) -> list[Message]:
+    """Return the one user message of the curator. `candidates` are the existing rules it may refer to."""
+    groups: dict[str, list[Record[Any]]] = {}
+    for record in sorted(candidates, key=lambda r: (r.number, r.id)):
+        groups.setdefault(getattr(record.payload, "section", record.kind), []).append(record)
+    content = render(
+        "playbooks",
+        "curate",
+        groups=[{"section": one_line(name), "rules": _labelled(records)} for name, records in groups.items()],
+        lessons=[
+            {"section": match_section(insight.section) or "no section", "content": one_line(insight.content)}
+            for insight in insights
+        ],
+        sections=tuple(SECTIONS),
+    )
+    return [Message(role="user", content=content.strip())]
+
+
+def _labelled(records: Sequence[Record[Any]]) -> list[dict[str, str]]:
+    return [{"label": record.label, "content": one_line(record.payload.text())} for record in records]
+
+
+def _verdict(trajectory: Trajectory) -> list[str]:
+    failed = failed_checks(trajectory.outcome)
+    if not failed:
+        return ["The task was solved."]
+    lines = [f"failed check {check.name}: {check.detail}" for check in failed]
+    return ["The task was not solved.", *(one_line(line) for line in lines)]
+
+
+def _cut(text: str) -> str:
+    text = text.strip()
+    if len(text) <= OBSERVATION_CHARS:
+        return text
+    half = OBSERVATION_CHARS // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"

@@ -1,0 +1,1 @@
+"""Training of the pocket model: a few million parameters, from scratch, on text the repository generates."""

@@ -1,0 +1,87 @@
+"""Prompts are files: `<package>/prompts/<name>.md`, rendered by a sandboxed Jinja that accepts no gap and no surplus.
+
+What was learned enters as a value only. A value is never parsed as a template, so braces in it stay text; a chat
+delimiter in it (`<|`) is broken up, since servers turn such text into control tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from memory.errors import BadInput, NotFound
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+    from jinja2.sandbox import SandboxedEnvironment
+
+_NAME = re.compile(r"[a-z0-9_]+")
+_BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_INVISIBLE = re.compile(r"[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_STRUCTURE = re.compile(r"^(?=#|```|~~~|---|===)")
+
+
+def render(package: str, name: str, /, **values: object) -> str:
+    """Return the prompt `<package>/prompts/<name>.md` filled with `values`.
+
+    Raises `NotFound` for an unknown prompt (the message lists those there are) and `BadInput` for a value that the
+    template wants and did not get, or got and does not use.
+    """
+    template, wanted = _load(package, name)
+    missing, unused = sorted(wanted - set(values)), sorted(set(values) - wanted)
+    if missing or unused:
+        raise BadInput(
+            f"prompt {package}/{name} wants {sorted(wanted)}; missing {missing}, unused {unused}: pass exactly its values"
+        )
+    return template.render(**values)
+
+
+def prompt_names(package: str) -> list[str]:
+    """Return the names of a package's prompts, sorted."""
+    folder = resources.files(package) / "prompts"
+    return sorted(f.name.removesuffix(".md") for f in folder.iterdir() if f.name.endswith(".md"))
+
+
+def oneline(value: object) -> str:
+    """Return a value as one line that cannot pass for structure. The filter `oneline` of every template.
+
+    Line breaks of any kind and control characters become one space, invisible direction marks are dropped, and a leading
+    heading, fence or rule is escaped with a backslash: a learned text cannot open a section or add a line.
+    """
+    text = _BREAKS.sub(" ", _INVISIBLE.sub("", str(value))).strip()
+    return _STRUCTURE.sub(r"\\", text)
+
+
+def _printable(value: object) -> object:
+    """Pass a printed value on without chat delimiters; None is a forgotten value, not the word."""
+    if value is None:
+        raise BadInput("a prompt would print None; give the value, or guard it in the template")
+    return value.replace("<|", "< |") if isinstance(value, str) else value
+
+
+@cache
+def _environment() -> SandboxedEnvironment:
+    from jinja2 import StrictUndefined
+    from jinja2.sandbox import SandboxedEnvironment
+
+    environment = SandboxedEnvironment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=_printable
+    )
+    environment.filters["oneline"] = oneline
+    return environment
+
+
+@cache
+def _load(package: str, name: str) -> tuple[Template, frozenset[str]]:
+    """Read and compile a template once; return it with the names of the values it uses."""
+    from jinja2 import meta
+
+    file = resources.files(package) / "prompts" / f"{name}.md"
+    if not _NAME.fullmatch(name) or not file.is_file():
+        raise NotFound(f"no prompt {name!r} in {package}/prompts; there are {prompt_names(package)}")
+    source = file.read_text(encoding="utf-8")
+    environment = _environment()
+    wanted = meta.find_undeclared_variables(environment.parse(source))
+    return environment.from_string(source), frozenset(wanted)

@@ -1,0 +1,61 @@
+# Two commands are enough on a fresh machine: `make demo` and `make test`. Both create .venv by themselves.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types layers bench claims claims-quick pocket docs
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+EXTRAS := pocket,embed,openai,langchain,mcp,plot,bfcl,dev
+PACKAGES := evolve memory skills policies playbooks
+export OMP_NUM_THREADS ?= 1
+
+help: ## print this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
+
+install: $(INSTALLED) ## create .venv and install evolve with every extra (again only when pyproject.toml changed)
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else f"{sys.executable} is Python {sys.version.split()[0]}; evolve needs 3.11 or newer: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# torch comes first and pinned, so that a CPU build is taken where pip is configured to find one, not the CUDA build that a range resolves to
+	$(BIN)/pip install --quiet torch==2.13.0
+	$(BIN)/pip install --quiet -e '.[$(EXTRAS)]'
+	@# without its dependencies (faiss, a dozen vendor SDKs): only its data, its simulated APIs and its checker are used
+	$(BIN)/pip install --quiet --no-deps 'bfcl-eval==2026.3.23'
+	@touch $@
+
+demo: $(INSTALLED) ## install, then watch the pocket model learn the house rules of an office (no key, no download)
+	$(BIN)/evolve demo
+
+test: lint types layers ## every check: style, types, layers, then all tests with a coverage floor
+	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered
+
+lint: $(INSTALLED) ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED) ## pyright, strict, on the five packages
+	$(BIN)/pyright --warnings
+
+layers: $(INSTALLED) ## import-linter: imports run down only, each big dependency behind its fence
+	$(BIN)/lint-imports --no-logo
+
+bench: $(INSTALLED) ## measure every claim in full (hours); needs a clean tree, writes benchmarks/results/
+	for script in benchmarks/claims/*_[0-9]*.py; do $(BIN)/python "$$script"; done
+
+claims: $(INSTALLED) ## print the stored results; marks those measured on other source
+	$(BIN)/python -m benchmarks.table
+
+claims-quick: $(INSTALLED) ## run every claim on a small sample; stores nothing
+	for script in benchmarks/claims/*_[0-9]*.py; do $(BIN)/python "$$script" --quick; done
+
+pocket: $(INSTALLED) ## write the corpus and train the pocket model (GPU: minutes; 2 cores: about an hour, resumable)
+	$(BIN)/python -m evolve.corpus build/pocket/corpus
+	$(BIN)/python -m policies.pocket.train build/pocket/corpus
+
+docs: $(INSTALLED) ## rewrite what is generated: the command reference and the table of results in README.md
+	$(BIN)/python -m docs.generate

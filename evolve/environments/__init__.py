@@ -1,0 +1,1 @@
+"""Worlds an agent can work in: one file or folder each."""

@@ -1,0 +1,1 @@
+"""`office`: six apps, 24 hidden house rules that differ by deployment, and tasks that can be re-drawn at will."""

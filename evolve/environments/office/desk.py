@@ -1,0 +1,105 @@
+"""One agent at work in the office: every call of the sandbox arrives here.
+
+A call is bound to its documented signature, checked against the house rules, performed on the state, and filed. Rejected
+calls count: at the third the office locks the agent out and the episode is lost.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from evolve.environments.office import house
+from evolve.environments.office.apps import calendar, contacts, files, mail, payments, todo
+from evolve.environments.office.apps.spec import App, Function, OfficeError, Wrote
+from evolve.environments.office.rules import RULES, Values
+from evolve.environments.office.state import State
+
+APPS: dict[str, App] = {
+    "contacts": contacts.FUNCTIONS,
+    "mail": mail.FUNCTIONS,
+    "calendar": calendar.FUNCTIONS,
+    "files": files.FUNCTIONS,
+    "payments": payments.FUNCTIONS,
+    "todo": todo.FUNCTIONS,
+}
+MAX_REJECTED = 3
+
+_AFTER = {rule.app: rule for rule in RULES if rule.kind == "after"}
+
+
+class Desk:
+    """The office's answer to calls, for one episode. Pickles."""
+
+    def __init__(self, state: State, values: Values) -> None:
+        self.state = state
+        self.values = values
+        self.rejected = 0
+        self.done = False
+        self.prepared: dict[str, str] = {}
+
+    @property
+    def locked(self) -> bool:
+        """True once the agent made its last allowed mistake."""
+        return self.rejected >= MAX_REJECTED
+
+    def modules(self) -> dict[str, dict[str, Callable[..., Any]]]:
+        """Return the functions a sandbox may call, by app."""
+        apps: dict[str, dict[str, Callable[..., Any]]] = {
+            app: {name: self._bind(app, name) for name in functions} for app, functions in APPS.items()
+        }
+        apps["task"] = {"done": self._finish}
+        return apps
+
+    def call(self, app: str, name: str, /, *args: Any, **kwargs: Any) -> Any:
+        """Perform one call. Raises OfficeError when the office refuses it."""
+        if self.locked:
+            raise OfficeError("locked out after too many rejected calls")
+        if self.done:
+            raise OfficeError("the task has been handed in")
+        try:
+            return self._perform(f"{app}.{name}", APPS[app][name], args, kwargs)
+        except OfficeError:
+            self.rejected += 1
+            raise
+
+    def _perform(self, call: str, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        bound = self._arguments(call, function, args, kwargs)
+        app = call.partition(".")[0]
+        if function.role == "prepare":
+            self.prepared[app] = call.partition(".")[2]
+            return None
+        needs_preparation = function.role == "write"
+        filed = house.check(call, bound, self.state, self.values, self.prepared.get(app, "nothing"))
+        result = function.run(self.state, **bound)
+        if needs_preparation:
+            self.prepared.pop(app, None)
+        if not isinstance(result, Wrote):
+            return result
+        row = self.state.tables[result.table][result.row_id]
+        if function.role == "follow":
+            rule = _AFTER[app]
+            filed = {f"{rule.call} {rule.thing}": call.partition(".")[2]}
+        row.setdefault("house", {}).update(filed)
+        return result.row_id
+
+    def _arguments(
+        self, call: str, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
+        try:
+            bound = inspect.signature(function.run).bind(self.state, *args, **kwargs)
+        except TypeError as problem:
+            raise OfficeError(f"{call}: {problem}") from problem
+        bound.apply_defaults()
+        return {name: value for name, value in bound.arguments.items() if name != "state"}
+
+    def _bind(self, app: str, name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return self.call(app, name, *args, **kwargs)
+
+        return call
+
+    def _finish(self) -> None:
+        """Hand the task in: the episode ends."""
+        self.done = True

@@ -1,0 +1,129 @@
+"""The office as an `Environment`: deterministic in (deployment, task id)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from evolve.environments.office.desk import APPS, Desk
+from evolve.environments.office.episode import OfficeEpisode
+from evolve.environments.office.families import SPLITS, Goal, draw_split
+from evolve.environments.office.rules import Values, draw, drift
+from evolve.environments.office.solver import gold
+from evolve.environments.office.state import State
+from evolve.environments.office.wording import oracle
+from evolve.protocols import Action, ActionFormat
+from memory.errors import BadInput, NotFound
+from memory.records import Frozen, Task
+from policies.prompts import render
+from policies.protocols import ToolSpec
+
+
+class OfficeConfig(Frozen):
+    """Which office."""
+
+    deployment: int = 0
+    """Seed of the house rules and of the tasks. 0-999 are for use and evaluation; the pocket model was trained on others."""
+    drift_at: int | None = None
+    """From this train task on (counted from 0), eight of the 24 rules have other values."""
+
+
+class Office:
+    """Six apps and 24 hidden house rules. Tasks: train 72, dev 72, test_normal 102, test_challenge 51, control 24."""
+
+    name = "office"
+    action_format: ActionFormat = "code"
+    tools: tuple[ToolSpec, ...] = ()
+
+    def __init__(self, config: OfficeConfig | None = None) -> None:
+        self.config = config or OfficeConfig()
+        self._wanted: dict[str, State] = {}
+        self._goals: dict[str, Goal] = {}
+        self._drifted: set[str] = set()
+
+    def __reduce__(self) -> tuple[type[Office], tuple[OfficeConfig]]:
+        return Office, (self.config,)
+
+    @cached_property
+    def values(self) -> Values:
+        """The house rules in force (before any drift). For oracles and graders, never for prompts."""
+        return draw(self.config.deployment)
+
+    @property
+    def oracle(self) -> tuple[str, ...]:
+        """The complete and correct playbook of this deployment."""
+        return oracle(self.values)
+
+    def describe(self, profile: str) -> str:
+        """Return the API documentation; the compact profile's model knows the apps by heart, so it gets none."""
+        if profile == "compact":
+            return ""
+        functions = {app: {name: f.signature for name, f in endpoints.items()} for app, endpoints in APPS.items()}
+        docs = {app: {name: f.doc for name, f in endpoints.items()} for app, endpoints in APPS.items()}
+        return render("evolve", "office_apps", signatures=functions, docs=docs)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Return the tasks of a split. Raises BadInput for an unknown one."""
+        if split not in SPLITS:
+            raise BadInput(f"office has no split {split!r}; it has {', '.join(SPLITS)}")
+        drawn = draw_split(self.config.deployment, split)
+        self._goals.update((task.id, goal) for task, goal in drawn)
+        if split == "train" and self.config.drift_at is not None:
+            self._drifted.update(task.id for task, _ in drawn[self.config.drift_at :])
+        return [task for task, _ in drawn]
+
+    def start(self, task: Task, seed: int = 0) -> OfficeEpisode:
+        """Return a fresh episode; the office itself has no randomness, so `seed` changes nothing."""
+        start = State.seeded(self.goal(task).names)
+        return OfficeEpisode(start, Desk(start.copy(), self.values_for(task)), _Wanted(self, task))
+
+    def gold(self, task: Task) -> Sequence[Action]:
+        """Return the actions that solve the task."""
+        return [Action(text=code) for code in gold(self.goal(task), self.values_for(task))]
+
+    def state_changing(self, task: Task) -> Sequence[int]:
+        """Return the indexes of the gold actions that write."""
+        goal = self.goal(task)
+        return [0] if goal.color else list(range(1, 2 * len(goal.intents), 2))
+
+    def extra_write(self, task: Task) -> Action:
+        """Return a write that no task asks for."""
+        return Action(text='apps.calendar.cancel(id="e5")')
+
+    def goal(self, task: Task) -> Goal:
+        """Return what the task really asks. Raises NotFound for a task of another deployment."""
+        if task.id not in self._goals:
+            for split in SPLITS:
+                self.tasks(split)
+        if task.id not in self._goals:
+            raise NotFound(f"office deployment {self.config.deployment} has no task {task.id!r}")
+        return self._goals[task.id]
+
+    def values_for(self, task: Task) -> Values:
+        """Return the house rules under which a task is done."""
+        self.goal(task)
+        return drift(self.values, self.config.deployment) if task.id in self._drifted else self.values
+
+    def wanted(self, task: Task) -> State:
+        """Return the state that the gold solution leaves behind."""
+        if task.id not in self._wanted:
+            desk = Desk(State.seeded(self.goal(task).names), self.values_for(task))
+            episode = OfficeEpisode(desk.state, desk, desk.state.copy)
+            for action in self.gold(task):
+                result = episode.run(action.text)
+                if result.error:
+                    raise RuntimeError(f"gold of {task.id} failed: {result.error}")
+            episode.discard()
+            self._wanted[task.id] = desk.state
+        return self._wanted[task.id]
+
+
+class _Wanted:
+    """Makes the wanted state when the grader asks for it. A class, so that episodes pickle."""
+
+    def __init__(self, office: Office, task: Task) -> None:
+        self.office = office
+        self.task = task
+
+    def __call__(self) -> State:
+        return self.office.wanted(self.task)

@@ -1,0 +1,111 @@
+"""A scripted solver: the expert that writes gold code, and the same expert with gaps in its knowledge.
+
+It starts from what the API suggests, follows the rules it is shown, believes the office's error messages over them, and
+works through the options of a rule whose error is a bare code. With no rules shown it is the no-memory floor; with the
+oracle playbook, the ceiling.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from evolve.environments.office.families import Goal
+from evolve.environments.office.intents import Fields, Intent, Lines
+from evolve.environments.office.rules import BY_CODE, BY_ID, RULES, Rule, Values
+from evolve.environments.office.wording import MEANING
+
+DONE = "apps.task.done()"
+_CODE = re.compile(r"\b(E\d\d)\b")
+_NUMBERED = re.compile(r"\[(\d+)\] (.*)")
+
+
+@dataclass
+class Knowledge:
+    """What the solver believes: an option per rule, options found wrong, and the shown rule each belief came from."""
+
+    values: Values
+    wrong: dict[str, set[str]] = field(default_factory=lambda: {rule.id: set() for rule in RULES})
+    cited: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, lines: Sequence[str]) -> Knowledge:
+        """Read `[number] sentence` lines; sentences it does not understand are ignored."""
+        known = cls({rule.id: rule.options[0] for rule in RULES})
+        for line in lines:
+            numbered = _NUMBERED.fullmatch(line.strip())
+            meaning = MEANING.get(numbered[2]) if numbered else None
+            if numbered and meaning:
+                known.values[meaning[0]] = meaning[1]
+                known.cited[meaning[0]] = numbered[1]
+        return known
+
+    def learn(self, error: str, governed: Sequence[Rule]) -> None:
+        """Take in an error message: the words of a rule, or a bare code."""
+        told = MEANING.get(error)
+        code = _CODE.search(error)
+        if told:
+            self._set(*told)
+        elif code and BY_CODE[code[1]] in governed:
+            rule = BY_CODE[code[1]]
+            self.wrong[rule.id].add(self.values[rule.id])
+            left = [option for option in rule.options if option not in self.wrong[rule.id]]
+            self._set(rule.id, (left or list(rule.options))[0])
+
+    def _set(self, rule_id: str, option: str) -> None:
+        self.values[rule_id] = option
+        self.cited.pop(rule_id, None)
+
+    def citation(self, rules: Sequence[Rule]) -> str:
+        """Return the numbers of the shown rules that `rules` follow, e.g. `[3][7]`."""
+        return "".join(f"[{self.cited[rule.id]}]" for rule in rules if rule.id in self.cited)
+
+
+def next_action(goal: Goal, knowledge: Knowledge, observations: Sequence[str]) -> str:
+    """Return the code to run after `observations`, one per action so far. Changes `knowledge` by what they say."""
+    done = 0
+    phases = [(i, phase) for i in range(len(goal.intents)) for phase in ("lookup", "write")]
+    for observation in observations:
+        if done >= len(phases):
+            break
+        error = observation.partition("error: ")[2]
+        if error:
+            knowledge.learn(error, _rules(goal, phases[done]))
+        else:
+            done += 1
+    if goal.color:
+        seal = f'apps.files.seal(name="{goal.names.files[0]}", color="red")'
+        return DONE if observations else seal
+    return DONE if done >= len(phases) else _code(goal, phases[done], knowledge)
+
+
+def gold(goal: Goal, values: Values) -> list[str]:
+    """Return the code that solves the task, step by step."""
+    if goal.color:
+        return [f'apps.files.seal(name="{goal.names.files[0]}", color="{goal.color}")', DONE]
+    steps = [
+        "\n".join(lines(fields, values))
+        for intent, fields in goal.intents
+        for lines in (intent.lookup, intent.write)
+    ]
+    return [*steps, DONE]
+
+
+def _rules(goal: Goal, phase: tuple[int, str]) -> tuple[Rule, ...]:
+    intent = goal.intents[phase[0]][0]
+    return intent.lookup_rules if phase[1] == "lookup" else intent.write_rules
+
+
+def _code(goal: Goal, phase: tuple[int, str], knowledge: Knowledge) -> str:
+    index, part = phase
+    intent, fields = goal.intents[index]
+    number = f" {index + 1}" if len(goal.intents) > 1 else ""
+    cited = knowledge.citation([rule for rule in _rules(goal, phase) if rule.id in BY_ID])
+    header = f"#{number}{' ' + cited if cited else ''}"
+    body: Lines = _lines(intent, part, fields, knowledge.values)
+    return "\n".join([header, *body] if header != "#" else body)
+
+
+def _lines(intent: Intent, part: str, fields: Fields, values: Values) -> Lines:
+    return intent.lookup(fields, values) if part == "lookup" else intent.write(fields, values)

@@ -1,0 +1,80 @@
+"""How a house rule is said in words: the office's own error text, and paraphrases of it.
+
+`FRAMES` are what a training corpus may use; `HELD_OUT` are other wordings of the same facts, kept out of every corpus so
+that reading can be told from memorising.
+"""
+
+from __future__ import annotations
+
+from evolve.environments.office.rules import RULES, Kind, Rule, Values
+
+_VALUE = (
+    "{call}: {thing} must be {value}",
+    "{call} wants {value} as {thing}",
+    "use {value} for the {thing} of {call}",
+    "the {thing} in {call} is always {value}",
+    "when calling {call}, set {thing} to {value}",
+    "{call} only accepts {thing} {value}",
+    "always give {call} the {thing} {value}",
+    "for {call} pick {value} as {thing}",
+    "{thing} of {call} has to be {value} here",
+    "here {call} takes {value} for {thing}",
+)
+_VALUE_HELD_OUT = (
+    "in this office {thing} should be {value} for {call}",
+    "remember that {call} expects {thing} to be {value}",
+    "{call} works with {value} in {thing}, nothing else",
+)
+_ORDER = (
+    "{call}: {value} must come {thing}",
+    "{thing} {call}, do {value}",
+    "{call} needs {value} {thing} it",
+    "always do {value} {thing} {call}",
+    "do {value} {thing} you use {call}",
+    "{value} comes {thing} every {call}",
+    "here {call} takes {value} {thing} it",
+)
+_ORDER_HELD_OUT = (
+    "in this office {value} is due {thing} {call}",
+    "remember to do {value} {thing} calling {call}",
+    "{call} works with {value} {thing} it, nothing else",
+)
+
+_ORDER_KINDS: tuple[Kind, ...] = ("before", "after")
+
+
+def frames(rule: Rule, held_out: bool = False) -> tuple[str, ...]:
+    """Return the sentence frames for a rule; the first one is the office's own wording."""
+    if rule.kind in _ORDER_KINDS:
+        return _ORDER_HELD_OUT if held_out else _ORDER
+    return _VALUE_HELD_OUT if held_out else _VALUE
+
+
+def value_text(rule: Rule, option: str) -> str:
+    """Return how an option is named in a sentence (`the contact's email`, `dmy()`, `low`)."""
+    if rule.kind == "field":
+        return f"the contact's {option}"
+    return option
+
+
+def sentence(rule: Rule, option: str, frame: str | None = None) -> str:
+    """Return one rule in words; without a frame, in the office's own wording."""
+    return (frame or frames(rule)[0]).format(call=rule.call, thing=rule.thing, value=value_text(rule, option))
+
+
+def oracle(values: Values) -> tuple[str, ...]:
+    """Return the complete and correct playbook of a deployment: one sentence a rule."""
+    return tuple(sentence(rule, values[rule.id]) for rule in RULES)
+
+
+def _dictionary() -> dict[str, tuple[str, str]]:
+    known: dict[str, tuple[str, str]] = {}
+    for rule in RULES:
+        for option in rule.options:
+            for frame in (*frames(rule), *frames(rule, held_out=True)):
+                known[sentence(rule, option, frame)] = (rule.id, option)
+    return known
+
+
+MEANING: dict[str, tuple[str, str]] = _dictionary()
+"""Every sentence this module can say -> (rule id, option): how the scripted solver reads a playbook."""

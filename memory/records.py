@@ -74,6 +74,8 @@ class Step(Frozen):
     observation: str = ""
     error: str | None = None
     """The environment's error text, when the action failed."""
+    reply: str = ""
+    """The policy's whole reply, where it says more than `action` (thoughts, a fenced block)."""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
     seconds: float = 0.0

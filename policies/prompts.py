@@ -32,9 +32,7 @@ def render(package: str, name: str, /, **values: object) -> str:
     template, wanted = _load(package, name)
     missing, unused = sorted(wanted - set(values)), sorted(set(values) - wanted)
     if missing or unused:
-        raise BadInput(
-            f"prompt {package}/{name} wants {sorted(wanted)}; missing {missing}, unused {unused}: pass exactly its values"
-        )
+        raise BadInput(f"prompt {package}/{name} wants {sorted(wanted)}; missing {missing}, unused {unused}")
     return template.render(**values)
 
 
@@ -47,8 +45,8 @@ def prompt_names(package: str) -> list[str]:
 def oneline(value: object) -> str:
     """Return a value as one line that cannot pass for structure. The filter `oneline` of every template.
 
-    Line breaks of any kind and control characters become one space, invisible direction marks are dropped, and a leading
-    heading, fence or rule is escaped with a backslash: a learned text cannot open a section or add a line.
+    Line breaks of any kind and control characters become one space, invisible direction marks are dropped, and a
+    leading heading, fence or rule is escaped with a backslash: a learned text cannot open a section or add a line.
     """
     text = _BREAKS.sub(" ", _INVISIBLE.sub("", str(value))).strip()
     return _STRUCTURE.sub(r"\\", text)

@@ -41,8 +41,8 @@ async def generate_structured(
 ) -> Structured[M]:
     """Return `(value | None, reply, raw)` after at most two calls.
 
-    The schema constrains decoding where `policy.supports_schema`. A reply that cannot be recovered is answered once with
-    its validation error. Raises what the policy raises, except a `PolicyRefused` re-ask: the first reply is kept then.
+    The schema constrains decoding where `policy.supports_schema`. A reply that cannot be recovered is answered once
+    with its validation error. Raises what the policy raises, except a `PolicyRefused` re-ask: the first reply is kept then.
     """
     schema = model_cls.model_json_schema()
     if policy.supports_schema:
@@ -90,7 +90,7 @@ def _reask(policy: Policy, schema: dict[str, Any], error: str) -> str:
 
 
 def _aligned(value: dict[str, Any], model_cls: type[BaseModel]) -> dict[str, Any]:
-    """Return `value` with keys spelt as the model spells them, or {} when none is known: any object is not an answer."""
+    """Return `value` with keys spelt as the model spells them, or {} when it knows none of them."""
     names: dict[str, str] = {}
     for name, field in model_cls.model_fields.items():
         names[_plain(name)] = names[_plain(field.alias or name)] = field.alias or name
@@ -122,9 +122,9 @@ def _where(location: tuple[int | str, ...]) -> str:
 
 
 def _mend(value: dict[str, Any], errors: Sequence[tuple[str, tuple[int | str, ...], Any]]) -> bool:
-    """Change in place what has one reading only; return whether anything changed. Last errors first: indexes stay true."""
+    """Change in place what has one reading only; return whether anything changed."""
     changed = False
-    for kind, location, got in reversed(errors):
+    for kind, location, got in reversed(errors):  # from the back: a deletion leaves earlier indexes true
         holder = _holder(value, location)
         if holder is None or kind == "missing":
             continue
@@ -145,7 +145,7 @@ def _mend(value: dict[str, Any], errors: Sequence[tuple[str, tuple[int | str, ..
     return changed
 
 
-def _holder(value: Any, location: tuple[int | str, ...]) -> Any:
+def _holder(value: Any, location: tuple[Any, ...]) -> Any:
     """Return the container that holds `location`, or None when the path names no place in `value` (union branches)."""
     for part in location[:-1]:
         known = part in value if isinstance(value, dict) else isinstance(value, list) and isinstance(part, int)

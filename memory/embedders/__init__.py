@@ -1,0 +1,1 @@
+"""Embedders, one per file: text in, unit vectors out."""

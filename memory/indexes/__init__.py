@@ -1,0 +1,1 @@
+"""Vector indexes, one per file, behind `memory.protocols.Index`."""

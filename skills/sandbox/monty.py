@@ -8,13 +8,11 @@ interpreter covers a subset of Python (no `yield`, `del`, class inheritance; few
 
 from __future__ import annotations
 
-import builtins
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache, wraps
-from typing import Any
+from functools import cache
 
 from pydantic_monty import (
     ExternalModule,
@@ -29,10 +27,9 @@ from pydantic_monty import (
 )
 
 from memory.errors import EvolveError
-from skills.protocols import HostFunction, Limits, RunResult
+from skills.protocols import Limits, RunResult
+from skills.sandbox.hosts import HostCalls, Modules
 from skills.sandbox.output import Printed, cut, describe
-
-Modules = Mapping[str, Mapping[str, HostFunction]]
 
 _IDS = uuid.UUID("5b1a7c52-8f0e-4c7e-9d5b-6f3c1c0a7e11")
 _FATAL = ("TimeoutError: feed time limit", "MemoryError: memory limit", "RuntimeError: suspension limit")
@@ -98,8 +95,7 @@ class MontySandboxSession:
         state: bytes | None = None,
     ) -> None:
         self._limits = limits
-        self._raised: Exception | None = None
-        self._interrupt: BaseException | None = None
+        self._hosts = HostCalls()
         self._session: MontySession | None = checkout(self._module(modules), limits)
         if state is not None:
             self._session.load_session(state)
@@ -111,15 +107,15 @@ class MontySandboxSession:
         if self._session is None:
             return RunResult(error="SessionEnded: this session is closed or hit a limit; start a new one", fatal=True)
         printed = Printed(self._limits.output_chars)
-        self._raised = None
+        self._hosts.begin()
         try:
             self._session.feed_run(code, print_callback=lambda _stream, text: printed.write(text))
         except (MontyRuntimeError, MontySyntaxError) as error:
-            return self._failed(self._named(error.display("type-msg")), printed)
+            return self._failed(self._hosts.named(error.display("type-msg")), printed)
         except (MontyCrashedError, MontyConversionError) as error:
             return self._failed(describe(error), printed, crashed=True)
         finally:
-            self._reraise_interrupt()
+            self._hosts.reraise_interrupt()
         return RunResult(stdout=printed.text())
 
     def dump(self) -> bytes:
@@ -140,45 +136,15 @@ class MontySandboxSession:
             self.close()
         return RunResult(stdout=printed.text(), error=cut(text, self._limits.output_chars), fatal=fatal)
 
-    def _reraise_interrupt(self) -> None:
-        """Let a cancellation or Ctrl-C that hit a host function reach the host, whatever the code did with it."""
-        if self._interrupt is not None:
-            interrupt, self._interrupt = self._interrupt, None
-            raise interrupt
-
     def _module(self, modules: Modules) -> ExternalModule:
         """Wrap the host functions. Ids are derived from names, so that a dump finds its modules again."""
         wrapped = {
             name: ExternalModule(
-                {key: self._observed(function) for key, function in functions.items()}, id=uuid.uuid5(_IDS, name)
+                {key: self._hosts.watch(function) for key, function in functions.items()}, id=uuid.uuid5(_IDS, name)
             )
             for name, functions in modules.items()
         }
         return ExternalModule(wrapped, id=_IDS)
-
-    def _observed(self, function: HostFunction) -> HostFunction:
-        """Remember what a host function raised: its own type name for the report, an interrupt for the host."""
-
-        @wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return function(*args, **kwargs)
-            except Exception as error:
-                self._raised = error
-                raise
-            except BaseException as interrupt:
-                self._interrupt = interrupt
-                raise
-
-        return call
-
-    def _named(self, text: str) -> str:
-        """Give an uncaught host exception its own type name; inside the sandbox it has its nearest built-in type's."""
-        raised = self._raised
-        known = raised is None or hasattr(builtins, type(raised).__name__)
-        if raised is not None and not known and text.endswith(f": {raised}"):
-            return describe(raised)
-        return text.removesuffix(": ")
 
 
 @cache

@@ -35,7 +35,7 @@ _PAIRS = (
     ("add_contact", "assign"),
     ("update_contact", "move"),
 )
-_LONG = (
+LONG = (
     ("pay", "plan", "share"),
     ("request", "assign", "archive"),
     ("send_mail", "move", "save"),
@@ -74,7 +74,7 @@ def scenarios(split: str) -> list[tuple[tuple[str, ...], int]]:
     if split == "test_normal":
         return [(family, 2) for family in NORMAL] + [(family, 3) for family in _PAIRS[:10]]
     if split == "test_challenge":
-        return [(family, n) for n in (2, 3) for family in _LONG] + [(_LONG[0], 4)]
+        return [(family, n) for n in (2, 3) for family in LONG] + [(LONG[0], 4)]
     return [((CONTROL,), n) for n in range(8)]
 
 
@@ -83,7 +83,9 @@ def draw_task(deployment: int, split: str, family: tuple[str, ...], scenario: in
     name = family_name(family)
     rng = seeded("task", deployment, name, scenario, variant)
     names = draw_names(rng)
-    goal = Goal((), names, rng.choice(COLORS)) if family == (CONTROL,) else Goal(_intents(family, scenario, names), names)
+    goal = (
+        Goal((), names, rng.choice(COLORS)) if family == (CONTROL,) else Goal(_intents(family, scenario, names), names)
+    )
     task = Task(
         id=f"office-{deployment}/{name}-{scenario}_{variant}",
         instruction=_instruction(goal, scenario),
@@ -113,7 +115,7 @@ def _intents(family: tuple[str, ...], scenario: int, names: Names) -> tuple[tupl
 
 def _instruction(goal: Goal, scenario: int) -> str:
     if goal.color:
-        return f"seal the drawer {goal.names.files[0]} with its colour"
+        return f'seal the drawer "{goal.names.files[0]}" with its colour'
     said = [
         intent.texts[(scenario + i) % len(intent.texts)].format(**fields)
         for i, (intent, fields) in enumerate(goal.intents)

@@ -41,7 +41,9 @@ def grade(before: State, wanted: State, got: State, handed_in: bool) -> Outcome:
         else:
             missing.append(change)
     for change in missing:
-        nearest = max((other for other in left if _comparable(change, other)), key=lambda o: _alike(change, o), default=None)
+        nearest = max(
+            (other for other in left if _comparable(change, other)), key=lambda o: _alike(change, o), default=None
+        )
         if nearest is not None:
             left.remove(nearest)
         checks.append(Check(name=change.table, passed=False, detail=_detail(change, nearest)))

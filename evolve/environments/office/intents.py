@@ -143,7 +143,7 @@ def _todo(f: Fields, v: Values) -> Lines:
 INTENTS: tuple[Intent, ...] = (
     Intent(
         "pay",
-        ("pay {who} {amount} for {memo}", "send {amount} to {who} for {memo}"),
+        ('pay "{who}" {amount} for "{memo}"', 'send {amount} to "{who}" for "{memo}"'),
         lambda n, i: {"who": n.people[i], "amount": n.amounts[i], "memo": n.chores[-1 - i]},
         _contact,
         _pay,
@@ -151,7 +151,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "request",
-        ("ask {who} for {amount} for {memo}", "request {amount} from {who} for {memo}"),
+        ('ask "{who}" for {amount} for "{memo}"', 'request {amount} from "{who}" for "{memo}"'),
         lambda n, i: {"who": n.people[i], "amount": n.amounts[i], "memo": n.chores[-1 - i]},
         _contact,
         _request,
@@ -159,7 +159,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "send_mail",
-        ("mail {who} about {subject}", "write to {who} about {subject}"),
+        ('mail "{who}" about "{subject}"', 'write to "{who}" about "{subject}"'),
         lambda n, i: {"who": n.people[i], "subject": n.files[-1 - i]},
         _contact,
         _send_mail,
@@ -167,7 +167,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "forward",
-        ("forward the mail {subject} to {who}", "pass the mail {subject} on to {who}"),
+        ('forward the mail "{subject}" to "{who}"', 'pass the mail "{subject}" on to "{who}"'),
         lambda n, i: {"who": n.people[i], "subject": n.subjects[i]},
         lambda f, v: [*_search(f, v), *_contact(f, v)],
         _forward,
@@ -175,7 +175,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "archive",
-        ("archive the mail {subject}", "put the mail {subject} away"),
+        ('archive the mail "{subject}"', 'put the mail "{subject}" away'),
         lambda n, i: {"subject": n.subjects[i]},
         _search,
         _archive,
@@ -183,7 +183,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "plan",
-        ("plan {title} with {who} on {date}", "set up {title} with {who} for {date}"),
+        ('plan "{title}" with "{who}" on {date}', 'set up "{title}" with "{who}" for {date}'),
         lambda n, i: {"who": n.people[i], "title": n.chores[-1 - i], "date": n.new_dates[i]},
         _contact,
         _plan,
@@ -191,7 +191,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "move",
-        ("move {title} to {date}", "shift {title} to {date}"),
+        ('move "{title}" to {date}', 'shift "{title}" to {date}'),
         lambda n, i: {"title": n.titles[i], "date": n.new_dates[i]},
         _event,
         _move,
@@ -199,7 +199,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "save",
-        ("save the mail {subject} as {name}", "keep the mail {subject} as file {name}"),
+        ('save the mail "{subject}" as "{name}"', 'keep the mail "{subject}" as file "{name}"'),
         lambda n, i: {"subject": n.subjects[i], "name": n.chores[-1 - i]},
         _search,
         _save,
@@ -207,7 +207,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "share",
-        ("share the file {file} with {who}", "give {who} the file {file}"),
+        ('share the file "{file}" with "{who}"', 'give "{who}" the file "{file}"'),
         lambda n, i: {"who": n.people[i], "file": n.files[i]},
         lambda f, v: [*_find("f", "files.find", name=f["file"]), *_contact(f, v)],
         _share,
@@ -215,7 +215,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "add_todo",
-        ("add a todo for the event {title}", "make a todo of the event {title}"),
+        ('add a todo for the event "{title}"', 'make a todo of the event "{title}"'),
         lambda n, i: {"title": n.titles[i]},
         _event,
         _add_todo,
@@ -223,7 +223,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "complete",
-        ("finish the todo {chore}", "tick off the todo {chore}"),
+        ('finish the todo "{chore}"', 'tick off the todo "{chore}"'),
         lambda n, i: {"chore": n.chores[i]},
         _todo,
         _complete,
@@ -231,7 +231,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "assign",
-        ("assign the todo {chore} to {who}", "let {who} do the todo {chore}"),
+        ('assign the todo "{chore}" to "{who}"', 'let "{who}" do the todo "{chore}"'),
         lambda n, i: {"chore": n.chores[i], "who": n.people[i]},
         lambda f, v: [*_todo(f, v), *_contact(f, v)],
         _assign,
@@ -239,7 +239,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "add_contact",
-        ("add the sender of the mail {subject} to contacts", "make a contact of who sent the mail {subject}"),
+        ('add the sender of the mail "{subject}" to contacts', 'make a contact of who sent the mail "{subject}"'),
         lambda n, i: {"subject": n.subjects[i]},
         _search,
         _add_contact,
@@ -247,7 +247,7 @@ INTENTS: tuple[Intent, ...] = (
     ),
     Intent(
         "update_contact",
-        ("change the phone of {who} to {phone}", "set the phone of {who} to {phone}"),
+        ('change the phone of "{who}" to {phone}', 'set the phone of "{who}" to {phone}'),
         lambda n, i: {"who": n.people[i], "phone": n.phones[i]},
         _contact,
         _update_contact,

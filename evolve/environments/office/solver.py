@@ -85,9 +85,7 @@ def gold(goal: Goal, values: Values) -> list[str]:
     if goal.color:
         return [f'apps.files.seal(name="{goal.names.files[0]}", color="{goal.color}")', DONE]
     steps = [
-        "\n".join(lines(fields, values))
-        for intent, fields in goal.intents
-        for lines in (intent.lookup, intent.write)
+        "\n".join(lines(fields, values)) for intent, fields in goal.intents for lines in (intent.lookup, intent.write)
     ]
     return [*steps, DONE]
 

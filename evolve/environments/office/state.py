@@ -26,7 +26,12 @@ class State:
         tables: dict[str, dict[str, Row]] = {name: {} for name in TABLES}
         for i, person in enumerate(names.people):
             low = person.lower()
-            tables["contacts"][f"c{i}"] = {"name": person, "email": f"{low}@corp.org", "handle": f"@{low}", "phone": "0"}
+            tables["contacts"][f"c{i}"] = {
+                "name": person,
+                "email": f"{low}@corp.org",
+                "handle": f"@{low}",
+                "phone": "0",
+            }
         for i, (subject, sender) in enumerate(zip(names.subjects, names.senders, strict=True)):
             tables["mails"][f"m{i}"] = {"subject": subject, "sender": sender, "body": f"note {i}", "folder": "inbox"}
         for i, (title, date) in enumerate(zip(names.titles, names.dates, strict=True)):

@@ -25,7 +25,13 @@ def everyone(state: State) -> list[str]:
 
 def add(state: State, name: str, group: str) -> Wrote:
     """Add a contact to a group (friends, clients, staff)."""
-    row = {"name": name, "email": f"{name.lower()}@corp.org", "handle": f"@{name.lower()}", "phone": "0", "group": group}
+    row = {
+        "name": name,
+        "email": f"{name.lower()}@corp.org",
+        "handle": f"@{name.lower()}",
+        "phone": "0",
+        "group": group,
+    }
     return Wrote("contacts", state.add("contacts", "c", row))
 
 

@@ -25,13 +25,23 @@ def subjects(state: State) -> list[str]:
 
 def send(state: State, to: str, subject: str, priority: str) -> Wrote:
     """Send a mail to a contact, with a priority (normal, low, high)."""
-    return Wrote("mails", state.add("mails", "m", {"to": to, "subject": subject, "sender": "me", "body": "", "folder": "sent"}))
+    return Wrote(
+        "mails", state.add("mails", "m", {"to": to, "subject": subject, "sender": "me", "body": "", "folder": "sent"})
+    )
 
 
 def forward(state: State, id: str, to: str, cc: str) -> Wrote:
     """Forward a mail to a contact (by id), with a copy to nobody, boss, audit or legal."""
     row = row_of(state, "mails", id)
-    copied = {"to": to, "subject": row["subject"], "sender": "me", "body": row["body"], "folder": "sent", "of": id, "cc": cc}
+    copied = {
+        "to": to,
+        "subject": row["subject"],
+        "sender": "me",
+        "body": row["body"],
+        "folder": "sent",
+        "of": id,
+        "cc": cc,
+    }
     return Wrote("mails", state.add("mails", "m", copied))
 
 

@@ -64,7 +64,11 @@ def row_of(state: State, table: str, row_id: str) -> dict[str, Any]:
 
 def visible(row: dict[str, Any]) -> dict[str, Any]:
     """Return what an agent may see of a row: not how the office files it."""
-    return {field: value for field, value in row.items() if field not in {"house", "body", "text", "phone", "folder", "shared"}}
+    return {
+        field: value
+        for field, value in row.items()
+        if field not in {"house", "body", "text", "phone", "folder", "shared"}
+    }
 
 
 def listing(state: State, table: str, field: str) -> list[str]:

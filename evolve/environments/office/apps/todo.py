@@ -21,7 +21,9 @@ def titles(state: State) -> list[str]:
 
 def add(state: State, title: str, due: str, board: str) -> Wrote:
     """Add a todo with a due date, on a board (home, office, team)."""
-    return Wrote("todos", state.add("todos", "t", {"title": title, "due": due, "board": board, "done": False, "owner": None}))
+    return Wrote(
+        "todos", state.add("todos", "t", {"title": title, "due": due, "board": board, "done": False, "owner": None})
+    )
 
 
 def complete(state: State, id: str) -> Wrote:

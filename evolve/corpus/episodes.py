@@ -1,0 +1,86 @@
+"""Plays one training episode with the scripted expert in the real office, and keeps it as a trajectory."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve.corpus.setting import Setting
+from evolve.environments.office.desk import Desk
+from evolve.environments.office.episode import OfficeEpisode
+from evolve.environments.office.families import Goal, draw_task
+from evolve.environments.office.rules import Values
+from evolve.environments.office.solver import Knowledge, gold, next_action
+from evolve.environments.office.state import State
+from evolve.prompting import act_messages, knowledge_lines
+from memory.records import Step, Task, Trajectory
+from policies.protocols import Message
+
+MAX_STEPS = 20
+_SLIP = 0.02
+"""How often the expert misspells an entity, so that the corpus shows how to recover from 'nothing found'."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """A finished training episode: what was said, what came of it, and the truth behind it."""
+
+    setting: Setting
+    values: Values
+    trajectory: Trajectory
+    messages: tuple[Message, ...]
+
+
+def play(setting: Setting, values: Values, rng: random.Random) -> Played:
+    """Return the episode that the expert plays knowing only what `setting` shows it."""
+    task, goal = draw_task(setting.deployment, "train", setting.family, setting.scenario, 1)
+    start = State.seeded(goal.names)
+    desk = Desk(start.copy(), values)
+    episode = OfficeEpisode(start, desk, lambda: _wanted(goal, values))
+    steps = _steps(episode, goal, knowledge_lines((), setting.shown), rng)
+    outcome = asyncio.run(episode.grade())
+    episode.discard()
+    trajectory = Trajectory(task=task, steps=tuple(steps), outcome=outcome)
+    return Played(setting, values, trajectory, tuple(_said(task, setting, steps)))
+
+
+def _steps(episode: OfficeEpisode, goal: Goal, lines: Sequence[str], rng: random.Random) -> list[Step]:
+    steps: list[Step] = []
+    slips: set[int] = set()
+    while len(steps) < MAX_STEPS:
+        seen = [step.observation for i, step in enumerate(steps) if i not in slips]
+        code = next_action(goal, Knowledge.read(lines), seen)
+        slipped = _misspelt(code, rng) if rng.random() < _SLIP else code
+        result = episode.run(slipped)
+        if slipped != code and result.error:
+            slips.add(len(steps))
+        steps.append(Step(index=len(steps), action=slipped, observation=result.observation, error=result.error))
+        if result.done:
+            break
+    return steps
+
+
+def _misspelt(code: str, rng: random.Random) -> str:
+    """Return a lookup with one letter of its entity changed; other code as it is."""
+    head, quote, rest = code.partition('="')
+    if ".find(" not in head and ".search(" not in head:
+        return code
+    entity = rest.partition('"')[0]
+    at = rng.randrange(len(entity))
+    return f"{head}{quote}{entity[:at]}{rng.choice('aeinorst')}{rest[at + 1 :]}"
+
+
+def _said(task: Task, setting: Setting, steps: Sequence[Step]) -> list[Message]:
+    """Return the conversation; the observation after the last action was never read, so it is left out."""
+    return act_messages(task, (), setting.shown, steps, "compact", "")[:-1]
+
+
+def _wanted(goal: Goal, values: Values) -> State:
+    desk = Desk(State.seeded(goal.names), values)
+    episode = OfficeEpisode(desk.state, desk, desk.state.copy)
+    for code in gold(goal, values):
+        episode.run(code)
+    episode.discard()
+    return desk.state

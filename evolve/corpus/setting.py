@@ -1,0 +1,78 @@
+"""One training situation: a deployment, a task in it, and which of its house rules the agent is shown, in which words."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from evolve.environments.office.families import LONG, NORMAL
+from evolve.environments.office.intents import BY_INTENT
+from evolve.environments.office.rules import RULES, Rule, Values
+from evolve.environments.office.wording import frames, sentence
+from memory.records import Record
+from playbooks.bullets import Bullet
+
+FIRST_DEPLOYMENT, LAST_DEPLOYMENT = 1_000, 99_999
+"""Deployments a corpus may draw from; 0 to 999 are kept for use and evaluation."""
+
+_NOISE = (
+    "check your work before you hand it in",
+    "read the task twice",
+    "look things up before you write",
+    "print what you find",
+    "do one thing at a time",
+    "ask for the id first",
+)
+_HIGHEST_NUMBER = 120
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the corpus knows about an episode before it is played."""
+
+    deployment: int
+    family: tuple[str, ...]
+    scenario: int
+    shown: tuple[Record[Bullet], ...]
+
+
+def draw_family(rng: random.Random) -> tuple[str, ...]:
+    """Return a family of the usual splits, or a new sequence of up to four intents that no test split contains."""
+    if rng.random() < 0.4:
+        return rng.choice(NORMAL)
+    size = rng.choices((1, 2, 3, 4), weights=(3, 4, 3, 2))[0]
+    while True:
+        family = tuple(rng.sample(sorted(BY_INTENT), size))
+        if family not in LONG:
+            return family
+
+
+def draw_shown(rng: random.Random, values: Values) -> tuple[Record[Bullet], ...]:
+    """Return the bullets an episode is shown: none, some or all of the rules, some of them wrong or beside the point."""
+    share = rng.choices((0.0, rng.random(), 1.0), weights=(25, 40, 35))[0]
+    rules = [rule for rule in RULES if rng.random() < share]
+    stale = set(rng.sample(rules, min(len(rules), rng.randint(1, 3)))) if rng.random() < 0.15 else set[Rule]()
+    canonical = rng.random() < 0.5
+    texts = [_say(rng, rule, values, rule in stale, canonical) for rule in rules]
+    texts += rng.sample(_NOISE, rng.randint(1, 2)) if rng.random() < 0.15 else []
+    rng.shuffle(texts)
+    highest = len(texts) if rng.random() < 0.3 else _HIGHEST_NUMBER
+    numbers = sorted(rng.sample(range(1, highest + 1), len(texts)))
+    return tuple(bullet(number, text) for number, text in zip(numbers, texts, strict=True))
+
+
+def bullet(number: int, content: str) -> Record[Bullet]:
+    """Return a bullet as the loop would have stored it."""
+    return Record[Bullet](kind="bullet", number=number, slug="shr", payload=Bullet(content=content))
+
+
+def draw_setting(rng: random.Random, values: Values, deployment: int) -> Setting:
+    """Return one situation in a deployment."""
+    return Setting(deployment, draw_family(rng), rng.randint(0, 999), draw_shown(rng, values))
+
+
+def _say(rng: random.Random, rule: Rule, values: Values, stale: bool, canonical: bool) -> str:
+    option = values[rule.id]
+    if stale:
+        option = rng.choice([other for other in rule.options if other != option])
+    return sentence(rule, option, None if canonical else rng.choice(frames(rule)))

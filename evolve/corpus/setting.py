@@ -1,4 +1,4 @@
-"""One training situation: a deployment, a task in it, and which of its house rules the agent is shown, in which words."""
+"""One training situation: a deployment, a task in it, and which of its house rules the agent is shown, and how."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def draw_family(rng: random.Random) -> tuple[str, ...]:
 
 
 def draw_shown(rng: random.Random, values: Values) -> tuple[Record[Bullet], ...]:
-    """Return the bullets an episode is shown: none, some or all of the rules, some of them wrong or beside the point."""
+    """Return the bullets an episode is shown: none, some or all of the rules, some of them wrong or useless."""
     share = rng.choices((0.0, rng.random(), 1.0), weights=(25, 40, 35))[0]
     rules = [rule for rule in RULES if rng.random() < share]
     stale = set(rng.sample(rules, min(len(rules), rng.randint(1, 3)))) if rng.random() < 0.15 else set[Rule]()

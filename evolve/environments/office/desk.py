@@ -1,7 +1,7 @@
 """One agent at work in the office: every call of the sandbox arrives here.
 
-A call is bound to its documented signature, checked against the house rules, performed on the state, and filed. Rejected
-calls count: at the third the office locks the agent out and the episode is lost.
+A call is bound to its documented signature, checked against the house rules, performed on the state, and filed.
+Rejected calls count: at the third the office locks the agent out and the episode is lost.
 """
 
 from __future__ import annotations

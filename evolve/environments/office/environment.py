@@ -23,7 +23,7 @@ class OfficeConfig(Frozen):
     """Which office."""
 
     deployment: int = 0
-    """Seed of the house rules and of the tasks. 0-999 are for use and evaluation; the pocket model was trained on others."""
+    """Seed of the house rules and of the tasks. 0-999 are for use and evaluation; pocket was trained on others."""
     drift_at: int | None = None
     """From this train task on (counted from 0), eight of the 24 rules have other values."""
 

@@ -83,9 +83,7 @@ def draw_task(deployment: int, split: str, family: tuple[str, ...], scenario: in
     name = family_name(family)
     rng = seeded("task", deployment, name, scenario, variant)
     names = draw_names(rng)
-    goal = (
-        Goal((), names, rng.choice(COLORS)) if family == (CONTROL,) else Goal(_intents(family, scenario, names), names)
-    )
+    goal = Goal((), names, rng.choice(COLORS)) if family == (CONTROL,) else Goal(_intents(family, names), names)
     task = Task(
         id=f"office-{deployment}/{name}-{scenario}_{variant}",
         instruction=_instruction(goal, scenario),
@@ -109,7 +107,7 @@ def draw_split(deployment: int, split: str) -> list[tuple[Task, Goal]]:
     return tasks
 
 
-def _intents(family: tuple[str, ...], scenario: int, names: Names) -> tuple[tuple[Intent, Fields], ...]:
+def _intents(family: tuple[str, ...], names: Names) -> tuple[tuple[Intent, Fields], ...]:
     return tuple((BY_INTENT[name], BY_INTENT[name].fields(names, i)) for i, name in enumerate(family))
 
 

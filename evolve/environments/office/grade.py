@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from evolve.environments.office.state import TABLES, Row, State
@@ -41,9 +42,8 @@ def grade(before: State, wanted: State, got: State, handed_in: bool) -> Outcome:
         else:
             missing.append(change)
     for change in missing:
-        nearest = max(
-            (other for other in left if _comparable(change, other)), key=lambda o: _alike(change, o), default=None
-        )
+        near = [other for other in left if _comparable(change, other)]
+        nearest = max(near, key=partial(_alike, change), default=None)
         if nearest is not None:
             left.remove(nearest)
         checks.append(Check(name=change.table, passed=False, detail=_detail(change, nearest)))

@@ -1,7 +1,7 @@
 """The 14 things a task can ask for: how each is said, what must be looked up, and the code that does it.
 
-An intent takes two actions: look up what only the office knows (ids, dates, senders), then write. The code is the same for
-every agent that knows the same rules; `values` says which option of each rule to follow.
+An intent takes two actions: look up what only the office knows (ids, dates, senders), then write. The code is the same
+for every agent that knows the same rules; `values` says which option of each rule to follow.
 """
 
 from __future__ import annotations

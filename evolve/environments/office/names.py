@@ -1,20 +1,29 @@
-"""Entities of a task: people, subjects, titles, dates and amounts, drawn from wide pools so that they must be copied."""
+"""Entities of a task: people, subjects, titles, dates and amounts, from wide pools so that they must be copied."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-_HEADS = "Ba Be Bo Da De Do Fa Fe Ga Go Ha He Ja Jo Ka Ke Ko La Le Lo Ma Me Mo Na Ne Pa Pe Ra Re Ro Sa Se Ta Te To Va".split()
-_TAILS = "bel dan den dor fin gar kar kel lan lin lor mar mi nel nor ra rin ris rot san sel ta tan tor va ven vin zor".split()
+# fmt: off
+_HEADS = (
+    "Ba", "Be", "Bo", "Da", "De", "Do", "Fa", "Fe", "Ga", "Go", "Ha", "He", "Ja", "Jo", "Ka", "Ke", "Ko", "La",
+    "Le", "Lo", "Ma", "Me", "Mo", "Na", "Ne", "Pa", "Pe", "Ra", "Re", "Ro", "Sa", "Se", "Ta", "Te", "To", "Va",
+)
+_TAILS = (
+    "bel", "dan", "den", "dor", "fin", "gar", "kar", "kel", "lan", "lin", "lor", "mar", "mi", "nel", "nor", "ra",
+    "rin", "ris", "rot", "san", "sel", "ta", "tan", "tor", "va", "ven", "vin", "zor",
+)
 _FIRST = (
-    "blue red green grey quick early final draft north south summer winter annual weekly public secret small great "
-    "old new spare second joint open"
-).split()
+    "blue", "red", "green", "grey", "quick", "early", "final", "draft", "north", "south", "summer", "winter",
+    "annual", "weekly", "public", "secret", "small", "great", "old", "new", "spare", "second", "joint", "open",
+)
 _SECOND = (
-    "report budget invoice lease survey contract ledger visit audit review launch parade dinner lunch picnic march "
-    "lecture seminar manual poster memo sketch outline summary roster menu"
-).split()
+    "report", "budget", "invoice", "lease", "survey", "contract", "ledger", "visit", "audit", "review", "launch",
+    "parade", "dinner", "lunch", "picnic", "march", "lecture", "seminar", "manual", "poster", "memo", "sketch",
+    "outline", "summary", "roster", "menu",
+)
+# fmt: on
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """The 24 house rules: which calls they govern, what values they can take, and how a violation shows.
 
-A deployment draws one option for every rule. Half of the rules tell the agent in words what it did wrong, a quarter answer
-with a bare code, a quarter stay silent until the grader looks. The first option is what the API's documentation suggests,
-so an agent that knows nothing of the deployment starts there.
+A deployment draws one option for every rule. Half of the rules tell the agent in words what it did wrong, a quarter
+answer with a bare code, a quarter stay silent until the grader looks. The first option is what the API's documentation
+suggests, so an agent that knows nothing of the deployment starts there.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How a house rule is said in words: the office's own error text, and paraphrases of it.
 
-`FRAMES` are what a training corpus may use; `HELD_OUT` are other wordings of the same facts, kept out of every corpus so
-that reading can be told from memorising.
+The first frames are what a training corpus may use; the held-out ones are other wordings of the same facts, kept out of
+every corpus so that reading can be told from memorising.
 """
 
 from __future__ import annotations

@@ -1,0 +1,143 @@
+"""Opens a workspace database: pragmas, migrations with a backup, refusal of a downgrade, clear errors.
+
+WAL with `synchronous=NORMAL`: a killed process loses no committed transaction; after a power loss the last ones may be
+gone, the file is intact. Writers of many processes wait for each other (`BEGIN IMMEDIATE`, busy timeout).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+from sqlite_utils import Database, Migrations
+from memory.sql import sqlite3
+
+from memory.errors import JournalError, NotFound, SchemaTooNew
+from memory.schema import APPLICATION_ID, MIGRATIONS
+
+BUSY_SECONDS = 30.0
+"""How long a writer waits for another one before it gives up with `JournalError`."""
+
+
+@contextmanager
+def clear_errors(path: str) -> Iterator[None]:
+    """Turn sqlite3's errors into `JournalError` with what to do. Nothing of the failed transaction was kept."""
+    try:
+        yield
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise JournalError(f"{path}: {error}. {_advice(str(error))}") from error
+
+
+def _advice(message: str) -> str:
+    hints = {
+        "locked": f"Another process has kept it busy for {BUSY_SECONDS:.0f} s; nothing was written. Stop that process or try again",
+        "busy": "Another process is using it; nothing was written. Try again",
+        "full": "The disk is full; this change was rolled back, all earlier ones are safe. Free some space and repeat it",
+        "not a database": "This file is not an evolve workspace; give another path or run `evolve init` in an empty folder",
+        "malformed": "The file is damaged; run `evolve memory doctor`, or restore the newest backup beside it",
+        "readonly": "It cannot be written; check the permissions of the file and its folder, or open it with read_only=True",
+        "unable to open": "Check that the folder exists and may be written",
+        "disk I/O": "The disk reported an error; this change was rolled back. Check the disk and its free space",
+    }
+    return next((hint for key, hint in hints.items() if key in message), "Run `evolve memory doctor`") + "."
+
+
+def open_database(path: Path, *, read_only: bool = False, migrations: Migrations = MIGRATIONS) -> sqlite3.Connection:
+    """Return a connection to the workspace database at `path`, created or migrated as needed.
+
+    The connection is in autocommit mode (transactions are explicit) and may be shared by threads that hold one lock.
+    Raises `SchemaTooNew` for a database of a newer version, `NotFound` for a missing one with `read_only`, `JournalError` for
+    a file that is no workspace, is locked, or is damaged.
+    """
+    if read_only and not path.exists():
+        raise NotFound(f"no workspace database at {str(path)!r}; run `evolve init` first")
+    if not read_only:
+        with clear_errors(str(path)):
+            _migrate_file(path, migrations)
+    with clear_errors(str(path)):
+        uri = f"{path.resolve().as_uri()}?mode={'ro' if read_only else 'rw'}"
+        conn = sqlite3.connect(
+            uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False, cached_statements=256
+        )
+        try:
+            _configure(conn)
+            if read_only:
+                _check_read_only(conn, path, migrations)
+        except BaseException:
+            conn.close()
+            raise
+    return conn
+
+
+def _configure(conn: sqlite3.Connection) -> None:
+    conn.execute("PRAGMA synchronous = NORMAL")
+    conn.execute("PRAGMA foreign_keys = ON")
+    conn.execute("PRAGMA temp_store = MEMORY")
+
+
+def _check_read_only(conn: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
+    check_version(conn, path, migrations)
+    if migrations.pending(Database(conn)):
+        raise JournalError(
+            f"{path}: written by an older version; open it once for writing to migrate it (a backup is made)"
+        )
+
+
+def check_version(conn: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
+    """Raise `SchemaTooNew` when the database holds migrations this version does not know."""
+    known = {migration.name for migration in migrations.pending(Database(memory=True))}
+    unknown = [m.name for m in migrations.applied(Database(conn)) if m.name not in known]
+    if unknown:
+        raise SchemaTooNew(
+            f"{path}: written by a newer evolve (schema steps {', '.join(unknown)} are unknown here). Nothing was changed. "
+            "Upgrade with `pip install -U evolve-agents`, or open the backup this version left beside the file"
+        )
+
+
+def _migrate_file(path: Path, migrations: Migrations) -> None:
+    if not path.parent.is_dir():
+        raise JournalError(f"{path}: its folder does not exist; create it or run `evolve init`")
+    if _is_current(path, migrations):
+        return
+    lock = FileLock(f"{path}.migrate.lock", timeout=BUSY_SECONDS)
+    try:
+        with lock, closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
+            check_version(conn, path, migrations)
+            _refuse_foreign(conn, path)
+            conn.execute("PRAGMA journal_mode = WAL")
+            db = Database(conn)
+            if migrations.pending(db):
+                _backup(conn, path, migrations)
+                migrations.apply(db)
+    except Timeout as error:
+        raise JournalError(f"{path}: another process is migrating it; wait for it and try again") from error
+
+
+def _is_current(path: Path, migrations: Migrations) -> bool:
+    """Return True when the file exists and needs no migration; looks without writing."""
+    if not path.exists() or path.stat().st_size == 0:
+        return False
+    with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
+        check_version(conn, path, migrations)
+        return not migrations.pending(Database(conn))
+
+
+def _refuse_foreign(conn: sqlite3.Connection, path: Path) -> None:
+    application = conn.execute("PRAGMA application_id").fetchone()[0]
+    tables = conn.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if tables and application != APPLICATION_ID:
+        raise JournalError(f"{path}: an SQLite file of another program; give another path for the workspace database")
+
+
+def _backup(conn: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
+    applied = len(migrations.applied(Database(conn)))
+    if not applied:
+        return
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    with closing(sqlite3.connect(f"{path}.v{applied}-{stamp}.backup")) as target:
+        conn.backup(target)

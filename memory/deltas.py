@@ -1,0 +1,199 @@
+"""Applies proposed ops in one transaction: validation per op, partial accept with reasons, compare-and-swap.
+
+An op with `base_version` is stale when its target has another version now. Without one it is stale when the target changed
+after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves. RESTORE gives its
+target the op's status and pin, which is also how a gate promotes; REMOVE retires, or rejects when the op's status says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from memory.changes import Batch, Change
+from memory.errors import ConflictError
+from memory.journal import Journal
+from memory.proposals import Prepared
+from memory.records import RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
+from memory.targets import Target, find_target, inherit, total_usage
+
+LIVE = RECALLABLE | {Status.CANDIDATE}
+
+
+class Refused(Exception):
+    """An op that cannot be applied; caught per op, so that the others of its commit go on."""
+
+
+def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
+    """Apply a batch in one transaction and return what became of every op.
+
+    `model` and `dim` name the embedder that made the batch's vectors. Raises `ConflictError` when `expected_version` lies
+    ahead of the namespace, `JournalError` when the database cannot be written; then nothing of the batch is kept.
+    """
+    with journal.transaction() as conn:
+        row = conn.execute(
+            "SELECT version, next_number FROM namespaces WHERE namespace = ?", (batch.namespace,)
+        ).fetchone()
+        version, number = cast("tuple[int, int]", row or (0, 1))
+        if batch.expected_version is not None and batch.expected_version > version:
+            raise ConflictError(
+                f"namespace {batch.namespace!r} is at version {version}; got expected_version {batch.expected_version}. "
+                "Read the namespace again and repeat the commit"
+            )
+        change = Change(journal, batch, model, dim, version, number)
+        results = tuple(_apply_one(change, item) for item in batch.ops)
+        after = version + change.changed
+        if any(result.reason != "duplicate" for result in results):
+            applied = sum(result.applied for result in results)
+            content = journal.put(batch.data) if batch.data else None
+            meta = {"version": after, "applied": applied, "refused": len(results) - applied}
+            change.event("commit", batch.namespace, meta, content)
+        return Commit(namespace=batch.namespace, version=after, results=results)
+
+
+def _apply_one(change: Change, item: Prepared) -> OpResult:
+    op = item.op
+    known = change.journal.conn.execute("SELECT record_id, version FROM ops WHERE op_id = ?", (op.op_id,)).fetchone()
+    if known is not None:
+        return OpResult(op_id=op.op_id, applied=True, record_id=known[0], version=known[1], reason="duplicate")
+    try:
+        if item.refusal:
+            raise Refused(item.refusal)
+        record_id, version = _HANDLERS[op.op](change, item)
+    except Refused as refusal:
+        content = change.journal.put({"reason": str(refusal), "proposed": op.model_dump(mode="json")})
+        change.event("refused", op.target_id or "", {"op": op.op, "op_id": op.op_id}, content)
+        return OpResult(op_id=op.op_id, applied=False, record_id=op.target_id, reason=str(refusal))
+    return OpResult(op_id=op.op_id, applied=True, record_id=record_id, version=version)
+
+
+def _target(change: Change, op: DeltaOp, record_id: str, *, live: bool = True) -> Target:
+    target = find_target(change.journal.conn, record_id)
+    if target is None or target.namespace != change.batch.namespace:
+        raise Refused(f"no record {record_id!r} in namespace {change.batch.namespace!r}")
+    if target.forgotten:
+        raise Refused(f"record {record_id!r} was forgotten")
+    if live and target.status not in LIVE:
+        raise Refused(f"record {record_id!r} is {target.status}; {op.op} needs {', '.join(sorted(LIVE))}")
+    if op.payload is not None and op.kind != target.kind:
+        raise Refused(f"record {record_id!r} is a {target.kind}, the op carries a {op.kind}")
+    return target
+
+
+def _refuse_stale(change: Change, target: Target, base: int | None) -> None:
+    if base is not None:
+        if base != target.version:
+            raise Refused(
+                f"stale: record {target.id!r} is at version {target.version}, the op was written against {base}"
+            )
+        return
+    expected = change.batch.expected_version
+    if expected is not None and target.ns_version > expected:
+        raise Refused(
+            f"stale: record {target.id!r} changed at version {target.ns_version}, the commit expected {expected}"
+        )
+
+
+def _refuse_status(op: DeltaOp, allowed: frozenset[Status]) -> None:
+    if op.status not in allowed:
+        raise Refused(f"{op.op} cannot give status {op.status}; expected {', '.join(sorted(allowed))}")
+    if op.status is Status.ACTIVE and op.provenance.trust is Trust.IMPORTED:
+        raise Refused(
+            "imported text cannot enter as active; add it as candidate or provisional and let a gate promote it"
+        )
+
+
+def _add(change: Change, item: Prepared) -> tuple[str, int]:
+    _refuse_status(item.op, LIVE | {Status.REJECTED})
+    return change.create(item, item.op.provenance, _counts(item.op)), 1
+
+
+def _edit(change: Change, item: Prepared) -> tuple[str, int]:
+    op = item.op
+    target = _target(change, op, op.target_id or "")
+    _refuse_stale(change, target, op.base_version)
+    pinned = target.pinned or op.pinned
+    if item.content_hash == target.content_hash and pinned == target.pinned:
+        raise Refused(f"unchanged: record {target.id!r} says this already")
+    provenance = inherit(op.provenance, [target])
+    return target.id, change.revise("edit", target, op, item=item, pinned=pinned, provenance=provenance)
+
+
+def _tag(change: Change, item: Prepared) -> tuple[str, int]:
+    op = item.op
+    target = _target(change, op, op.target_id or "", live=False)
+    counts = {name: count for name, count in _counts(op).model_dump().items() if count}
+    if not counts:
+        raise Refused("TAG counts nothing; expected at least one counter above 0")
+    content = change.journal.put({"reason": op.reason}) if op.reason else None
+    change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": target.version}, content)
+    return target.id, target.version
+
+
+def _counts(op: DeltaOp) -> UsageCounts:
+    usage = op.usage or UsageCounts()
+    negative = [name for name, count in usage.model_dump().items() if count < 0]
+    if negative:
+        raise Refused(f"usage counts only count up; got {', '.join(negative)} below 0")
+    return usage
+
+
+def _merge(change: Change, item: Prepared) -> tuple[str, int]:
+    ids = tuple(dict.fromkeys(item.op.parent_ids))
+    if len(ids) < 2:
+        raise Refused(
+            f"MERGE needs at least two different parents; got {', '.join(ids)}. Use EDIT or SUPERSEDE for one"
+        )
+    return _replace(change, item, [_target(change, item.op, parent) for parent in ids])
+
+
+def _supersede(change: Change, item: Prepared) -> tuple[str, int]:
+    target = _target(change, item.op, item.op.target_id or "")
+    return _replace(change, item, [target])
+
+
+def _replace(change: Change, item: Prepared, parents: list[Target]) -> tuple[str, int]:
+    """Create the new record and supersede every parent, whatever else happens."""
+    op = item.op
+    _refuse_status(op, RECALLABLE)
+    for parent in parents:
+        _refuse_stale(change, parent, op.base_version if op.op is Op.SUPERSEDE else None)
+    usage = _counts(op)
+    if op.usage is None and op.op is Op.MERGE:
+        usage = total_usage(change.journal.conn, parents)
+    pinned = op.model_copy(update={"pinned": op.pinned or any(parent.pinned for parent in parents)})
+    item = replace(item, op=pinned)
+    record_id = change.create(item, inherit(op.provenance, parents), usage, [parent.id for parent in parents])
+    for parent in parents:
+        change.revise("superseded", parent, op, status=Status.SUPERSEDED, pinned=False, by=record_id)
+    return record_id, 1
+
+
+def _remove(change: Change, item: Prepared) -> tuple[str, int]:
+    op = item.op
+    target = _target(change, op, op.target_id or "")
+    _refuse_stale(change, target, op.base_version)
+    status = Status.REJECTED if op.status is Status.REJECTED else Status.RETIRED
+    return target.id, change.revise("remove", target, op, status=status)
+
+
+def _restore(change: Change, item: Prepared) -> tuple[str, int]:
+    op = item.op
+    target = _target(change, op, op.target_id or "", live=False)
+    _refuse_stale(change, target, op.base_version)
+    _refuse_status(op, LIVE)
+    if (op.status, op.pinned) == (target.status, target.pinned):
+        raise Refused(f"unchanged: record {target.id!r} is {target.status} already")
+    return target.id, change.revise("restore", target, op, status=op.status, pinned=op.pinned)
+
+
+_HANDLERS: dict[Op, Callable[[Change, Prepared], tuple[str, int]]] = {
+    Op.ADD: _add,
+    Op.EDIT: _edit,
+    Op.TAG: _tag,
+    Op.MERGE: _merge,
+    Op.SUPERSEDE: _supersede,
+    Op.REMOVE: _remove,
+    Op.RESTORE: _restore,
+}

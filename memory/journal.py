@@ -1,0 +1,95 @@
+"""The append-only journal: one SQLite connection, one lock, transactions, events and content.
+
+Threads may share a `Journal`: every method takes its lock, and a transaction holds it to the end. Code that reads the
+connection directly does so inside `with journal.lock`. Processes never share one; each opens its own.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from memory.sql import sqlite3
+
+from memory.content import canonical, clean, digest
+from memory.database import clear_errors, open_database
+from memory.errors import JournalError
+from memory.projection import Entry, apply
+from memory.records import now
+
+
+class Journal:
+    """The open database of one workspace."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open or create the database; errors as `memory.database.open_database`."""
+        self.path = path
+        self.read_only = read_only
+        self.lock = threading.RLock()
+        self.conn = open_database(path, read_only=read_only)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Hold the lock and one write transaction; everything inside is kept, or nothing.
+
+        Nested use joins the outer transaction. Raises `JournalError` when the database is locked, full, or read-only.
+        """
+        if self.read_only:
+            raise JournalError(f"{self.path}: opened read-only; open it for writing to change knowledge")
+        with self.lock, clear_errors(str(self.path)):
+            if self.conn.in_transaction:
+                yield self.conn
+                return
+            self.conn.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.conn
+                self.conn.execute("COMMIT")
+            except BaseException:
+                if self.conn.in_transaction:
+                    self.conn.execute("ROLLBACK")
+                raise
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Return all rows of a reading statement."""
+        with self.lock, clear_errors(str(self.path)):
+            return self.conn.execute(sql, parameters).fetchall()
+
+    def put(self, value: Any) -> str:
+        """Store a JSON value, redacted, and return the hash of its body. Needs an open transaction."""
+        body = canonical(clean(value))
+        return self.put_body(body)
+
+    def put_body(self, body: str) -> str:
+        """Store a canonical body that is clean already and return its hash. Needs an open transaction."""
+        key = digest(body)
+        self.conn.execute("INSERT OR IGNORE INTO content (hash, body) VALUES (?, ?)", (key, body))
+        return key
+
+    def load(self, key: str) -> Any | None:
+        """Return the JSON value stored under a hash, or None when it was purged."""
+        rows = self.query("SELECT body FROM content WHERE hash = ?", (key,))
+        return json.loads(rows[0][0]) if rows else None
+
+    def write(self, entry: Entry) -> int:
+        """Append an event, apply it to the projection, and return its seq. Needs an open transaction."""
+        created = now().isoformat()
+        cursor = self.conn.execute(
+            "INSERT INTO events (type, namespace, run_id, subject, meta, content, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (entry.type, entry.namespace, entry.run_id, entry.subject, canonical(entry.meta), entry.content, created),
+        )
+        seq = int(cursor.lastrowid or 0)
+        apply(self.conn, seq, entry, created)
+        return seq
+
+    def position(self) -> int:
+        """Return the seq of the last event, 0 in an empty journal."""
+        return int(self.query("SELECT coalesce(max(seq), 0) FROM events")[0][0])
+
+    def close(self) -> None:
+        """Close the connection; closing twice is allowed."""
+        with self.lock:
+            self.conn.close()

@@ -1,0 +1,146 @@
+"""Reading knowledge: records built from the projection, and the read-only view that gates, reflectors and curators get."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.errors import JournalError
+from memory.journal import Journal
+from memory.kinds import parse_record
+from memory.projection import COUNTS
+from memory.records import RECALLABLE, Record
+
+_COLUMNS = (
+    "r.id, r.kind, r.schema_version, r.namespace, r.number, r.supersedes, r.created_at, v.status, v.version, v.slug,"
+    " v.pinned, v.content_hash, v.provenance, r.updated_at"
+)
+_BODY = f"c.body, {', '.join(f'u.{name}' for name in COUNTS)}"
+
+
+@dataclass(frozen=True)
+class View:
+    """A namespace as it was at one moment. `records` are the recallable ones; `get` also finds the others."""
+
+    namespace: str
+    version: int
+    all_records: tuple[Record[Any], ...]
+    find: Callable[[str], Record[Any] | None]
+
+    def records(self, kind: str | None = None) -> tuple[Record[Any], ...]:
+        """Return recallable records in order of creation, of one kind if named."""
+        if kind is None:
+            return self.all_records
+        return tuple(record for record in self.all_records if record.kind == kind)
+
+    def get(self, record_id: str) -> Record[Any] | None:
+        """Return a record of any status, as it stands in this view if it is recallable here."""
+        seen = next((record for record in self.all_records if record.id == record_id), None)
+        return seen or self.find(record_id)
+
+
+class Reader:
+    """Builds records and keeps them until an event changes them; a parsed record is shared, never copied."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._records: dict[str, tuple[int, Record[Any]]] = {}
+        self._views: dict[str, tuple[int, View]] = {}
+
+    def head(self, namespace: str) -> tuple[int, int]:
+        """Return (namespace version, seq of its last change); zeros for one that does not exist yet."""
+        rows = self._journal.query("SELECT version, head FROM namespaces WHERE namespace = ?", (namespace,))
+        return (rows[0][0], rows[0][1]) if rows else (0, 0)
+
+    def view(self, namespace: str) -> View:
+        """Return the live view; the same object as long as nothing changed."""
+        with self._journal.lock:
+            version, head = self.head(namespace)
+            cached = self._views.get(namespace)
+            if cached is None or cached[0] != head:
+                cached = (head, View(namespace, version, self._live(namespace), self.get))
+                self._views[namespace] = cached
+            return cached[1]
+
+    def get(self, record_id: str) -> Record[Any] | None:
+        """Return a record of any status; None when there is none or it was forgotten."""
+        found = self._load([record_id])
+        return found[0] if found else None
+
+    def _live(self, namespace: str) -> tuple[Record[Any], ...]:
+        marks = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
+        rows = self._journal.query(
+            f"SELECT id FROM records WHERE namespace = ? AND status IN ({marks}) AND NOT forgotten ORDER BY number",
+            (namespace,),
+        )
+        return self._load([row[0] for row in rows])
+
+    def _load(self, ids: Sequence[str]) -> tuple[Record[Any], ...]:
+        """Return records in the order of `ids`; forgotten and unknown ones are left out."""
+        wanted = json.dumps(list(ids))
+        with self._journal.lock:
+            stamps = self._journal.query(
+                "SELECT r.id, max(r.seq, u.seq) FROM json_each(?) j JOIN records r ON r.id = j.value"
+                " JOIN usage u ON u.record_id = r.id WHERE NOT r.forgotten ORDER BY j.key",
+                (wanted,),
+            )
+            missing = [key for key, seq in stamps if self._records.get(key, (0, None))[0] != seq]
+            if missing:
+                self._fetch(missing, dict(stamps))
+            return tuple(self._records[key][1] for key, _ in stamps)
+
+    def _fetch(self, ids: Sequence[str], stamps: dict[str, int]) -> None:
+        rows = self._journal.query(
+            f"SELECT {_COLUMNS}, {_BODY} FROM json_each(?) j JOIN records r ON r.id = j.value"
+            " JOIN versions v ON v.record_id = r.id AND v.version = r.version JOIN usage u ON u.record_id = r.id"
+            " LEFT JOIN content c ON c.hash = v.content_hash",
+            (json.dumps(list(ids)),),
+        )
+        for row in rows:
+            self._records[row[0]] = (stamps[row[0]], build(row))
+
+
+def build(row: tuple[Any, ...]) -> Record[Any]:
+    """Return the record of one row of `_COLUMNS` + `_BODY`. Raises `JournalError` when its text is missing."""
+    (record_id, kind, schema_version, namespace, number, supersedes, created_at, status, version, slug, pinned) = row[
+        :11
+    ]
+    content_hash, provenance, updated_at, body = row[11:15]
+    if body is None:
+        raise JournalError(f"text of record {record_id!r} ({content_hash}) is missing; run `evolve memory doctor`")
+    return parse_record(
+        {
+            "id": record_id,
+            "kind": kind,
+            "schema_version": schema_version,
+            "namespace": namespace,
+            "status": status,
+            "version": version,
+            "number": number,
+            "slug": slug,
+            "pinned": bool(pinned),
+            "supersedes": json.loads(supersedes),
+            "content_hash": content_hash,
+            "payload": json.loads(body)["payload"],
+            "provenance": json.loads(provenance),
+            "usage": dict(zip(COUNTS, row[15:], strict=True)),
+            "created_at": created_at,
+            "updated_at": updated_at,
+        }
+    )
+
+
+def frozen_records(journal: Journal, rows: Sequence[Sequence[Any]]) -> tuple[Record[Any], ...]:
+    """Return records as a snapshot froze them: `rows` are `[id, version, content hash, [usage counts]]`.
+
+    In order of creation; records forgotten since are left out.
+    """
+    found = journal.query(
+        f"SELECT {_COLUMNS}, c.body, j.value ->> 3 FROM json_each(?) j JOIN records r ON r.id = j.value ->> 0"
+        " JOIN versions v ON v.record_id = r.id AND v.version = j.value ->> 1"
+        " LEFT JOIN content c ON c.hash = v.content_hash WHERE NOT r.forgotten ORDER BY r.number",
+        (json.dumps(list(rows)),),
+    )
+    return tuple(build((*row[:15], *json.loads(row[15]))) for row in found)

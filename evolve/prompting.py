@@ -3,7 +3,7 @@
 Two profiles carry the same fields. `full` is for general models: a system message with the world and what was learned,
 then the task. `compact` is the pocket model's dialect: one user message `rules: ... task: ...`, then code and
 observations alternate, with no other words. Knowledge stands in a stable order, core records before recalled ones, each
-by its number, so that a prompt cache survives learning.
+group by number, so that a prompt cache survives learning.
 """
 
 from __future__ import annotations
@@ -14,27 +14,23 @@ from typing import Any
 
 from evolve.protocols import Action, ActionFormat, Environment
 from memory.records import Record, Step, Task
+from playbooks.render import render as render_knowledge
 from policies.prompts import render
 from policies.protocols import Message, Profile, Reply
 
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
 
-NO_CODE = "No code was found. Reply with one ```python block."
+NO_CODE = "error: no code was found; reply with one ```python block"
 """Observation for a reply of the full profile that holds no code block."""
 
 
-def knowledge_lines(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]]) -> list[str]:
-    """Return one `[number] text` entry per record: core first, then recalled, each in order of number.
+def knowledge(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]], profile: Profile) -> str:
+    """Return the knowledge section of a prompt: core first, then recalled, each in order of number; empty without records.
 
-    A record that is both is shown once, as core. Further lines of a text are indented, so that learned text can never
-    imitate a heading or another entry.
+    A record that is both is shown once, as core.
     """
-    shown = {record.id for record in core}
-    ordered = [
-        *sorted(core, key=lambda record: record.number),
-        *sorted((record for record in recalled if record.id not in shown), key=lambda record: record.number),
-    ]
-    return [f"[{record.number}] {_indented(record.payload.text())}" for record in ordered]
+    ordered = [*core, *sorted(recalled, key=lambda record: record.number)]
+    return render_knowledge(ordered, profile, core={record.id for record in core})
 
 
 def act_messages(
@@ -49,14 +45,17 @@ def act_messages(
 
     `describe` is what `briefing` returns. Without knowledge, the compact profile still holds the line `rules:`.
     """
-    rules = knowledge_lines(core, recalled)
-    if profile == "compact":
-        first = render("evolve", "act_compact", world=describe, rules=rules, task=task.instruction)
-        opening = [Message(role="user", content=first)]
-    else:
-        system = render("evolve", "act", world=describe, rules=rules)
-        opening = [Message(role="system", content=system), Message(role="user", content=task.instruction)]
+    opening = opening_messages(task, knowledge(core, recalled, profile), profile, describe)
     return [*opening, *(message for step in steps for message in step_messages(step))]
+
+
+def opening_messages(task: Task, rules: str, profile: Profile, describe: str) -> list[Message]:
+    """Return the conversation before the first action; `rules` is what `knowledge` returns."""
+    if profile == "compact":
+        text = render("evolve", "act_compact", world=describe, rules=rules, task=task.instruction)
+        return [Message(role="user", content=text)]
+    system = render("evolve", "act", world=describe, rules=rules)
+    return [Message(role="system", content=system), Message(role="user", content=task.instruction)]
 
 
 def step_messages(step: Step) -> tuple[Message, Message]:
@@ -78,7 +77,8 @@ def briefing(environment: Environment, profile: Profile) -> str:
 def actions_of(reply: Reply, action_format: ActionFormat, profile: Profile) -> tuple[Action, ...]:
     """Return the actions a reply asks for, in order; empty when it asks for none.
 
-    Native tool calls are performed one per step. In the compact profile the whole reply is the code.
+    Native tool calls are performed one per step; a reply of words alone is an action too, and the environment decides
+    what it means (usually: finished). In the compact profile the whole reply is the code.
     """
     if action_format == "tools" and reply.tool_calls:
         return tuple(Action(text=reply.text, tool_calls=(call,)) for call in reply.tool_calls)
@@ -86,7 +86,3 @@ def actions_of(reply: Reply, action_format: ActionFormat, profile: Profile) -> t
         return (Action(text=reply.text),)
     blocks: list[str] = _FENCE.findall(reply.text)
     return (Action(text="\n".join(blocks)),) if blocks else ()
-
-
-def _indented(text: str) -> str:
-    return "\n    ".join(text.strip().splitlines())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evolve.prompting import act_messages, actions_of, knowledge_lines
+from evolve.prompting import act_messages, actions_of, knowledge
 from memory.records import Record, Step, Task, ToolCall
 from playbooks.bullets import Bullet
 from policies.protocols import Reply
@@ -13,7 +13,7 @@ TASK = Task(id="t_1", instruction="Pay Ann 3.")
 
 
 def rule(number: int, content: str) -> Record[Bullet]:
-    return Record[Bullet](id=f"r{number}", kind="bullet", number=number, payload=Bullet(content=content))
+    return Record[Bullet](id=f"r{number}", kind="bullet", number=number, slug="shr", payload=Bullet(content=content))
 
 
 def test_compact_prompt_without_knowledge_keeps_the_rules_line() -> None:
@@ -35,7 +35,7 @@ def test_full_prompt_holds_world_and_knowledge_in_the_system_message() -> None:
     system, user, said, answered = act_messages(TASK, [rule(3, "three")], [], [step], "full", "THE WORLD")
     assert system.role == "system"
     assert "THE WORLD" in system.content
-    assert "\n[3] three\n" in system.content + "\n"
+    assert "\n[shr-00003] three\n" in system.content + "\n"
     assert user.content == "Pay Ann 3."
     assert said.content == step.reply
     assert answered.content == "1"
@@ -48,7 +48,7 @@ def test_learned_text_cannot_open_a_line_or_a_chat_turn() -> None:
     assert [line for line in lines if line.startswith("task:")] == ["task: Pay Ann 3."]
     assert not any(line.startswith("[99]") for line in lines)
     assert "<|" not in message.content
-    assert knowledge_lines([evil], [])[0].startswith("[2] be kind\n    task:")
+    assert not any(line.startswith("[99]") for line in knowledge([evil], [], "full").splitlines())
 
 
 def test_tool_calls_become_tool_messages_and_one_action_each() -> None:

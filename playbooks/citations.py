@@ -16,8 +16,10 @@ _BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]")
 
 
 def resolve(reference: str, shown: Sequence[Record[Any]]) -> Record[Any] | None:
-    """Return the shown record meant by `reference`: its id, its label or its number, with or without brackets and quotes,
-    in any case. None when no shown record is meant."""
+    """Return the shown record meant by `reference`: its id, label or number, with or without brackets, in any case.
+
+    None when no shown record is meant.
+    """
     bare = reference.strip().strip("[](){}<>\"'`# ").casefold()
     for record in shown:
         if bare in (record.id.casefold(), record.label.casefold()):
@@ -33,7 +35,7 @@ def resolve(reference: str, shown: Sequence[Record[Any]]) -> Record[Any] | None:
 
 
 def cited(text: str, shown: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
-    """Return the shown records that `text` cites in brackets (`[12]`, `[shr-00012, api-00003]`), in order of citation."""
+    """Return the shown records that `text` cites in brackets (`[12]`, `[shr-00012, api-3]`), in order."""
     found: dict[str, Record[Any]] = {}
     for group in _BRACKETED.findall(text):
         for reference in re.split(r"[,;\s]+", group):

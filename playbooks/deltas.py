@@ -1,0 +1,184 @@
+"""Per-op validation of proposed deltas: pure, partial accept, a reason for every refusal.
+
+This is the playbook's own reading of an op (is it a sensible change of this knowledge?). The store checks again what
+only it can know (versions at commit time, op ids of the past); nothing here changes state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from memory.errors import BadInput
+from memory.kinds import payload_class
+from memory.protocols import KnowledgeView
+from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Payload, Record, Status, Trust
+from playbooks.bullets import SECTIONS, Bullet, match_section
+from playbooks.similarity import duplicate_of, exact_key
+
+MAX_CHARS = 2000
+MIN_PARENTS = 2
+
+_CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE})
+_WRITES = _CREATES | {Op.EDIT}
+_PROTECTED = frozenset({Op.EDIT, Op.SUPERSEDE, Op.MERGE, Op.REMOVE})
+_FORGED = re.compile(r"^\s*(?:##\s*)?\[[a-z][a-z0-9_]*-\d+\]\s*(?:helpful=\d+|::)", re.IGNORECASE | re.MULTILINE)
+_CONTROL = re.compile(r"<\|[^|<>\n]{1,40}\|>|<(?:start|end)_of_turn>|\[/?INST\]|</?s>", re.IGNORECASE)
+
+
+class Rules(Frozen):
+    """What a valid op may look like."""
+
+    max_chars: int = MAX_CHARS
+    near_duplicate: float = 0.9
+    """TF-IDF cosine from which a new text repeats an old one."""
+    extra_sections: tuple[str, ...] = ()
+    """Sections admitted beside the known ones."""
+
+
+class Validated(Frozen):
+    """The ops that may go on, in their order, and why the others may not."""
+
+    accepted: tuple[DeltaOp, ...]
+    rejected: dict[str, str]
+    """op_id -> reason."""
+
+
+def validate(
+    ops: Sequence[DeltaOp],
+    view: KnowledgeView,
+    *,
+    shown: Collection[str] | None = None,
+    rules: Rules | None = None,
+) -> Validated:
+    """Check each op against the view and the ops accepted before it.
+
+    `shown` are the ids of the records that were in a prompt of this batch: a TAG of another one is refused. None admits
+    every record of the view.
+    """
+    batch = _Batch(view, shown, rules or Rules())
+    accepted: list[DeltaOp] = []
+    rejected: dict[str, str] = {}
+    for op in ops:
+        reason = batch.refusal(op)
+        if reason:
+            rejected.setdefault(op.op_id, reason)
+        else:
+            batch.take(op)
+            accepted.append(op)
+    return Validated(accepted=tuple(accepted), rejected=rejected)
+
+
+class _Batch:
+    """The view as the ops accepted so far will have left it."""
+
+    def __init__(self, view: KnowledgeView, shown: Collection[str] | None, rules: Rules) -> None:
+        self._view = view
+        self._shown = shown
+        self._rules = rules
+        self._seen: set[str] = set()
+        self._changed: set[str] = set()
+        self._texts: dict[str, dict[str, tuple[str, str]]] = {}
+        """kind -> record or op id -> (label, text)"""
+
+    def refusal(self, op: DeltaOp) -> str:
+        """Return why the op is refused, or an empty text."""
+        if op.op_id in self._seen:
+            return f"op id {op.op_id!r} occurs twice in this batch"
+        return self._target_refusal(op) or (self._content_refusal(op) if op.op in _WRITES else "")
+
+    def take(self, op: DeltaOp) -> None:
+        """Remember an accepted op."""
+        self._seen.add(op.op_id)
+        texts = self._known(op.kind)
+        if op.op in _PROTECTED:
+            for target in _targets(op):
+                self._changed.add(target)
+                texts.pop(target, None)
+        if op.op in _WRITES:
+            label = f"op {op.op_id}" if op.op in _CREATES else str(op.target_id)
+            texts[op.op_id] = (label, _payload(op).text())
+
+    def _target_refusal(self, op: DeltaOp) -> str:
+        targets = _targets(op)
+        if op.op is Op.MERGE and len(set(targets)) < MIN_PARENTS:
+            return f"MERGE needs {MIN_PARENTS} different parents; got {list(targets)!r}"
+        for target in targets:
+            record = self._view.get(target)
+            if record is None or record.namespace != self._view.namespace:
+                return f"target {target!r} is not in namespace {self._view.namespace!r}"
+            reason = self._state_refusal(op, record)
+            if reason:
+                return reason
+        return ""
+
+    def _state_refusal(self, op: DeltaOp, record: Record[Any]) -> str:
+        if record.id in self._changed and op.op is not Op.TAG:
+            return f"{record.label} was changed by an earlier op of this batch"
+        if op.op is Op.TAG:
+            unseen = self._shown is not None and record.id not in self._shown
+            return f"{record.label} was not shown, so it cannot be tagged" if unseen else ""
+        if op.op is Op.RESTORE:
+            return f"{record.label} is {record.status} already" if record.status in RECALLABLE else ""
+        if record.status not in RECALLABLE | {Status.CANDIDATE}:
+            return f"{record.label} is {record.status}; RESTORE it first"
+        if record.pinned and op.provenance.trust is not Trust.OPERATOR:
+            return f"{record.label} is pinned by the operator"
+        if op.op is not Op.REMOVE and op.base_version not in (None, record.version):
+            return f"{record.label} is at version {record.version}; the op was written against {op.base_version}"
+        return ""
+
+    def _content_refusal(self, op: DeltaOp) -> str:
+        try:
+            payload = _payload(op)
+        except ValidationError as invalid:
+            first = invalid.errors(include_url=False)[0]
+            return f"payload is no {op.kind}: {'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
+        except BadInput as unknown:
+            return str(unknown)
+        text = payload.text()
+        if not re.search(r"\w", text):
+            return "content is empty"
+        if len(text) > self._rules.max_chars:
+            return f"content has {len(text)} characters; at most {self._rules.max_chars} are allowed"
+        if _FORGED.search(text):
+            return "content imitates a playbook line (header injection)"
+        if _CONTROL.search(text):
+            return "content holds a chat delimiter (header injection)"
+        return self._section_refusal(payload) or self._duplicate_refusal(op, payload)
+
+    def _section_refusal(self, payload: Payload) -> str:
+        if not isinstance(payload, Bullet):
+            return ""
+        known = match_section(payload.section) or payload.section in self._rules.extra_sections
+        return "" if known else f"unknown section {payload.section!r}; known: {', '.join(SECTIONS)}"
+
+    def _duplicate_refusal(self, op: DeltaOp, payload: Payload) -> str:
+        text = payload.text()
+        target = self._view.get(op.target_id) if op.target_id else None
+        if target is not None and target.payload == payload:
+            return f"changes nothing in {target.label}"
+        others = [item for key, item in self._known(op.kind).items() if key not in _targets(op)]
+        found = duplicate_of(text, [other for _, other in others], self._rules.near_duplicate)
+        if found is None:
+            return ""
+        label, other = others[found[0]]
+        if exact_key(other) == exact_key(text):
+            return f"exact duplicate of {label}"
+        return f"near duplicate of {label} (cosine {found[1]:.2f})"
+
+    def _known(self, kind: str) -> dict[str, tuple[str, str]]:
+        if kind not in self._texts:
+            self._texts[kind] = {r.id: (r.label, r.payload.text()) for r in self._view.records(kind)}
+        return self._texts[kind]
+
+
+def _targets(op: DeltaOp) -> tuple[str, ...]:
+    return op.parent_ids if op.op is Op.MERGE else (op.target_id,) if op.target_id else ()
+
+
+def _payload(op: DeltaOp) -> Payload:
+    return payload_class(op.kind).model_validate(op.payload or {})

@@ -1,0 +1,121 @@
+"""Grow and refine: the deltas that keep a playbook small. Pure: each function proposes, the store applies.
+
+Nothing is lost: a merge supersedes its parents and a removal retires a record; both stay in the journal and can be
+restored. The same records always give the same ops with the same op ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+from memory.records import DeltaOp, Op, Provenance, Record, Trust, UsageCounts
+from playbooks.budget import fill
+from playbooks.ranking import is_spent, rank_key
+from playbooks.similarity import THRESHOLD, exact_key, similar_pairs
+from policies.protocols import Profile
+
+AUTHOR = "refine"
+
+
+def merge_exact(records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
+    """Return one MERGE for each group of records with the same text."""
+    groups: dict[tuple[str, str], list[Record[Any]]] = {}
+    for record in sorted(records, key=rank_key):
+        groups.setdefault((record.kind, exact_key(record.payload.text())), []).append(record)
+    return tuple(_merge(group, "exact duplicates") for group in groups.values() if len(group) > 1)
+
+
+def merge_duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> tuple[DeltaOp, ...]:
+    """Return MERGEs after which no two records are exact duplicates or have TF-IDF cosine >= `threshold`.
+
+    Greedy and not transitive: the best-ranked record takes everything near it. Repeated on the survivors until none is
+    left, because fewer texts have other term weights.
+    """
+    groups = [group for kind in sorted({r.kind for r in records}) for group in _groups(records, kind, threshold)]
+    return tuple(_merge(group, f"TF-IDF cosine >= {threshold}") for group in groups if len(group) > 1)
+
+
+def enforce_budget(
+    records: Sequence[Record[Any]], budget: int, count_tokens: Callable[[str], int], *, profile: Profile = "full"
+) -> tuple[DeltaOp, ...]:
+    """Return REMOVEs after which the rendered records take at most `budget` tokens, the most useful kept.
+
+    Raises `BadInput` when the pinned records alone are over the budget.
+    """
+    kept = {record.id for record in fill(records, budget, count_tokens, profile)}
+    gone = sorted((record for record in records if record.id not in kept), key=rank_key)
+    return tuple(_remove(record, f"over the budget of {budget} tokens") for record in gone)
+
+
+def retire_harmful(records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
+    """Return a REMOVE for each record whose measured utility fell below the floor (`playbooks.ranking.is_spent`)."""
+    return tuple(
+        _remove(record, f"utility {record.usage.utility:.2f} after {record.usage.helpful + record.usage.harmful} uses")
+        for record in sorted(records, key=rank_key)
+        if is_spent(record)
+    )
+
+
+def _groups(records: Sequence[Record[Any]], kind: str, threshold: float) -> list[list[Record[Any]]]:
+    groups: dict[str, list[Record[Any]]] = {}
+    for record in sorted((r for r in records if r.kind == kind), key=rank_key):
+        groups.setdefault(exact_key(record.payload.text()), []).append(record)
+    survivors = list(groups.values())
+    while True:
+        taken: set[int] = set()
+        pairs = similar_pairs([group[0].payload.text() for group in survivors], threshold)
+        for first, second, _ in sorted(pairs):
+            if first not in taken and second not in taken:
+                survivors[first].extend(survivors[second])
+                taken.add(second)
+        if not taken:
+            return survivors
+        survivors = [group for at, group in enumerate(survivors) if at not in taken]
+
+
+def _merge(group: Sequence[Record[Any]], reason: str) -> DeltaOp:
+    best = group[0]
+    parents = tuple(record.id for record in group)
+    versions = [f"{record.id}@{record.version}" for record in group]
+    return DeltaOp(
+        op=Op.MERGE,
+        op_id=_op_id("merge", *sorted(versions)),
+        kind=best.kind,
+        parent_ids=parents,
+        payload=best.payload.model_dump(mode="json"),
+        usage=reduce(add, (record.usage for record in group), UsageCounts()),
+        status=best.status,
+        pinned=any(record.pinned for record in group),
+        provenance=Provenance(
+            trust=best.provenance.trust,
+            trajectory_ids=_union(record.provenance.trajectory_ids for record in group),
+            task_ids=_union(record.provenance.task_ids for record in group),
+            author=AUTHOR,
+            source=", ".join(record.label for record in group),
+        ),
+        reason=reason,
+    )
+
+
+def _remove(record: Record[Any], reason: str) -> DeltaOp:
+    return DeltaOp(
+        op=Op.REMOVE,
+        op_id=_op_id("remove", f"{record.id}@{record.version}", reason),
+        kind=record.kind,
+        target_id=record.id,
+        base_version=record.version,
+        provenance=Provenance(trust=Trust.SELF_JUDGED, author=AUTHOR),
+        reason=reason,
+    )
+
+
+def _union(lists: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for items in lists for item in items))
+
+
+def _op_id(*parts: str) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:26]

@@ -1,0 +1,115 @@
+"""When two rules say the same: exactly, nearly (TF-IDF cosine), or only seemingly (they differ in one value).
+
+Deterministic, and no model is asked. Short rules that differ by a substituted word ("cents" for "dollars") are near in
+every bag-of-words measure and yet contradict each other: they are not duplicates here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+THRESHOLD = 0.9
+SHORT_WORDS = 30
+"""Up to this many words a substituted word counts as another value; longer texts are paraphrases of each other."""
+
+_WORD = re.compile(r"\w\w")
+_OVERLAP = 0.4
+"""Least share of common words (Dice) that a pair above the threshold can be expected to have; spares the vectoriser."""
+_NEGATIONS = frozenset({"not", "never", "no", "don't", "cannot", "without", "unless", "except", "avoid"})
+# fmt: off
+_FILLERS = frozenset({
+    "a", "an", "the", "is", "are", "be", "been", "to", "of", "in", "on", "for", "with", "and", "or", "that",
+    "this", "it", "its", "as", "at", "by", "you", "must", "should", "always", "please", "make", "sure",
+    "when", "if", "then", "use", "using", "used", "need", "needs", "have", "has", "will", "can", "all", "any",
+})
+# fmt: on
+
+
+def exact_key(text: str) -> str:
+    """Return what two exact duplicates share: the text with its blank space evened out and no final full stop."""
+    return " ".join(text.split()).rstrip(".")
+
+
+def contradicts(a: str, b: str) -> bool:
+    """Return True when two similar short texts differ in a value, or one negates the other."""
+    words_a, words_b = _words(a), _words(b)
+    only_a, only_b = words_a - words_b, words_b - words_a
+    if (only_a | only_b) & _NEGATIONS:
+        return True
+    if max(len(a.split()), len(b.split())) > SHORT_WORDS:
+        return False
+    if not only_a and not only_b:
+        return _values(a) != _values(b)
+    return bool(only_a - _FILLERS) and bool(only_b - _FILLERS)
+
+
+def similar_pairs(texts: Sequence[str], threshold: float = THRESHOLD) -> list[tuple[int, int, float]]:
+    """Return (i, j, cosine) with i < j for every pair of texts at or above `threshold`, best first.
+
+    TF-IDF as scikit-learn's `TfidfVectorizer` makes it by default, fitted on `texts`. Contradictions are left out.
+    """
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    if len(texts) < 2 or not any(map(_WORD.search, texts)):
+        return []
+    vectors = TfidfVectorizer().fit_transform(texts)
+    cosine = (vectors @ vectors.T).tocoo()
+    near = [
+        (int(i), int(j), round(float(score), 6))
+        for i, j, score in zip(cosine.row, cosine.col, cosine.data, strict=True)
+        if i < j and score >= threshold - 1e-9
+    ]
+    pairs = [pair for pair in near if not contradicts(texts[pair[0]], texts[pair[1]])]
+    return sorted(pairs, key=lambda pair: (-pair[2], pair[0], pair[1]))
+
+
+def duplicate_of(text: str, others: Sequence[str], threshold: float = THRESHOLD) -> tuple[int, float] | None:
+    """Return (index, cosine) of the one of `others` that says the same as `text`, the best and earliest; else None.
+
+    An exact duplicate has cosine 1.0.
+    """
+    key = exact_key(text)
+    for at, other in enumerate(others):
+        if exact_key(other) == key:
+            return at, 1.0
+    words = _words(text)
+    if not any(_overlap(words, _words(other)) >= _OVERLAP for other in others):
+        return None
+    best: tuple[int, float] | None = None
+    for at, score in enumerate(_cosines(text, others)):
+        better = score >= threshold - 1e-9 and (best is None or score > best[1])
+        if better and not contradicts(text, others[at]):
+            best = at, score
+    return best
+
+
+def _cosines(text: str, others: Sequence[str]) -> list[float]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    texts = [*others, text]
+    if not any(map(_WORD.search, texts)):
+        return []
+    vectors = TfidfVectorizer().fit_transform(texts)
+    row = (vectors[:-1] @ vectors[-1].T).toarray()
+    return [round(float(score), 6) for score in row[:, 0]]
+
+
+@lru_cache(maxsize=32768)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_fold(word) for word in _values(text))
+
+
+@lru_cache(maxsize=32768)
+def _values(text: str) -> tuple[str, ...]:
+    stripped = (word.strip(".,:;!?()[]{}\"'`") for word in text.split())
+    return tuple(_fold(word) for word in stripped if word)
+
+
+def _fold(word: str) -> str:
+    return word.lower() if word.istitle() or word.islower() else word
+
+
+def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
+    return 2 * len(a & b) / (len(a) + len(b) or 1)

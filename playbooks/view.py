@@ -1,0 +1,78 @@
+"""Read-only helpers over a `KnowledgeView`, and a view over records in hand. Nothing here can change knowledge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from memory.protocols import KnowledgeView
+from memory.records import RECALLABLE, Frozen, Record
+from playbooks.bullets import Bullet
+
+HIGH_HELPFUL = 5
+"""A bullet with more helpful tags than this and at most one harmful tag is high-performing (ACE)."""
+
+
+class RecordView:
+    """A `KnowledgeView` over records in hand: for previews, gates and tests."""
+
+    def __init__(self, records: Iterable[Record[Any]] = (), namespace: str = "default", version: int = 0) -> None:
+        self._by_id = {record.id: record for record in records}
+        self._namespace = namespace
+        self._version = version
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    def version(self) -> int:
+        return self._version
+
+    def records(self, kind: str | None = None) -> tuple[Record[Any], ...]:
+        """Return the recallable records in order of creation."""
+        shown = [r for r in self._by_id.values() if r.status in RECALLABLE and kind in (None, r.kind)]
+        return tuple(sorted(shown, key=creation_order))
+
+    def get(self, record_id: str) -> Record[Any] | None:
+        """Return a record of any status."""
+        return self._by_id.get(record_id)
+
+
+class Stats(Frozen):
+    """Counts over the bullets of a view."""
+
+    total: int
+    pinned: int
+    high_performing: int
+    problematic: int
+    """At least as many harmful tags as helpful ones, and at least one."""
+    unused: int
+    by_section: dict[str, int]
+
+
+def creation_order(record: Record[Any]) -> tuple[int, str]:
+    """Return the sort key of creation: the journal's number, then the id."""
+    return record.number, record.id
+
+
+def bullets(view: KnowledgeView) -> tuple[Record[Bullet], ...]:
+    """Return the recallable bullets in order of creation."""
+    return view.records(Bullet.kind)
+
+
+def stats(view: KnowledgeView) -> Stats:
+    """Return counts over the recallable bullets."""
+    records = bullets(view)
+    sections: dict[str, int] = {}
+    for record in records:
+        sections[record.payload.section] = sections.get(record.payload.section, 0) + 1
+    usages = [record.usage for record in records]
+    return Stats(
+        total=len(records),
+        pinned=sum(record.pinned for record in records),
+        high_performing=sum(u.helpful > HIGH_HELPFUL and u.harmful < 2 for u in usages),
+        problematic=sum(u.harmful >= max(u.helpful, 1) for u in usages),
+        unused=sum(u.helpful + u.harmful == 0 for u in usages),
+        by_section=sections,
+    )

@@ -14,7 +14,7 @@ from evolve.environments.office.families import Goal, draw_task
 from evolve.environments.office.rules import Values
 from evolve.environments.office.solver import Knowledge, gold, next_action
 from evolve.environments.office.state import State
-from evolve.prompting import act_messages, knowledge_lines
+from evolve.prompting import act_messages, knowledge
 from memory.records import Step, Task, Trajectory
 from policies.protocols import Message
 
@@ -39,7 +39,7 @@ def play(setting: Setting, values: Values, rng: random.Random) -> Played:
     start = State.seeded(goal.names)
     desk = Desk(start.copy(), values)
     episode = OfficeEpisode(start, desk, lambda: _wanted(goal, values))
-    steps = _steps(episode, goal, knowledge_lines((), setting.shown), rng)
+    steps = _steps(episode, goal, knowledge((), setting.shown, "compact").splitlines(), rng)
     outcome = asyncio.run(episode.grade())
     episode.discard()
     trajectory = Trajectory(task=task, steps=tuple(steps), outcome=outcome)

@@ -1,0 +1,83 @@
+"""The corpus teaches what it says, from deployments nobody is evaluated on, in words that leave some held out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evolve.corpus.generate import Share, make
+from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
+from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
+from evolve.environments.office.families import LONG
+from evolve.environments.office.rules import RULES, seeded
+from evolve.environments.office.wording import frames, sentence
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    return make(Share(seed=7, start=0, count=60))
+
+
+def test_the_same_share_gives_the_same_documents(documents: list[Document]) -> None:
+    assert make(Share(seed=7, start=0, count=60)) == documents
+
+
+def test_deployments_stay_out_of_the_evaluation_range() -> None:
+    assert (FIRST_DEPLOYMENT, LAST_DEPLOYMENT) == (1_000, 99_999)
+
+
+def test_no_training_family_is_a_challenge_family() -> None:
+    rng = seeded("families")
+    assert not {draw_family(rng) for _ in range(5_000)} & set(LONG)
+
+
+def test_held_out_wordings_never_appear(documents: list[Document]) -> None:
+    text = "\n".join(message.content for document in documents for message in document.messages)
+    said = [sentence(r, o, f) for r in RULES for o in r.options for f in frames(r)]
+    held_out = [sentence(r, o, f) for r in RULES for o in r.options for f in frames(r, held_out=True)]
+    assert any(line in text for line in said)
+    assert not any(line in text for line in held_out)
+
+
+def test_every_role_is_taught_and_replies_are_what_the_live_roles_parse(documents: list[Document]) -> None:
+    assert {document.role for document in documents} == set(ROLES)
+    for document in documents:
+        assert document.messages[-1].role == "assistant"
+        if document.role == "reflect":
+            assert set(json.loads(document.messages[-1].content)) == {"insights", "harmful"}
+        elif document.role == "curate":
+            assert json.loads(document.messages[-1].content)["op"] in {"ADD", "NONE", "EDIT"}
+
+
+def test_reflections_name_only_what_the_prompt_shows(documents: list[Document]) -> None:
+    """A lesson's value stands in the prompt: in an error, a failed check or the call that worked."""
+    for document in documents:
+        if document.role == "reflect":
+            prompt, reply = (message.content for message in document.messages)
+            for insight in json.loads(reply)["insights"]:
+                value = insight.split()[3] if insight.endswith("come before") or "must be" in insight else insight.split()[1]
+                assert value.removeprefix("contact's ") in prompt or value in {"nothing", "iso", "plain"}
+
+
+def test_copied_entities_have_the_same_tokens_in_task_and_code(documents: list[Document]) -> None:
+    tokenizer = train_tokenizer(documents, 600)
+    task = tokenizer.encode('pay "Beven" 26.51 for "blue report"').tokens
+    code = tokenizer.encode('apps.payments.send(to=c["id"], amount=26.51, memo="blue report")').tokens
+    amount = ["2", "6", ".", "5", "1"]
+    assert any(task[i : i + 5] == amount for i in range(len(task)))
+    assert any(code[i : i + 5] == amount for i in range(len(code)))
+    assert task[-4:][:2] == code[-4:][:2] or task[-3:-1] == code[-3:-1]
+
+
+def test_the_file_holds_aligned_arrays(documents: list[Document], tmp_path: Path) -> None:
+    path = tmp_path / "corpus.npz"
+    tokens = write(path, documents[:-10], documents[-10:], 600, {"seed": 7})
+    with np.load(path, allow_pickle=False) as arrays:
+        assert len(arrays["ids"]) == tokens == arrays["lengths"].sum() == len(arrays["weights"])
+        assert len(arrays["role"]) == len(documents) - 10
+        assert arrays["ids"].dtype == np.uint16
+        assert set(np.unique(arrays["weights"]).tolist()) == {float(np.float16(0.4)), 1.0}
+        assert "sha256" in json.loads(arrays["meta"].tobytes())

@@ -1,0 +1,72 @@
+"""Exact search over the vectors that SQLite holds: what every process can read, and what is right by construction.
+
+Keeps one matrix per namespace and kind in this process and brings it up to date with the rows that changed since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+
+from memory.errors import EmbedderMismatch
+from memory.indexes.exact import ExactIndex
+from memory.journal import Journal
+from memory.protocols import Vector
+from memory.records import RECALLABLE
+from memory.vectors import collection_name, from_blobs
+
+Row = tuple[str, str, str, bool, int, bytes | None]
+"""(record id, kind, status, forgotten, seq, vector)."""
+
+
+class BlobSearch:
+    """Live nearest neighbours among recallable records, read from SQLite. Safe to share between threads."""
+
+    def __init__(self, journal: Journal, *, dim: int) -> None:
+        self._journal, self._dim = journal, dim
+        self._index = ExactIndex()
+        self._seen: dict[str, int] = {}
+        self._lock = Lock()
+
+    def search(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]]:
+        """Return up to `k` (record id, cosine), best first, as of the last commit on disk."""
+        with self._lock:
+            self._refresh(namespace)
+            return self._index.search(collection_name(namespace, kind), vector, k)
+
+    def clear(self) -> None:
+        """Forget what was read, e.g. after every vector was made anew."""
+        with self._lock:
+            self._index.close()
+            self._seen.clear()
+
+    def _refresh(self, namespace: str) -> None:
+        head = self._journal.query("SELECT head FROM namespaces WHERE namespace = ?", (namespace,))
+        seen = self._seen.get(namespace, 0)
+        if not head or head[0][0] == seen:
+            return
+        changed = self._journal.query(
+            "SELECT r.id, r.kind, r.status, r.forgotten, r.seq, e.vector FROM records r"
+            " LEFT JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
+            " WHERE r.seq > ? AND +r.namespace = ? ORDER BY r.seq",
+            (seen, namespace),
+        )
+        for kind in {row[1] for row in changed}:
+            self._apply(collection_name(namespace, kind), [row for row in changed if row[1] == kind])
+        self._seen[namespace] = head[0][0]
+
+    def _apply(self, collection: str, rows: Sequence[Row]) -> None:
+        shown = {row[0]: row[5] for row in rows if row[5] is not None and row[2] in RECALLABLE and not row[3]}
+        self._index.remove(collection, [row[0] for row in rows if row[0] not in shown])
+        self._index.upsert(collection, list(shown), from_blobs(list(shown.values()), self._dim))
+
+
+def check_embedder(journal: Journal, *, model: str, dim: int) -> None:
+    """Raise `EmbedderMismatch` when the workspace holds vectors of another embedder."""
+    other = journal.query("SELECT model, dim FROM embeddings WHERE model <> ? OR dim <> ? LIMIT 1", (model, dim))
+    if other:
+        raise EmbedderMismatch(
+            f"{journal.path}: its vectors were made by embedder {other[0][0]!r} (dimension {other[0][1]}), but "
+            f"{model!r} (dimension {dim}) is configured; set the old embedder again, or run `evolve memory reindex` to "
+            "embed everything anew"
+        )

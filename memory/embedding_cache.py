@@ -1,0 +1,80 @@
+"""Embeddings that were paid for once: a cache in front of an embedder, keyed by (model, sha256 of the text).
+
+Embedding, not search, is the slow part of recall with a real model. A hashing embedder is faster than the database, so for
+it only the copy in memory is worth having.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import sha256
+
+import numpy as np
+
+from memory.journal import Journal
+from memory.protocols import Embedder, Vector
+from memory.vectors import from_blobs, to_blob
+
+_REMEMBERED = 4096
+"""Vectors kept in memory."""
+
+
+class CachedEmbedder:
+    """An `Embedder` that asks another one only for texts it has not seen. `persist` also keeps vectors in the workspace."""
+
+    def __init__(self, embedder: Embedder, journal: Journal, *, persist: bool) -> None:
+        self._embedder, self._journal = embedder, journal
+        self._persist = persist
+        self._recent: OrderedDict[str, Vector] = OrderedDict()
+
+    @property
+    def model(self) -> str:
+        """Identity of the embedder behind."""
+        return self._embedder.model
+
+    @property
+    def dim(self) -> int:
+        """Length of a vector."""
+        return self._embedder.dim
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        """Return float32 `(len(texts), dim)`, L2-normalised. Errors are those of the embedder behind."""
+        keys = [sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for text in texts]
+        found = {key: self._recent[key] for key in keys if key in self._recent}
+        if self._persist:
+            found |= self._stored([key for key in keys if key not in found])
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
+        if missing:
+            made = dict(zip(missing, self._embedder.embed(list(missing.values())), strict=True))
+            if self._persist and not self._journal.read_only:
+                self._store(made)
+            found |= made
+        self._remember(found)
+        return np.stack([found[key] for key in keys]) if keys else np.zeros((0, self.dim), dtype=np.float32)
+
+    def _stored(self, keys: Sequence[str]) -> dict[str, Vector]:
+        rows: list[tuple[str, bytes]] = []
+        for start in range(0, len(keys), 500):
+            part = keys[start : start + 500]
+            marks = ", ".join("?" * len(part))
+            rows += self._journal.query(
+                f"SELECT sha256, vector FROM embedding_cache WHERE model = ? AND sha256 IN ({marks})",
+                (self.model, *part),
+            )
+        vectors = from_blobs([row[1] for row in rows], self.dim) if rows else []
+        return dict(zip((row[0] for row in rows), vectors, strict=True))
+
+    def _store(self, made: dict[str, Vector]) -> None:
+        with self._journal.transaction() as conn:
+            conn.executemany(
+                "INSERT OR IGNORE INTO embedding_cache (model, sha256, dim, vector) VALUES (?, ?, ?, ?)",
+                [(self.model, key, self.dim, to_blob(vector)) for key, vector in made.items()],
+            )
+
+    def _remember(self, found: dict[str, Vector]) -> None:
+        for key, vector in found.items():
+            self._recent[key] = vector
+            self._recent.move_to_end(key)
+        while len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)

@@ -1,0 +1,79 @@
+"""One owner per Chroma directory: two writers damage it without any error, so the second is refused by name.
+
+A lock file held for the life of the process (the kernel frees it when the process dies), a note that says who holds it, and
+a dirty flag that stays behind when the owner did not stop cleanly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from memory.errors import IndexLocked
+from memory.records import now
+
+
+class Owner:
+    """Ownership of the index directory of one workspace. Files stand beside the directory: `index.lock`, `.owner`, `.dirty`."""
+
+    def __init__(self, index_dir: Path) -> None:
+        self._dir = index_dir
+        self._lock = FileLock(index_dir.with_suffix(".lock"), thread_local=False)
+        self._note = index_dir.with_suffix(".owner")
+        self._dirty = index_dir.with_suffix(".dirty")
+
+    @property
+    def held(self) -> bool:
+        """True while this object holds the lock."""
+        return self._lock.is_locked
+
+    def acquire(self) -> None:
+        """Become the owner at once, or raise `IndexLocked` naming the process that is."""
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout as error:
+            raise IndexLocked(
+                f"the vector index {str(self._dir)!r} belongs to {self._holder()}; stop that process, or open the "
+                "workspace with owner=False: it reads by exact search and leaves index updates to the owner"
+            ) from error
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now().isoformat(timespec="seconds")}
+        self._note.write_text(json.dumps(about), encoding="utf-8")
+
+    def try_acquire(self) -> bool:
+        """Become the owner if nobody is; return whether this object now holds the lock."""
+        if self.held:
+            return True
+        try:
+            self.acquire()
+        except IndexLocked:
+            return False
+        return True
+
+    def release(self, *, clean: bool = True) -> None:
+        """Give the index up. `clean=False` leaves the dirty flag, so that the next owner probes the index first."""
+        if not self.held:
+            return
+        if clean:
+            self._dirty.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+        self._lock.release()
+
+    @property
+    def dirty(self) -> bool:
+        """True when an owner opened the index and never closed it (or has it open now)."""
+        return self._dirty.exists()
+
+    def mark_dirty(self) -> None:
+        """Say that the index is open: call it before Chroma touches the directory."""
+        self._dirty.touch()
+
+    def _holder(self) -> str:
+        try:
+            about = json.loads(self._note.read_text(encoding="utf-8"))
+            return f"process {about['pid']} on host {about['host']!r} (since {about['since']})"
+        except (OSError, ValueError, KeyError):
+            return "another process that has not said who it is yet"

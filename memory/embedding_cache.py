@@ -1,7 +1,7 @@
 """Embeddings that were paid for once: a cache in front of an embedder, keyed by (model, sha256 of the text).
 
-Embedding, not search, is the slow part of recall with a real model. A hashing embedder is faster than the database, so for
-it only the copy in memory is worth having.
+Embedding, not search, is the slow part of recall with a real model. A hashing embedder is faster than the database, so
+for it only the copy in memory is worth having.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from hashlib import sha256
+from threading import Lock
 
 import numpy as np
 
@@ -21,12 +22,13 @@ _REMEMBERED = 4096
 
 
 class CachedEmbedder:
-    """An `Embedder` that asks another one only for texts it has not seen. `persist` also keeps vectors in the workspace."""
+    """An `Embedder` that asks another one only for new texts. `persist` keeps the vectors in the workspace, too."""
 
     def __init__(self, embedder: Embedder, journal: Journal, *, persist: bool) -> None:
         self._embedder, self._journal = embedder, journal
         self._persist = persist
         self._recent: OrderedDict[str, Vector] = OrderedDict()
+        self._lock = Lock()
 
     @property
     def model(self) -> str:
@@ -41,7 +43,8 @@ class CachedEmbedder:
     def embed(self, texts: Sequence[str]) -> Vector:
         """Return float32 `(len(texts), dim)`, L2-normalised. Errors are those of the embedder behind."""
         keys = [sha256(text.encode("utf-8", "surrogatepass")).hexdigest() for text in texts]
-        found = {key: self._recent[key] for key in keys if key in self._recent}
+        with self._lock:
+            found = {key: self._recent[key] for key in keys if key in self._recent}
         if self._persist:
             found |= self._stored([key for key in keys if key not in found])
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
@@ -73,8 +76,9 @@ class CachedEmbedder:
             )
 
     def _remember(self, found: dict[str, Vector]) -> None:
-        for key, vector in found.items():
-            self._recent[key] = vector
-            self._recent.move_to_end(key)
-        while len(self._recent) > _REMEMBERED:
-            self._recent.popitem(last=False)
+        with self._lock:
+            for key, vector in found.items():
+                self._recent[key] = vector
+                self._recent.move_to_end(key)
+            while len(self._recent) > _REMEMBERED:
+                self._recent.popitem(last=False)

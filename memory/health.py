@@ -1,7 +1,7 @@
 """Is the Chroma directory sound? Asked in a process of its own, because a damaged one can crash whoever opens it.
 
-Run after an unclean stop. Damage is usually silent: counts are right and neighbours are missing, so the probe also searches
-for vectors whose answer it knows. Nothing here repairs; `quarantine` moves a bad directory out of the way.
+Run after an unclean stop. Damage is usually silent: counts are right and neighbours are missing, so the probe also
+searches for vectors whose answer it knows. Nothing here repairs; `quarantine` moves a bad directory out of the way.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def quarantine(index_dir: Path) -> Path | None:
 
 
 def look(index_dir: Path, journal: Journal, *, model: str, dim: int, seed: int = 0) -> str:
-    """Open the index in this process, count, search; return what is wrong or an empty string. May crash on a damaged one."""
+    """Open the index in this process, count, search; return what is wrong, if anything. Damage may crash it."""
     from memory.indexes.chroma import ChromaIndex
 
     try:
@@ -81,7 +81,8 @@ def look(index_dir: Path, journal: Journal, *, model: str, dim: int, seed: int =
 def _sample(journal: Journal, there: dict[str, set[str]], rng: random.Random) -> list[tuple[str, str, bytes]]:
     """Draw records that the index says it holds and that no waiting outbox row is about to change."""
     rows = journal.query(
-        "SELECT r.id, r.namespace, r.kind FROM records r WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten"
+        "SELECT r.id, r.namespace, r.kind FROM records r"
+        " WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten"
         " AND r.id NOT IN (SELECT record_id FROM outbox) ORDER BY r.row"
     )
     known = [(row[0], collection_name(row[1], row[2])) for row in rows]

@@ -1,4 +1,4 @@
-"""Carries changes from SQLite to the vector index: drain the outbox, heal drift, start over. Every step may be repeated.
+"""Carries changes from SQLite to the vector index: drain the outbox, heal drift, start over. Any step may be repeated.
 
 A commit writes its outbox rows in its own transaction; a row leaves only after the index holds what it says. A crash in
 between repeats the row, which changes nothing.

@@ -1,7 +1,7 @@
 """One owner per Chroma directory: two writers damage it without any error, so the second is refused by name.
 
-A lock file held for the life of the process (the kernel frees it when the process dies), a note that says who holds it, and
-a dirty flag that stays behind when the owner did not stop cleanly.
+A lock file held for the life of the process (the kernel frees it when the process dies), a note that says who holds it,
+and a dirty flag that stays behind when the owner did not stop cleanly.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from memory.records import now
 
 
 class Owner:
-    """Ownership of the index directory of one workspace. Files stand beside the directory: `index.lock`, `.owner`, `.dirty`."""
+    """Ownership of one workspace's index directory; beside it stand `index.lock`, `index.owner` and `index.dirty`."""
 
     def __init__(self, index_dir: Path) -> None:
         self._dir = index_dir

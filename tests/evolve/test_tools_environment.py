@@ -1,0 +1,179 @@
+"""The tools environment: LangChain tools, a real MCP server, and a scripted policy that calls them."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from langchain_core.tools import BaseTool, tool
+
+from evolve.environments.mcp import McpTools
+from evolve.environments.tools import Tools, ToolsBroken, ToolsEnvironment, ToolsEpisode, Transcript
+from evolve.protocols import Action, Environment
+from memory.errors import BadInput
+from memory.records import Outcome, Task, ToolCall
+from policies.protocols import Message, Reply, SamplingParams
+from policies.scripted import ScriptedPolicy
+
+PAY = Task(id="pay", instruction="Pay Bob 4 from Ann's account.", split="train")
+SERVER = Path(__file__).with_name("mcp_ledger_server.py")
+STDIO = {"transport": "stdio", "command": sys.executable, "args": [str(SERVER)]}
+
+
+def ledger(task: Task) -> Sequence[BaseTool]:
+    """Fresh tools over a fresh ledger."""
+    balances = {"ann": 10, "bob": 0}
+
+    @tool
+    def pay(sender: str, receiver: str, amount: int) -> str:
+        """Move money from one account to another."""
+        if balances[sender] < amount:
+            raise ValueError(f"{sender} has only {balances[sender]}")
+        balances[sender] -= amount
+        balances[receiver] += amount
+        return f"paid {amount}"
+
+    @tool
+    def balance(account: str) -> int:
+        """Return the balance of an account."""
+        return balances[account]
+
+    return [pay, balance]
+
+
+async def paid_four(task: Task, transcript: Transcript, tools: Tools) -> bool:
+    """Ask the ledger itself."""
+    answer = await tools["balance"].ainvoke({"account": "bob"})
+    text = answer if isinstance(answer, (str, int)) else answer[0]["text"]
+    return int(text) == 4 and bool(transcript.answer)
+
+
+def call(name: str, **arguments: object) -> Action:
+    return Action(tool_calls=(ToolCall(id="1", name=name, arguments=arguments),))
+
+
+def _policy() -> ScriptedPolicy:
+    """Pays too much, reads the error, pays the right amount, and says so."""
+
+    def script(messages: Sequence[Message], params: SamplingParams) -> Reply:
+        assert {spec.name for spec in params.tools} >= {"pay", "balance"}
+        said = [message.content for message in messages if message.role == "tool"]
+        if not said:
+            amount = 40
+        elif "only 10" in said[-1]:
+            amount = 4
+        else:
+            return Reply(text=f"Done: {said[-1]}")
+        arguments = {"sender": "ann", "receiver": "bob", "amount": amount}
+        return Reply(text="", tool_calls=(ToolCall(id=f"c{amount}", name="pay", arguments=arguments),))
+
+    return ScriptedPolicy(script)
+
+
+async def _play(environment: Environment, task: Task) -> tuple[Outcome, list[str]]:
+    policy = _policy()
+    episode = environment.start(task)
+    messages = [Message(role="user", content=task.instruction)]
+    observations = list[str]()
+    for _ in range(6):
+        reply = await policy.generate(messages, SamplingParams(tools=environment.tools))
+        result = await episode.step(Action(text=reply.text, tool_calls=reply.tool_calls))
+        if result.done:
+            break
+        observations.append(result.observation)
+        messages += [
+            Message(role="assistant", content=reply.text, tool_calls=reply.tool_calls),
+            Message(role="tool", content=result.observation, tool_call_id=reply.tool_calls[0].id),
+        ]
+    outcome = await episode.grade()
+    await episode.close()
+    return outcome, observations
+
+
+async def test_a_scripted_policy_works_with_langchain_tools() -> None:
+    environment = ToolsEnvironment(ledger, paid_four, [PAY], description="A ledger.")
+    outcome, observations = await _play(environment, PAY)
+    assert outcome.success
+    assert observations == ["ValueError: ann has only 10", "paid 4"]
+    (again, _) = await _play(environment, PAY)
+    assert again.success, "each episode has its own ledger"
+
+
+async def test_a_scripted_policy_works_with_a_real_mcp_server() -> None:
+    environment = ToolsEnvironment(McpTools(STDIO), paid_four, [PAY])
+    pay = next(spec for spec in environment.tools if spec.name == "pay")
+    assert pay.description == "Move money from one account to another."
+    assert set(pay.parameters["properties"]) == {"sender", "receiver", "amount"}
+    for _ in range(2):
+        outcome, observations = await _play(environment, PAY)
+        assert outcome.success
+        assert "ann has only 10" in observations[0]
+        assert observations[1] == "paid 4"
+
+
+async def test_a_dead_mcp_server_is_not_the_agents_mistake() -> None:
+    episode = ToolsEnvironment(McpTools(STDIO), paid_four, [PAY]).start(PAY)
+    assert (await episode.step(call("balance", account="ann"))).observation == "10"
+    with pytest.raises(ToolsBroken, match="is its server running"):
+        await episode.step(call("crash"))
+    await episode.close()
+
+
+async def test_a_server_that_does_not_start_is_named() -> None:
+    bad = {"transport": "stdio", "command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
+    with pytest.raises(ToolsBroken, match="MCP server"):
+        _ = ToolsEnvironment(McpTools(bad, timeout=20), paid_four).tools
+    with pytest.raises(BadInput, match="bad MCP connection"):
+        _ = ToolsEnvironment(McpTools({"transport": "pigeon"}), paid_four).tools
+
+
+@pytest.mark.parametrize(
+    ("action", "said"),
+    [
+        (call("steal"), "no tool 'steal'; there are balance, pay"),
+        (call("pay", sender="ann"), "bad arguments for pay: receiver: Field required; amount: Field required"),
+        (call("balance", account="zoe"), "KeyError: 'zoe'"),
+        (Action(text="  "), "empty reply"),
+    ],
+)
+async def test_a_mistake_is_an_observation(action: Action, said: str) -> None:
+    episode = ToolsEnvironment(ledger, paid_four).start(PAY)
+    result = await episode.step(action)
+    assert result.error is not None
+    assert said in result.error
+    assert result.error in result.observation
+    assert not result.done
+    assert (await episode.step(call("balance", account="ann"))).observation == "10"
+
+
+async def test_a_copy_goes_its_own_way() -> None:
+    episode = ToolsEnvironment(ledger, paid_four).start(PAY)
+    await episode.step(call("pay", sender="ann", receiver="bob", amount=3))
+    copy: ToolsEpisode = pickle.loads(pickle.dumps(episode))
+    await copy.step(call("pay", sender="ann", receiver="bob", amount=1))
+    assert (await copy.step(call("balance", account="bob"))).observation == "4"
+    assert (await episode.step(call("balance", account="bob"))).observation == "3"
+
+
+def test_tools_of_the_outside_world_have_no_copy() -> None:
+    episode = ToolsEnvironment(list(ledger(PAY)), paid_four).start(PAY)
+    with pytest.raises(TypeError, match="outside world"):
+        pickle.dumps(episode)
+
+
+@pytest.mark.parametrize(("verdict", "reward"), [(True, 1.0), (False, 0.0), (0.25, 0.25)])
+async def test_verdicts(verdict: float, reward: float) -> None:
+    episode = ToolsEnvironment(ledger, lambda *_: verdict).start(PAY)
+    outcome = await episode.grade()
+    assert (outcome.reward, outcome.success) == (reward, reward == 1.0)
+
+
+async def test_a_verdict_out_of_range_and_an_unknown_split_are_refused() -> None:
+    environment = ToolsEnvironment(ledger, lambda *_: 7.0, [PAY])
+    with pytest.raises(BadInput, match="expected an Outcome"):
+        await environment.start(PAY).grade()
+    with pytest.raises(BadInput, match=r"no task of split 'dev'; it has \['train'\]"):
+        environment.tasks("dev")

@@ -1,0 +1,210 @@
+"""The whole configuration: one `evolve.toml`, found by walking up, frozen, every key explained.
+
+Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the defaults here. An
+unknown key is refused and the nearest known one is named. Secrets never stand in the file: `api_key_env` names the
+variable that holds one. Names (`policy.name`, `environment.name` ...) become objects in `evolve.app` and nowhere else.
+Reading the file and the variables is `evolve.configfile`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from policies.price import Price
+
+Mode = Literal["online", "offline", "frozen"]
+
+
+class Section(BaseModel):
+    """Base of a section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class RunSection(Section):
+    """`[run]`: what is done, in which order."""
+
+    mode: Mode = "online"
+    """`online`: predict, then learn. `offline`: epochs over train, validated on dev. `frozen`: evaluate only."""
+    split: str = "train"
+    """Split whose tasks are worked through (online, offline)."""
+    eval_splits: tuple[str, ...] = ("test_normal",)
+    """Splits that a frozen run evaluates."""
+    dev_split: str = "dev"
+    """Split on which offline epochs are validated."""
+    tasks: int | None = Field(default=None, ge=1)
+    """How many tasks of the split; none = all."""
+    batch_size: int = Field(default=4, ge=1)
+    """Tasks that see the same knowledge. The result depends on it, and never on `concurrency`."""
+    concurrency: int = Field(default=4, ge=1)
+    """Episodes, and reflections, that run at the same time."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the tasks (offline)."""
+    seed: int = 0
+    """Everything random is derived from it, by task and step."""
+    shuffle: bool = False
+    """Draw the order of the tasks from the seed instead of keeping the environment's (online); offline always draws it."""
+    review: bool = False
+    """Learned changes wait for `evolve review` instead of being applied."""
+    label_free: bool = False
+    """Learn without reading any outcome: from the environment's answers alone."""
+    judge: Literal["none", "policy"] = "none"
+    """Label-free only: let the policy judge its own episodes, to credit the rules it was shown."""
+
+
+class PolicySection(Section):
+    """`[policy]`: who acts, reflects and curates."""
+
+    name: str = "pocket"
+    """`pocket`, `local`, `openai`, `langchain`, `scripted`, or `module:function` taking this section."""
+    model: str = ""
+    """Model name, path, `provider:name` for langchain, or `module:function` of a script."""
+    adapter: str | None = None
+    """Adapter directory for `local`."""
+    base_url: str = "http://127.0.0.1:8000/v1"
+    """Server of `openai`."""
+    api_key_env: str = "OPENAI_API_KEY"
+    """Environment variable that holds the key of `openai`; an unset one means no key."""
+    temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature of the acting role; reflection and curation are greedy."""
+    max_tokens: int = Field(default=512, ge=1)
+    """Most tokens of one action."""
+    price: Price | None = None
+    """US dollars per million tokens. Set, it makes the policy a priced one: no control episodes unless asked for."""
+
+
+class EnvironmentSection(Section):
+    """`[environment]`: the world. Keys beside these go to the environment's own configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    name: str = "office"
+    """A file of `evolve/environments`, or `module:Class`."""
+    max_steps: int = Field(default=12, ge=1)
+    """Actions an episode may take."""
+    tasks_file: str | None = None
+    """JSON Lines of tasks that replace the environment's own."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the environment's own keys."""
+        return dict(self.model_extra or {})
+
+
+class MemorySection(Section):
+    """`[memory]`: where knowledge lives and how it is found."""
+
+    workspace: str = ".evolve"
+    """State directory, relative to the file's folder."""
+    namespace: str = "default"
+    """Namespace that is read and written."""
+    embedder: str = "hashing"
+    """`hashing` (no download) or `sentence:<path or hub name>`, or `module:function`."""
+    index: Literal["chroma", "exact"] = "chroma"
+    """Vector index of live recall. Frozen evaluations always search exactly."""
+    recall_k: int = Field(default=24, ge=0)
+    """Most records recalled for a task."""
+    min_score: float = Field(default=0.0, ge=-1, le=1)
+    """Minimum cosine similarity of a record that only the vector side found."""
+    mmr_lambda: float = Field(default=0.7, ge=0, le=1)
+    """1 = relevance only, 0 = diversity only."""
+
+
+class PlaybookSection(Section):
+    """`[playbook]`: how lessons are made and shown."""
+
+    enabled: bool = True
+    """False = no knowledge is recalled and none is learned (the no-memory baseline)."""
+    reflector: str = "model"
+    """`model`, `rules`, or `module:function`."""
+    curator: str = "model"
+    """`model`, `direct`, or `module:function`."""
+    reflect_on: Literal["all", "failures"] = "all"
+    """Which episodes are reflected on (label-free: always all)."""
+    token_budget: int = Field(default=1024, ge=0)
+    """Most tokens of knowledge in a prompt."""
+    compact_every: int = Field(default=50, ge=1)
+    """Tasks between two changes of the core bullets."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Hard token budget of the whole playbook; the least useful bullets are retired above it."""
+
+
+class GateSection(Section):
+    """`[gate]`: what a learned change must pass."""
+
+    names: tuple[str, ...] = ("static",)
+    """Files of `evolve/gates` in order, or `module:function`."""
+    leak_ngram: int = Field(default=8, ge=3)
+    """A text that repeats this many words of a task in a row is refused as a leak."""
+    max_chars: int = Field(default=2000, ge=1)
+    """Longest content."""
+    near_duplicate: float = Field(default=0.9, gt=0, le=1)
+    """TF-IDF cosine from which a new text repeats an old one."""
+
+
+class BudgetSection(Section):
+    """`[budget]`: limits of one run; a run that reaches one stops cleanly and can be resumed."""
+
+    calls: int | None = Field(default=None, ge=1)
+    """Model calls."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Prompt and completion tokens together."""
+    cost_usd: float | None = Field(default=None, gt=0)
+    """Money, by `policy.price` or what the backend reports."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall time."""
+
+
+class ControlsSection(Section):
+    """`[controls]`: what the run is compared with."""
+
+    no_memory: float | Literal["auto"] = "auto"
+    """Share of tasks that are also done without memory; `auto` = 0.25 for policies that cost nothing, 0 for priced ones."""
+
+
+class Config(BaseSettings):
+    """Everything that decides a run. `load_config` reads the file; `Config(run=RunSection(...))` makes one in code."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="EVOLVE_", env_nested_delimiter="__", use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        **_: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what the caller gives and nothing else: a test's Config does not depend on the shell's variables."""
+        return (init_settings,)
+
+    run: RunSection = RunSection()
+    policy: PolicySection = PolicySection()
+    environment: EnvironmentSection = EnvironmentSection()
+    memory: MemorySection = MemorySection()
+    playbook: PlaybookSection = PlaybookSection()
+    gate: GateSection = GateSection()
+    budget: BudgetSection = BudgetSection()
+    controls: ControlsSection = ControlsSection()
+
+    root: Path = Path()
+    """Folder of `evolve.toml`; set by whoever loads the file. Relative paths start there."""
+
+    @property
+    def workspace(self) -> Path:
+        """Return the state directory."""
+        return self.root / self.memory.workspace
+
+    @property
+    def digest(self) -> str:
+        """Return a short hash of what decides results: everything but concurrency, budget and the workspace's place."""
+        rest = self.model_dump(
+            mode="json", exclude={"root": True, "budget": True, "run": {"concurrency"}, "memory": {"workspace"}}
+        )
+        return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]

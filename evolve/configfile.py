@@ -1,0 +1,99 @@
+"""Finds and reads `evolve.toml`, merges the `EVOLVE_` variables over it, and says clearly what is wrong with either."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource
+
+from evolve.config import Config
+from evolve.errors import ConfigError
+
+FILE = "evolve.toml"
+_PREFIX = "EVOLVE_"
+
+
+def find_config(start: Path | None = None) -> Path | None:
+    """Return the nearest `evolve.toml` at `start` (default: here) or above it, or None."""
+    folder = (start or Path.cwd()).resolve()
+    return next((path for parent in (folder, *folder.parents) if (path := parent / FILE).is_file()), None)
+
+
+def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
+    """Return the configuration: `overrides` (section -> key -> value), then variables, then the file, then defaults.
+
+    Without `path` the file is searched upwards from here; none at all means defaults in this folder. Raises
+    `ConfigError` for a missing or malformed file, an unknown section or key, and a bad value.
+    """
+    file = path or find_config()
+    values = _read(file) if file else {}
+    root = file.resolve().parent if file else Path.cwd()
+    source = str(file or "the configuration")
+    for layer in (_variables(), overrides or {}):
+        for section, keys in layer.items():
+            values[section] = {**values.get(section, {}), **keys}
+    try:
+        return Config(**{**values, "root": root})
+    except ValidationError as invalid:
+        raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as missing:
+        raise ConfigError(f"no file {str(path)!r}; run `evolve init` to make one") from missing
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as malformed:
+        raise ConfigError(f"{path} is no TOML: {malformed}; mend that line") from malformed
+    loose = sorted(key for key, value in values.items() if not isinstance(value, dict))
+    if loose:
+        raise ConfigError(f"{path}: {loose[0]!r} stands outside any section; put it under one of {_sections()}")
+    return values
+
+
+def _variables() -> dict[str, Any]:
+    unknown = [
+        name
+        for name in os.environ
+        if name.startswith(_PREFIX)
+        and "__" in name
+        and name.removeprefix(_PREFIX).split("__")[0].lower() not in Config.model_fields
+    ]
+    if unknown:
+        raise ConfigError(f"variable {unknown[0]!r} names no section; the sections are {_sections()}")
+    found = EnvSettingsSource(Config)()
+    return {section: keys for section, keys in found.items() if section != "root"}
+
+
+def _sections() -> str:
+    return ", ".join(f"[{name}]" for name in Config.model_fields if name != "root")
+
+
+def _sentence(error: dict[str, Any]) -> str:
+    """Say one validation error as a sentence with the fix."""
+    location = [str(part) for part in error["loc"]]
+    if error["type"] != "extra_forbidden":
+        where = f"[{location[0]}] {'.'.join(location[1:])}".strip()
+        return f"{where} = {error['input']!r} was refused: {error['msg']}"
+    if len(location) == 1:
+        return f"unknown section [{location[0]}]{_nearest(location[0], Config.model_fields)}"
+    section, key = location[0], location[-1]
+    model = Config.model_fields[section].annotation
+    known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
+    elsewhere = [
+        name for name, field in Config.model_fields.items() if key in getattr(field.annotation, "model_fields", {})
+    ]
+    hint = f"; it belongs to [{elsewhere[0]}]" if elsewhere else _nearest(key, known)
+    return f"unknown key {key!r} in [{section}]{hint}"
+
+
+def _nearest(name: str, known: Mapping[str, Any]) -> str:
+    names = [other for other in known if other != "root"]
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"

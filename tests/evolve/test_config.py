@@ -1,0 +1,105 @@
+"""Configuration: where it is found, what wins, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from evolve.config import Config, RunSection
+from evolve.configfile import find_config, load_config
+from evolve.errors import ConfigError
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # noqa: ANN201
+    monkeypatch.chdir(tmp_path)
+
+    def make(text: str) -> Path:
+        path = tmp_path / "evolve.toml"
+        path.write_text(text)
+        return path
+
+    return make
+
+
+def test_defaults_without_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_config() is None
+    config = load_config()
+    assert config.run == RunSection()
+    assert config.workspace == tmp_path / ".evolve"
+
+
+def test_the_file_is_found_by_walking_up(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    write("[run]\nseed = 7\n")
+    deep = tmp_path / "a" / "b"
+    deep.mkdir(parents=True)
+    monkeypatch.chdir(deep)
+    config = load_config()
+    assert config.run.seed == 7
+    assert config.workspace == tmp_path / ".evolve"
+
+
+def test_caller_beats_variable_beats_file_beats_default(write, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    write('[run]\nseed = 1\nbatch_size = 2\nepochs = 3\n[gate]\nnames = ["none"]\n')
+    monkeypatch.setenv("EVOLVE_RUN__SEED", "5")
+    monkeypatch.setenv("EVOLVE_RUN__EPOCHS", "6")
+    config = load_config(overrides={"run": {"epochs": 9}})
+    assert (config.run.seed, config.run.batch_size, config.run.epochs, config.run.concurrency) == (5, 2, 9, 4)
+    assert config.gate.names == ("none",)
+
+
+def test_config_made_in_code_ignores_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EVOLVE_RUN__SEED", "5")
+    assert Config().run.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[run]\nbatch_sise = 2\n", "unknown key 'batch_sise' in [run]; did you mean 'batch_size'?"),
+        ("[run]\ntemperature = 1\n", "it belongs to [policy]"),
+        ("[polcy]\nname = 'x'\n", "unknown section [polcy]; did you mean 'policy'?"),
+        ("[run]\nbatch_size = 0\n", "[run] batch_size = 0 was refused"),
+        ("[run]\nmode = 'onlin'\n", "'online', 'offline' or 'frozen'"),
+        ("seed = 3\n", "'seed' stands outside any section"),
+        ("[run\n", "is no TOML"),
+        ("[policy.price]\npromt = 1\n", "unknown key 'promt' in [policy]"),
+    ],
+)
+def test_a_mistake_is_named_with_its_fix(write, text: str, said: str) -> None:  # noqa: ANN001
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(text))
+    assert said in str(caught.value)
+
+
+def test_variables_are_checked_too(write, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    write("")
+    monkeypatch.setenv("EVOLVE_RNU__SEED", "5")
+    with pytest.raises(ConfigError, match="names no section"):
+        load_config()
+    monkeypatch.delenv("EVOLVE_RNU__SEED")
+    monkeypatch.setenv("EVOLVE_RUN__SEDE", "5")
+    with pytest.raises(ConfigError, match="did you mean 'seed'"):
+        load_config()
+
+
+def test_environment_keys_pass_through_and_sections_are_frozen() -> None:
+    config = Config(environment={"name": "office", "deployment": 3})  # pyright: ignore[reportArgumentType]
+    assert config.environment.options == {"deployment": 3}
+    with pytest.raises(ValidationError):
+        config.run.seed = 3  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_every_key_is_explained() -> None:
+    for name, section in Config.model_fields.items():
+        fields = getattr(section.annotation, "model_fields", {name: section})
+        assert [key for key, field in fields.items() if not field.description] == []
+
+
+def test_the_digest_names_results_not_speed() -> None:
+    base = Config()
+    same = Config(run=RunSection(concurrency=9), budget={"calls": 3})  # pyright: ignore[reportArgumentType]
+    assert base.digest == same.digest != Config(run=RunSection(batch_size=9)).digest

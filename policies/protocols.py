@@ -58,6 +58,18 @@ class Reply(Frozen):
     policy_version: str = ""
 
 
+class ReplyStore(Protocol):
+    """Where `CachedPolicy` keeps replies: a workspace's store, or a file of recordings."""
+
+    def put_reply(self, key: str, reply: dict[str, Any]) -> None:
+        """Store a reply durably; it is used only after this returned."""
+        ...
+
+    def get_reply(self, key: str) -> dict[str, Any] | None:
+        """Return what was stored under `key`, or None."""
+        ...
+
+
 class Policy(Protocol):
     """A language model behind one method. Implementations never import each other."""
 

@@ -42,7 +42,7 @@ async def generate_structured(
     """Return `(value | None, reply, raw)` after at most two calls.
 
     The schema constrains decoding where `policy.supports_schema`. A reply that cannot be recovered is answered once
-    with its validation error. Raises what the policy raises, except a `PolicyRefused` re-ask: the first reply is kept then.
+    with its validation error. Raises what the policy raises; a re-ask that is refused leaves the first reply as raw.
     """
     schema = model_cls.model_json_schema()
     if policy.supports_schema:

@@ -1,0 +1,115 @@
+"""Replies are stored before they are used: a resumed run pays for no reply twice, a test replays without a model.
+
+The key is the sha256 of (scope, model, version, messages, params) and, where sampling is unseeded, of how often this
+policy has asked the same before: two samples stay two samples, and a resumed run meets them in the same order.
+A replayed reply is the stored one with `usage.calls == 0`. Its tokens and money stay, so that the totals over a run's
+trajectories are those of the uninterrupted run, while `calls` counts the calls made by this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from policies.errors import PolicyRefused
+from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams
+
+log = logging.getLogger(__name__)
+
+
+class CachedPolicy:
+    """Answers from `store` what it holds, else asks `policy` and stores the reply before handing it out.
+
+    `scope` keeps runs apart (a run id: the run replays its own replies only; empty: replies are shared). With
+    `replay_only` an unknown request raises `PolicyRefused` instead of reaching the policy. `hits` and `misses` count.
+    """
+
+    def __init__(self, policy: Policy, store: ReplyStore, *, scope: str = "", replay_only: bool = False) -> None:
+        self.policy = policy
+        self.hits = 0
+        self.misses = 0
+        self._store = store
+        self._scope = scope
+        self._replay_only = replay_only
+        self._asked: Counter[str] = Counter()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    @property
+    def version(self) -> str:
+        return self.policy.version
+
+    @property
+    def profile(self) -> Profile:
+        return self.policy.profile
+
+    @property
+    def supports_schema(self) -> bool:
+        return self.policy.supports_schema
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return the stored reply, or a new one that has been stored. Equal requests in flight make one call."""
+        key = self._key(messages, params)
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            if stored := self._stored(key):
+                self.hits += 1
+                return stored.model_copy(update={"usage": stored.usage.model_copy(update={"calls": 0})})
+            if self._replay_only:
+                raise PolicyRefused(
+                    f"no recorded reply of {self.name!r} ({self.version!r}) for this request (key {key[:12]}); "
+                    "the prompt or the parameters changed: record again"
+                )
+            self.misses += 1
+            reply = await self.policy.generate(messages, params)
+            data = reply.model_dump(mode="json")
+            self._store.put_reply(key, {"reply": data, "sha256": _digest(data)})
+            return reply
+
+    def count_tokens(self, text: str) -> int:
+        return self.policy.count_tokens(text)
+
+    async def aclose(self) -> None:
+        await self.policy.aclose()
+
+    def _key(self, messages: Sequence[Message], params: SamplingParams) -> str:
+        request = [
+            self._scope,
+            self.name,
+            self.version,
+            [message.model_dump(mode="json") for message in messages],
+            params.model_dump(mode="json"),
+        ]
+        key = _digest(request)
+        if params.temperature == 0 or params.seed is not None:
+            return key
+        self._asked[key] += 1
+        return _digest([key, self._asked[key]])
+
+    def _stored(self, key: str) -> Reply | None:
+        """Return the stored reply. One that was redacted on its way in is no longer what the model said: ask again."""
+        entry = self._store.get_reply(key)
+        if entry is None:
+            return None
+        if _digest(entry["reply"]) != entry["sha256"]:
+            log.warning("the stored reply %s of %s had a secret removed and cannot be replayed", key[:12], self.name)
+            return None
+        return Reply.model_validate(entry["reply"])
+
+    def __repr__(self) -> str:
+        return f"CachedPolicy({self.policy!r}, scope={self._scope!r}, replay_only={self._replay_only})"
+
+
+def _digest(value: Any) -> str:
+    """Return the sha256 of a value's canonical JSON."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,101 @@
+"""LangChain messages and errors, both ways: pure functions, no calls."""
+
+from __future__ import annotations
+
+import sys
+
+import httpx
+from langchain_core.exceptions import ModelError
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+
+from memory.records import ToolCall, Usage
+from memory.redact import redact
+from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable
+from policies.protocols import Message, Reply
+from policies.toolcalls import parse_arguments
+
+_SDK_ERRORS = (
+    ("openai", "OpenAIError"),
+    ("anthropic", "AnthropicError"),
+    ("groq", "GroqError"),
+    ("ollama", "ResponseError"),
+    ("google.genai.errors", "APIError"),
+)
+"""Errors of provider packages that do not all speak LangChain's `ModelError` yet."""
+
+
+def to_reply(message: AIMessage, version: str) -> Reply:
+    """Return the reply. Usage that the provider did not tell stays 0; badly written tool arguments are recovered."""
+    meta = message.response_metadata
+    calls = [
+        ToolCall(id=c["id"] or f"call_{n}", name=c["name"], arguments=c["args"])
+        for n, c in enumerate(message.tool_calls)
+    ]
+    calls += [
+        ToolCall(id=c["id"] or f"bad_{n}", name=c["name"] or "", arguments=parse_arguments(c["args"]))
+        for n, c in enumerate(message.invalid_tool_calls)
+    ]
+    logprobs = (meta.get("logprobs") or {}).get("content")
+    return Reply(
+        text=str(message.text),
+        tool_calls=tuple(calls),
+        finish_reason=str(meta.get("finish_reason") or meta.get("stop_reason") or "stop"),
+        logprobs=None if logprobs is None else tuple(token["logprob"] for token in logprobs),
+        usage=_usage(message),
+        policy_version=str(meta.get("model_name") or meta.get("model") or version),
+    )
+
+
+def _usage(message: AIMessage) -> Usage:
+    told = message.usage_metadata
+    if told is None:
+        return Usage(calls=1)
+    return Usage(
+        prompt_tokens=told["input_tokens"],
+        completion_tokens=told["output_tokens"],
+        cached_tokens=told.get("input_token_details", {}).get("cache_read", 0),
+        calls=1,
+    )
+
+
+def to_langchain(message: Message) -> AnyMessage:
+    match message.role:
+        case "system":
+            return SystemMessage(message.content)
+        case "user":
+            return HumanMessage(message.content)
+        case "tool":
+            return ToolMessage(message.content, tool_call_id=message.tool_call_id or "")
+        case "assistant":
+            calls = [{"id": c.id, "name": c.name, "args": c.arguments} for c in message.tool_calls]
+            return AIMessage(message.content, tool_calls=calls)
+
+
+def sdk_errors() -> tuple[type[Exception], ...]:
+    """Return the error classes of the provider packages that are loaded."""
+    return tuple(getattr(sys.modules[module], name) for module, name in _SDK_ERRORS if module in sys.modules)
+
+
+def translated(name: str, error: Exception) -> PolicyError:
+    """Return our error: unavailable when trying again later may help, refused otherwise."""
+    status = getattr(error, "status_code", None)
+    if status is None and isinstance(error, httpx.HTTPStatusError):
+        status = error.response.status_code
+    if status in (401, 403):
+        return PolicyRefused(
+            f"{name}: the provider refused the key (HTTP {status}: {quotable(error)}); set a valid one"
+        )
+    if status == 404:
+        return PolicyRefused(f"{name}: the provider does not know this model ({quotable(error)}); correct its name")
+    if isinstance(error, ModelError) and status is None and not error.is_retryable:
+        return PolicyRefused(f"{name} refused the request ({quotable(error)})")
+    if isinstance(status, int) and status < 500 and status not in (408, 409, 425, 429):
+        return PolicyRefused(f"{name} refused the request (HTTP {status}: {quotable(error)})")
+    return PolicyUnavailable(
+        f"{name} gave no answer ({quotable(error)}); check the server and the network, then resume"
+    )
+
+
+def quotable(error: Exception) -> str:
+    """Return an error as one short line without secrets."""
+    return redact(" ".join(f"{type(error).__name__}: {error}".split()))[:300]

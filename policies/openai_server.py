@@ -1,0 +1,154 @@
+"""Any OpenAI-compatible server through the raw async client: vLLM first, llama.cpp, Ollama, OpenAI itself.
+
+Against vLLM a reply carries token ids and log-probabilities. A feature that the server refuses is given up with a
+warning and an entry in `fallbacks`, never silently.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from memory.records import Frozen
+from policies.errors import PolicyRefused
+from policies.openai_transport import BadRequest, Connection, NoSuchRoute, Transport
+from policies.openai_wire import Offers, narrow, reply, request
+from policies.price import Price
+from policies.protocols import Message, Profile, Reply, SamplingParams
+from policies.tokens import estimate_prompt, estimate_tokens
+
+log = logging.getLogger(__name__)
+
+
+class ServerOptions(Frozen):
+    """What is known about a server beforehand. The defaults find out by asking it."""
+
+    profile: Profile = "full"
+    supports_schema: bool | None = None
+    """Schema-constrained decoding; None = yes until the server refuses it."""
+    token_ids: bool | None = None
+    """Token ids and log-probabilities; None = when the server says that it is vLLM."""
+    price: Price | None = None
+
+
+class OpenAIPolicy:
+    """A model on a server. `generate` raises `PolicyUnavailable` or `PolicyRefused`, each with the fix.
+
+    `base_url` may be a `Connection` (timeout, attempts, name of the key's variable). `count_tokens` is an estimate
+    unless `counter` is given (the served model's tokenizer).
+    """
+
+    def __init__(
+        self,
+        base_url: str | Connection,
+        model: str,
+        api_key: str | None = None,
+        *,
+        options: ServerOptions | None = None,
+        counter: Callable[[str], int] = estimate_tokens,
+    ) -> None:
+        """Connect to nothing yet. Raises `BadInput` for a URL that is not plain http(s)."""
+        self.connection = Connection(base_url=base_url) if isinstance(base_url, str) else base_url
+        self.name = model
+        self.options = options or ServerOptions()
+        self.fallbacks: list[str] = []
+        """Features the server refused, in words."""
+        self._transport = Transport(self.connection, api_key)
+        self._offers = Offers(
+            json_schema=self.options.supports_schema is not False, token_ids=self.options.token_ids is True
+        )
+        self._served: tuple[str, ...] | None = None
+        self._counter = counter
+
+    @property
+    def version(self) -> str:
+        """The served model or adapter name; a reply's `policy_version` is the name that the server answered with."""
+        return self.name
+
+    @property
+    def profile(self) -> Profile:
+        return self.options.profile
+
+    @property
+    def supports_schema(self) -> bool:
+        """True until the server has refused a schema."""
+        return self._offers.json_schema
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return one completion with usage, and cost where a price is set."""
+        if self._served is None:
+            await self._look()
+        while True:
+            offers = self._offers
+            body = request(self.name, messages, params, offers)
+            try:
+                data = await self._transport.call("/chat/completions", body)
+            except BadRequest as refusal:
+                narrowed = narrow(offers, body, str(refusal))
+                if narrowed is None:
+                    raise
+                self._give_up(*narrowed)
+            except NoSuchRoute as refusal:
+                raise self._unknown_model(refusal) from None
+            else:
+                return self._finished(data, messages)
+
+    def count_tokens(self, text: str) -> int:
+        return self._counter(text)
+
+    async def aclose(self) -> None:
+        """Close the connections; a later call opens new ones."""
+        await self._transport.aclose()
+
+    async def _look(self) -> None:
+        """Ask once what is served and whether the server is vLLM. A server without a model list is taken as it is."""
+        try:
+            listing = await self._transport.call("/models")
+        except (NoSuchRoute, BadRequest):
+            self._served = ()
+            return
+        models = [entry for entry in listing.get("data") or () if isinstance(entry, dict)]
+        self._served = tuple(str(entry.get("id")) for entry in models)
+        if self.options.token_ids is None and any(entry.get("owned_by") == "vllm" for entry in models):
+            self._offers = self._offers.model_copy(update={"token_ids": True})
+
+    def _give_up(self, offers: Offers, meaning: str) -> None:
+        self._offers = offers
+        self._announce(meaning)
+
+    def _announce(self, meaning: str) -> None:
+        if meaning not in self.fallbacks:
+            self.fallbacks.append(meaning)
+            log.warning("%s at %s goes on with %s", self.name, self.connection.base_url, meaning)
+
+    def _unknown_model(self, refusal: NoSuchRoute) -> PolicyRefused:
+        if not self._served:
+            return PolicyRefused(
+                f"{refusal}; check the model {self.name!r} and that base_url ends as the API's does (/v1)"
+            )
+        near = difflib.get_close_matches(self.name, self._served, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it serves {', '.join(map(repr, self._served[:8]))}"
+        return PolicyRefused(f"{self.connection.base_url} does not serve {self.name!r}; {hint}")
+
+    def _finished(self, data: Mapping[str, Any], messages: Sequence[Message]) -> Reply:
+        try:
+            made = reply(data, self.version)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise PolicyRefused(
+                f"{self.connection.base_url} answered no chat completion ({type(error).__name__} reading "
+                f"{sorted(data)}); it must be an OpenAI-compatible API"
+            ) from error
+        if self._offers.token_ids and (made.token_ids is None or made.logprobs is None):
+            self._announce("replies without matching token ids and log-probabilities")
+        usage = made.usage
+        if not usage.prompt_tokens:
+            tokens = {"prompt_tokens": estimate_prompt(messages), "completion_tokens": self.count_tokens(made.text)}
+            usage = usage.model_copy(update=tokens)
+        if self.options.price:
+            usage = usage.model_copy(update={"cost_usd": self.options.price.cost(usage)})
+        return made.model_copy(update={"usage": usage})
+
+    def __repr__(self) -> str:
+        return f"OpenAIPolicy(base_url={self.connection.base_url!r}, model={self.name!r})"

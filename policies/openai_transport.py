@@ -1,0 +1,174 @@
+"""HTTP to an OpenAI-compatible server: one client per event loop, one retry layer, and errors that name the fix.
+
+What the server says is quoted without the key and with other secrets redacted; the client's own exceptions, which hold
+the request, are never chained.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
+
+from memory.errors import BadInput
+from memory.records import Frozen
+from memory.redact import redact
+from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable
+
+try:
+    import openai
+except ModuleNotFoundError as missing:
+    raise ModuleNotFoundError(
+        "OpenAIPolicy needs the package openai: pip install 'evolve-agents[openai]'", name=missing.name
+    ) from missing
+
+MAX_WAIT_S = 30.0
+QUOTED = 300
+_TRANSIENT = frozenset({408, 409, 425, 429})
+
+
+class Connection(Frozen):
+    """Where a server is and how patient to be with it."""
+
+    base_url: str
+    api_key_env: str | None = None
+    """Environment variable that holds the key; None = `OPENAI_API_KEY` for api.openai.com, no key for other hosts."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds one attempt may take."""
+    attempts: int = Field(default=4, ge=1)
+    wait_s: float = Field(default=0.5, ge=0)
+    """Seconds before the second attempt; doubles up to 30 s. A server's `Retry-After` counts instead."""
+
+
+class BadRequest(PolicyRefused):
+    """HTTP 400 or 422: the caller may know a narrower request."""
+
+
+class NoSuchRoute(PolicyRefused):
+    """HTTP 404, 405, 501: no such path, or no such model."""
+
+
+class _Transient(Exception):
+    """A failure that another attempt may mend. Never leaves this module."""
+
+    def __init__(self, text: str, retry_after_s: float | None = None) -> None:
+        super().__init__(text)
+        self.retry_after_s = retry_after_s
+
+
+class Transport:
+    """Sends JSON and returns JSON. Raises `PolicyUnavailable`, `PolicyRefused` and its two subclasses above."""
+
+    def __init__(self, connection: Connection, api_key: str | None = None) -> None:
+        """Connect to nothing yet. Raises `BadInput` for a base URL that is not plain http(s)."""
+        self._connection = connection
+        self._variable = _key_variable(connection)
+        self._key = SecretStr(api_key or os.environ.get(self._variable) or "")
+        self._client: openai.AsyncOpenAI | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """POST `body` (GET without one) and return the JSON object, after at most `attempts` tries."""
+        retrying = AsyncRetrying(
+            stop=stop_after_attempt(self._connection.attempts),
+            wait=self._wait,
+            retry=retry_if_exception_type(_Transient),
+            reraise=True,
+        )
+        try:
+            return await retrying(self._once, path, body)
+        except _Transient as failure:
+            raise PolicyUnavailable(
+                f"{self._connection.base_url} gave no answer in {self._connection.attempts} attempts "
+                f"(last: {failure}); start the server or correct base_url, then resume"
+            ) from None
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; a later call opens new ones."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            await client.close()
+
+    async def _once(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        client = self._connected()
+        try:
+            if body is None:
+                data = await client.get(path, cast_to=object)
+            else:
+                data = await client.post(path, body=body, cast_to=object)
+        except openai.APIStatusError as error:
+            raise self._status_failure(error) from None
+        except openai.APIConnectionError as error:
+            cause = error.__cause__ or error
+            raise _Transient(self._quotable(f"{type(cause).__name__}: {cause}".rstrip(": "))) from None
+        except openai.APIError as error:
+            raise PolicyRefused(f"{self._connection.base_url}: {self._quotable(str(error))}") from None
+        if not isinstance(data, dict):
+            raise PolicyRefused(
+                f"{self._connection.base_url}{path} answered without a JSON object ({self._quotable(str(data))!r}); "
+                "base_url must be that of an OpenAI-compatible API, usually ending in /v1"
+            )
+        return data
+
+    def _connected(self) -> openai.AsyncOpenAI:
+        """Return the client of the running event loop: connections cannot be shared between loops."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            self._client = openai.AsyncOpenAI(
+                base_url=self._connection.base_url,
+                api_key=self._key.get_secret_value() or "none",
+                timeout=self._connection.timeout_s,
+                max_retries=0,
+            )
+            self._loop = loop
+        return self._client
+
+    def _status_failure(self, error: openai.APIStatusError) -> Exception:
+        url, status, said = self._connection.base_url, error.status_code, self._quotable(error.message)
+        if status in (401, 403):
+            had = "refused the API key" if self._key.get_secret_value() else "wants an API key, none was given"
+            return PolicyRefused(
+                f"{url} {had} (HTTP {status}: {said}); put a valid one into {self._connection.api_key_env}"
+            )
+        if "insufficient_quota" in str(error.body):
+            return PolicyRefused(f"{url}: the account has no credit left (HTTP {status}: {said})")
+        if status in (404, 405, 501):
+            return NoSuchRoute(f"{url} answered HTTP {status}: {said}")
+        if status in _TRANSIENT or status >= 500:
+            return _Transient(f"HTTP {status}: {said}", _seconds(error.response.headers.get("retry-after")))
+        kind: type[PolicyError] = BadRequest if status in (400, 422) else PolicyRefused
+        return kind(f"{url} refused the request (HTTP {status}: {said})")
+
+    def _quotable(self, text: str) -> str:
+        key = self._key.get_secret_value()
+        text = text.replace(key, "[key]") if key else text
+        text = " ".join(redact(text).split())
+        return text if len(text) <= QUOTED else text[:QUOTED] + " ..."
+
+    def _wait(self, state: RetryCallState) -> float:
+        failure = state.outcome.exception() if state.outcome else None
+        if isinstance(failure, _Transient) and failure.retry_after_s is not None:
+            return min(failure.retry_after_s, MAX_WAIT_S)
+        return min(self._connection.wait_s * 2 ** (state.attempt_number - 1), MAX_WAIT_S)
+
+    def __repr__(self) -> str:
+        return f"Transport({self._connection.base_url!r})"
+
+
+def _key_variable(connection: Connection) -> str:
+    """Check the URL and return the name of the variable that holds its key (empty: none)."""
+    parts = urlsplit(connection.base_url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise BadInput(f"base_url {redact(connection.base_url)!r} is no http(s) URL; e.g. http://127.0.0.1:8000/v1")
+    if parts.username or parts.password or parts.query:
+        raise BadInput(f"base_url of {parts.hostname} carries credentials; name the key's variable in api_key_env")
+    return connection.api_key_env or ("OPENAI_API_KEY" if parts.hostname == "api.openai.com" else "")
+
+
+def _seconds(header: str | None) -> float | None:
+    """Return a `Retry-After` in seconds; its date form is left to the ordinary wait."""
+    return float(header) if header and header.replace(".", "", 1).isdigit() else None

@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTRAS := pocket,embed,openai,langchain,mcp,plot,bfcl,dev
-PACKAGES := evolve memory skills policies playbooks
+CLAIMS := $(patsubst benchmarks/claims/%.py,%,$(sort $(wildcard benchmarks/claims/*_[0-9]*.py)))
 export OMP_NUM_THREADS ?= 1
 
 help: ## print this list
@@ -45,13 +45,13 @@ layers: $(INSTALLED) ## import-linter: imports run down only, each big dependenc
 	$(BIN)/lint-imports --no-logo
 
 bench: $(INSTALLED) ## measure every claim in full (hours); needs a clean tree, writes benchmarks/results/
-	for script in benchmarks/claims/*_[0-9]*.py; do $(BIN)/python "$$script"; done
+	for claim in $(CLAIMS); do $(BIN)/python -m benchmarks.claims.$$claim; done
 
 claims: $(INSTALLED) ## print the stored results; marks those measured on other source
 	$(BIN)/python -m benchmarks.table
 
 claims-quick: $(INSTALLED) ## run every claim on a small sample; stores nothing
-	for script in benchmarks/claims/*_[0-9]*.py; do $(BIN)/python "$$script" --quick; done
+	for claim in $(CLAIMS); do $(BIN)/python -m benchmarks.claims.$$claim --quick; done
 
 pocket: $(INSTALLED) ## write the corpus and train the pocket model (GPU: minutes; 2 cores: about an hour, resumable)
 	$(BIN)/python -m evolve.corpus build/pocket/corpus

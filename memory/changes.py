@@ -1,4 +1,4 @@
-"""What one commit writes: new records and new versions, with their text, vector and outbox row in the same transaction."""
+"""What one commit writes: new records and versions, with text, vector and outbox row in the same transaction."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memory.journal import Journal
+from memory.kinds import parse_payload
 from memory.projection import Entry
 from memory.proposals import Prepared
 from memory.records import RECALLABLE, DeltaOp, Provenance, Status, UsageCounts, new_id
@@ -27,7 +28,7 @@ class Batch:
 
 @dataclass
 class Change:
-    """A commit in progress. `version` and `number` are the namespace's before it; `changed` says whether knowledge did."""
+    """A commit in progress. `version` is the namespace's before it, `number` the next free one."""
 
     journal: Journal
     batch: Batch
@@ -91,6 +92,19 @@ class Change:
             self._index(target.row, target.id, version, status, item)
         return version
 
+    def return_to(self, target: Target, version: int) -> None:
+        """Make an older version of a record the current one again."""
+        self.changed = True
+        self.event("rolled_back", target.id, {"version": version, "ns_version": self.version + 1})
+        conn = self.journal.conn
+        status, body = conn.execute(
+            "SELECT v.status, c.body FROM versions v JOIN content c ON c.hash = v.content_hash"
+            " WHERE v.record_id = ? AND v.version = ?",
+            (target.id, version),
+        ).fetchone()
+        self._set_text(target.row, parse_payload(body).text())
+        self.enqueue(target.id, version, Status(status))
+
     def _state(self, version: int, status: Status, pinned: bool, provenance: Provenance) -> dict[str, Any]:
         self.changed = True
         return {
@@ -105,14 +119,16 @@ class Change:
         return self.journal.put({"reason": op.reason}) if op.reason else None
 
     def _index(self, row: int, record_id: str, version: int, status: Status, item: Prepared) -> None:
-        conn = self.journal.conn
-        conn.execute("DELETE FROM record_text WHERE rowid = ?", (row,))
-        conn.execute("INSERT INTO record_text (rowid, text) VALUES (?, ?)", (row, item.text))
-        conn.execute(
+        self._set_text(row, item.text)
+        self.journal.conn.execute(
             "INSERT INTO embeddings VALUES (?, ?, ?, ?, ?, ?)",
             (record_id, version, self.model, self.dim, item.key_hash, item.vector),
         )
         self.enqueue(record_id, version, status)
+
+    def _set_text(self, row: int, text: str) -> None:
+        self.journal.conn.execute("DELETE FROM record_text WHERE rowid = ?", (row,))
+        self.journal.conn.execute("INSERT INTO record_text (rowid, text) VALUES (?, ?)", (row, text))
 
     def copy_vector(self, record_id: str, old: int, new: int) -> None:
         """Give a version whose text did not change the vector of the one before."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from memory.redact import redact
+from memory.redact import redact, redact_named
 
 
 def clean(value: Any) -> Any:
@@ -16,7 +16,7 @@ def clean(value: Any) -> Any:
             value = value.encode("utf-8", "replace").decode("utf-8")
         return redact(value.replace("\x00", "�"))
     if isinstance(value, dict):
-        return {str(clean(key)): clean(item) for key, item in value.items()}
+        return {str(clean(key)): redact_named(str(key), clean(item)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [clean(item) for item in value]
     return value

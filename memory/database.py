@@ -1,29 +1,29 @@
 """Opens a workspace database: pragmas, migrations with a backup, refusal of a downgrade, clear errors.
 
-WAL with `synchronous=NORMAL`: a killed process loses no committed transaction; after a power loss the last ones may be
-gone, the file is intact. Writers of many processes wait for each other (`BEGIN IMMEDIATE`, busy timeout).
+WAL with `synchronous=NORMAL`: a killed process loses no committed transaction; after a power loss the last ones may
+be gone, the file is intact. Writers of many processes wait for each other (`BEGIN IMMEDIATE`, busy timeout).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 from sqlite_utils import Database, Migrations
-from memory.sql import sqlite3
 
 from memory.errors import JournalError, NotFound, SchemaTooNew
 from memory.schema import APPLICATION_ID, MIGRATIONS
+from memory.sql import sqlite3
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another one before it gives up with `JournalError`."""
 
 
 @contextmanager
-def clear_errors(path: str) -> Iterator[None]:
+def clear_errors(path: str) -> Generator[None]:
     """Turn sqlite3's errors into `JournalError` with what to do. Nothing of the failed transaction was kept."""
     try:
         yield
@@ -35,12 +35,12 @@ def clear_errors(path: str) -> Iterator[None]:
 
 def _advice(message: str) -> str:
     hints = {
-        "locked": f"Another process has kept it busy for {BUSY_SECONDS:.0f} s; nothing was written. Stop that process or try again",
+        "locked": "Another process has kept it busy for too long; nothing was written. Stop that process or try again",
         "busy": "Another process is using it; nothing was written. Try again",
-        "full": "The disk is full; this change was rolled back, all earlier ones are safe. Free some space and repeat it",
-        "not a database": "This file is not an evolve workspace; give another path or run `evolve init` in an empty folder",
+        "full": "The disk is full; this change was rolled back, earlier ones are safe. Free some space and repeat it",
+        "not a database": "This is no evolve workspace; give another path or run `evolve init` in an empty folder",
         "malformed": "The file is damaged; run `evolve memory doctor`, or restore the newest backup beside it",
-        "readonly": "It cannot be written; check the permissions of the file and its folder, or open it with read_only=True",
+        "readonly": "Check the permissions of the file and its folder, or open it with read_only=True",
         "unable to open": "Check that the folder exists and may be written",
         "disk I/O": "The disk reported an error; this change was rolled back. Check the disk and its free space",
     }
@@ -51,8 +51,8 @@ def open_database(path: Path, *, read_only: bool = False, migrations: Migrations
     """Return a connection to the workspace database at `path`, created or migrated as needed.
 
     The connection is in autocommit mode (transactions are explicit) and may be shared by threads that hold one lock.
-    Raises `SchemaTooNew` for a database of a newer version, `NotFound` for a missing one with `read_only`, `JournalError` for
-    a file that is no workspace, is locked, or is damaged.
+    Raises `SchemaTooNew` for a database of a newer version, `NotFound` for a missing one with `read_only`,
+    `JournalError` for a file that is no workspace, is locked, or is damaged.
     """
     if read_only and not path.exists():
         raise NotFound(f"no workspace database at {str(path)!r}; run `evolve init` first")
@@ -94,8 +94,8 @@ def check_version(conn: sqlite3.Connection, path: Path, migrations: Migrations) 
     unknown = [m.name for m in migrations.applied(Database(conn)) if m.name not in known]
     if unknown:
         raise SchemaTooNew(
-            f"{path}: written by a newer evolve (schema steps {', '.join(unknown)} are unknown here). Nothing was changed. "
-            "Upgrade with `pip install -U evolve-agents`, or open the backup this version left beside the file"
+            f"{path}: written by a newer evolve (schema steps {', '.join(unknown)} are unknown here). "
+            "Nothing was changed. Upgrade with `pip install -U evolve-agents`, or open the backup beside the file"
         )
 
 

@@ -1,8 +1,9 @@
 """Applies proposed ops in one transaction: validation per op, partial accept with reasons, compare-and-swap.
 
-An op with `base_version` is stale when its target has another version now. Without one it is stale when the target changed
-after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves. RESTORE gives its
-target the op's status and pin, which is also how a gate promotes; REMOVE retires, or rejects when the op's status says so.
+An op with `base_version` is stale when its target has another version now. Without one it is stale when the target
+changed after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves.
+RESTORE gives its target the op's status and pin, which is also how a gate promotes; REMOVE retires, or rejects when
+the op's status says so.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ class Refused(Exception):
 def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
     """Apply a batch in one transaction and return what became of every op.
 
-    `model` and `dim` name the embedder that made the batch's vectors. Raises `ConflictError` when `expected_version` lies
-    ahead of the namespace, `JournalError` when the database cannot be written; then nothing of the batch is kept.
+    `model` and `dim` name the embedder that made the batch's vectors. Raises `ConflictError` when `expected_version`
+    lies ahead of the namespace, `JournalError` when the database cannot be written; then nothing of the batch is
+    kept.
     """
     with journal.transaction() as conn:
         row = conn.execute(
@@ -38,7 +40,7 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
         version, number = cast("tuple[int, int]", row or (0, 1))
         if batch.expected_version is not None and batch.expected_version > version:
             raise ConflictError(
-                f"namespace {batch.namespace!r} is at version {version}; got expected_version {batch.expected_version}. "
+                f"namespace {batch.namespace!r} is at version {version}, got expected {batch.expected_version}. "
                 "Read the namespace again and repeat the commit"
             )
         change = Change(journal, batch, model, dim, version, number)

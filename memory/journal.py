@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from memory.sql import sqlite3
 
 from memory.content import canonical, clean, digest
 from memory.database import clear_errors, open_database
 from memory.errors import JournalError
 from memory.projection import Entry, apply
 from memory.records import now
+from memory.sql import sqlite3
 
 
 class Journal:
@@ -33,7 +32,7 @@ class Journal:
         self.conn = open_database(path, read_only=read_only)
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self) -> Generator[sqlite3.Connection]:
         """Hold the lock and one write transaction; everything inside is kept, or nothing.
 
         Nested use joins the outer transaction. Raises `JournalError` when the database is locked, full, or read-only.
@@ -78,7 +77,8 @@ class Journal:
         """Append an event, apply it to the projection, and return its seq. Needs an open transaction."""
         created = now().isoformat()
         cursor = self.conn.execute(
-            "INSERT INTO events (type, namespace, run_id, subject, meta, content, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO events (type, namespace, run_id, subject, meta, content, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
             (entry.type, entry.namespace, entry.run_id, entry.subject, canonical(entry.meta), entry.content, created),
         )
         seq = int(cursor.lastrowid or 0)

@@ -1,11 +1,12 @@
 """Registry of knowledge kinds: which payload class belongs to which `kind`.
 
-A package registers its payloads when it is imported (`playbooks` bullets and notes, `skills` skills). This floor never
-imports them, so a record of a kind nobody registered is refused with the names that are known.
+A package registers its payloads when it is imported (`playbooks` bullets and notes, `skills` skills). This floor
+never imports them, so a record of a kind nobody registered is refused with the names that are known.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ def register(payload_cls: PayloadT) -> PayloadT:
     if known is not None and known.__qualname__ != payload_cls.__qualname__:
         raise BadInput(f"kind {kind!r} belongs to {known.__qualname__}; give {payload_cls.__qualname__} another kind")
     _PAYLOADS[kind] = payload_cls
-    _RECORDS[kind] = Record[payload_cls]
+    _RECORDS[kind] = Record.__class_getitem__(payload_cls)  # type: ignore
     return payload_cls
 
 
@@ -46,6 +47,12 @@ def record_class(kind: str) -> type[Record[Any]]:
     """Return `Record[payload]` for `kind`. Raises `BadInput` as `payload_class` does."""
     payload_class(kind)
     return _RECORDS[kind]
+
+
+def parse_payload(body: str) -> Payload:
+    """Return the payload of a stored body, `{"kind": ..., "payload": {...}}` as JSON."""
+    stored = json.loads(body)
+    return payload_class(stored["kind"]).model_validate(stored["payload"])
 
 
 def parse_record(data: Mapping[str, Any]) -> Record[Any]:

@@ -1,7 +1,7 @@
 """Current state as a function of the journal: the one place that changes projection tables.
 
-A live commit and `doctor --rebuild` both call `apply` with the same events in the same order, so both reach the same state.
-Handlers read the event and the projection only, never content: a purge cannot change what a rebuild gives.
+A live commit and `doctor --rebuild` both call `apply` with the same events in the same order, so both reach the same
+state. Handlers read the event and the projection only, never content: a purge cannot change what a rebuild gives.
 """
 
 from __future__ import annotations
@@ -10,10 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory.sql import sqlite3
-
 from memory.content import canonical
 from memory.records import UsageCounts
+from memory.sql import sqlite3
 
 COUNTS = tuple(UsageCounts.model_fields)
 """Names of the usage counters, in the order of the `usage` table."""
@@ -57,8 +56,8 @@ def apply(conn: sqlite3.Connection, seq: int, entry: Entry, created_at: str) -> 
 def _new_record(event: Applied) -> None:
     meta, subject = event.entry.meta, event.entry.subject
     event.conn.execute(
-        "INSERT INTO records (row, id, namespace, kind, schema_version, number, slug, status, version, max_version, pinned,"
-        " supersedes, content_hash, provenance, ns_version, forgotten, created_at, updated_at, seq)"
+        "INSERT INTO records (row, id, namespace, kind, schema_version, number, slug, status, version, max_version,"
+        " pinned, supersedes, content_hash, provenance, ns_version, forgotten, created_at, updated_at, seq)"
         " VALUES (?, ?, ?, ?, ?, ?, '', '', 0, 0, 0, ?, '', '', 0, 0, ?, '', 0)",
         (
             event.seq, subject, event.entry.namespace, meta["kind"], meta["schema_version"], meta["number"],
@@ -114,7 +113,8 @@ def _tag(event: Applied) -> None:
 def _touch(event: Applied, *, version: int = 0, number: int = 0) -> None:
     event.conn.execute(
         "INSERT INTO namespaces VALUES (?, ?, ?, ?) ON CONFLICT (namespace) DO UPDATE SET"
-        " version = max(version, excluded.version), next_number = max(next_number, excluded.next_number), head = excluded.head",
+        " version = max(version, excluded.version), next_number = max(next_number, excluded.next_number),"
+        " head = excluded.head",
         (event.entry.namespace, version, number + 1, event.seq),
     )
 
@@ -188,7 +188,8 @@ def _eval(event: Applied) -> None:
 
 def _run(event: Applied) -> None:
     event.conn.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, ?) ON CONFLICT (run_id) DO UPDATE SET hash = excluded.hash, seq = excluded.seq",
+        "INSERT INTO runs VALUES (?, ?, ?, ?)"
+        " ON CONFLICT (run_id) DO UPDATE SET hash = excluded.hash, seq = excluded.seq",
         (event.entry.subject, event.entry.content, event.seq, event.seq),
     )
 

@@ -1,4 +1,4 @@
-"""Prepares proposed ops for a transaction: payloads parsed, redacted, hashed and embedded before the database is locked."""
+"""Prepares proposed ops for a transaction: payloads parsed, redacted, hashed and embedded before it begins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memory.records import DeltaOp, Payload
 
 @dataclass(frozen=True)
 class Prepared:
-    """An op with everything that can be computed without the database. `refusal` is set when it can never be applied."""
+    """An op with all that can be computed without the database. `refusal` is set when it can never be applied."""
 
     op: DeltaOp
     payload: Payload | None = None

@@ -1,17 +1,22 @@
 """Removes secrets from text before it is stored.
 
-What is covered: private key blocks, tokens with a well-known prefix (OpenAI, Anthropic, AWS, GitHub, GitLab, Google, Slack,
-Hugging Face, Stripe, npm, PyPI, ...), JSON web tokens, `Bearer` and `Basic` authorisation values, passwords inside URLs, and literals
-assigned to names such as `api_key`, `client_secret` or `password`.
-What is not covered: anything that does not look like one of these (a bare password in prose, a custom token format, a
-secret split over two strings or shown as token ids). This is best effort, not a guarantee: keep secrets out of prompts.
+What is covered: private key blocks, tokens with a well-known prefix (OpenAI, Anthropic, AWS, GitHub, GitLab, Google,
+Slack, Hugging Face, Stripe, npm, PyPI, ...), JSON web tokens, `Bearer` and `Basic` authorisation values, passwords
+inside URLs, and literals assigned to names such as `api_key`, `client_secret` or `password`. What is not covered:
+anything that does not look like one of these (a bare password in prose, a custom token format, a secret split over
+two strings or shown as token ids). This is best effort, not a guarantee: keep secrets out of prompts.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
-_NAMES = r"(?:api[_-]?key|apikey|secret[_-]?key|client[_-]?secret|access[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token|private[_-]?key|secret[_-]?access[_-]?key|passw(?:or)?d|passphrase|pwd)"
+_NAMES = (
+    r"(?:api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token"
+    r"|private[_-]?key|secret[_-]?access[_-]?key|passw(?:or)?d|passphrase|pwd)"
+)
+_NAMED = re.compile(rf"(?:[A-Za-z0-9]+[_-])*{_NAMES}", re.I)
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -44,15 +49,22 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 _HINT = re.compile(
-    r"PRIVATE KEY|eyJ|AKIA|ASIA|ABIA|ACCA|sk[-_]|rk_|pk_|gh[pousr]_|github_pat_|glpat-|AIza|xox|hf_|npm_|pypi-|SG\.|ya29|gsk_|xai-"
-    r"|://|[Bb]earer|[Bb]asic|[Kk][Ee][Yy]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp][Aa][Ss][Ss]|[Pp][Ww][Dd]"
+    r"PRIVATE KEY|eyJ|AKIA|ASIA|ABIA|ACCA|sk[-_]|rk_|pk_|gh[pousr]_|github_pat_|glpat-|AIza|xox|hf_|npm_|pypi-|SG\.|ya29"
+    r"|gsk_|xai-|://|[Bb]earer|[Bb]asic|[Kk][Ee][Yy]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp][Aa][Ss][Ss]|[Pp][Ww][Dd]"
 )
 
 
 def redact(text: str) -> str:
-    """Return `text` with every recognised secret replaced by `[REDACTED:<what>]`. Text without one comes back as it is."""
+    """Return `text` with every recognised secret replaced by `[REDACTED:<what>]`."""
     if not _HINT.search(text):
         return text
     for name, pattern in _PATTERNS:
         text = pattern.sub(lambda m, name=name: f"{m.groupdict().get('keep') or ''}[REDACTED:{name}]", text)
     return text
+
+
+def redact_named(name: str, value: Any) -> Any:
+    """Return a JSON value kept under `name`, redacted when the name says secret and the value is text with a digit."""
+    if isinstance(value, str) and len(value) >= 8 and any(c.isdigit() for c in value) and _NAMED.fullmatch(name):
+        return "[REDACTED:assigned-secret]"
+    return value

@@ -1,14 +1,15 @@
 """Tables of a workspace database, as sqlite-utils migrations.
 
-Three groups. Truth: `events` (append-only, enforced by triggers) and `content` (text by hash). Projection, which `doctor
---rebuild` recreates from the events alone: `namespaces`, `records`, `versions`, `usage`, `record_tasks`, `ops`, `snapshots`,
-`trajectories`, `reflections`, `replies`, `evals`, `runs`. Derived from content: `record_text` (FTS5), `embeddings`,
-`embedding_cache`, `outbox`.
+Three groups. Truth: `events` (append-only, enforced by triggers) and `content` (text by hash). Projection, which
+`doctor --rebuild` recreates from the events alone: `namespaces`, `records`, `versions`, `usage`, `record_tasks`,
+`ops`, `snapshots`, `trajectories`, `reflections`, `replies`, `evals`, `runs`. Derived from content: `record_text`
+(FTS5), `embeddings`, `embedding_cache`, `outbox`.
 """
 
 from __future__ import annotations
 
 from sqlite_utils import Database, Migrations
+
 from memory.sql import sqlite3
 
 APPLICATION_ID = 0x65766C76

@@ -1,7 +1,8 @@
 """The one door to a workspace's knowledge: records, snapshots, recall, journal, episodes, upkeep.
 
-Threads: a `Store` may be shared by async code in one thread and by worker threads; each method holds `store.lock` while it
-touches the database, and embedding happens before that. Processes: each opens its own `Store`; writers wait for each other.
+Threads: a `Store` may be shared by async code in one thread and by worker threads; each method holds `store.lock`
+while it touches the database, and embedding happens before that. Processes: each opens its own `Store` (never share
+one over a fork); writers wait for each other.
 """
 
 from __future__ import annotations
@@ -11,13 +12,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+from memory import doctor, episodes, events, forget, snapshots
+from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
+from memory.embedding_cache import CachedEmbedder
 from memory.journal import Journal
+from memory.live import LiveIndex
+from memory.owner import Owner
 from memory.proposals import prepare
 from memory.protocols import Embedder, KnowledgeView
-from memory.records import Commit, DeltaOp, Record
-from memory.view import Reader
+from memory.records import (
+    Commit,
+    DeltaOp,
+    EvalRun,
+    Event,
+    Recalled,
+    RecallQuery,
+    Record,
+    Reflection,
+    Snapshot,
+    Trajectory,
+)
+from memory.view import Reader, View
 
 
 def estimate_tokens(text: str) -> int:
@@ -29,15 +46,14 @@ class Store:
     """An open workspace."""
 
     def __init__(
-        self, journal: Journal, embedder: Embedder, count_tokens: Callable[[str], int] = estimate_tokens
+        self, journal: Journal, embedder: Embedder, index: LiveIndex, count_tokens: Callable[[str], int]
     ) -> None:
         """Use `Store.open`."""
-        self.journal = journal
-        self.embedder = embedder
+        self.journal, self.embedder, self.index = journal, embedder, index
         self.count_tokens = count_tokens
-        self.lock = journal.lock
-        self.db = journal.conn
+        self.lock, self.db = journal.lock, journal.conn
         self.reader = Reader(journal)
+        self._checked = False
 
     @classmethod
     def open(
@@ -52,13 +68,25 @@ class Store:
     ) -> Store:
         """Open or create the workspace database at `path` (a file; the vector index lives beside it in `index/`).
 
-        Raises `SchemaTooNew`, `NotFound` (missing, with `read_only`) and `JournalError` as `open_database`, and
-        `EmbedderMismatch` or `IndexLocked` from the index.
+        With `index="chroma"` and `owner` this process keeps the vector index; others open with `owner=False`, search
+        exactly and leave index updates to it. Raises `SchemaTooNew`, `NotFound` (missing, with `read_only`),
+        `JournalError`, and `IndexLocked` when another process owns the index.
         """
-        return cls(Journal(path, read_only=read_only), embedder, count_tokens)
+        journal = Journal(path, read_only=read_only)
+        try:
+            holder = Owner(path.parent / "index") if index == "chroma" and owner and not read_only else None
+            if holder is not None:
+                holder.acquire()
+        except BaseException:
+            journal.close()
+            raise
+        cached = CachedEmbedder(embedder, journal, persist=not embedder.model.startswith("hashing"))
+        live = LiveIndex(journal, path.parent / "index", model=embedder.model, dim=embedder.dim, owner=holder)
+        return cls(journal, cached, live, count_tokens)
 
     def close(self) -> None:
         """Release the index and the database; closing twice is allowed."""
+        self.index.close()
         self.journal.close()
 
     def __enter__(self) -> Store:
@@ -83,21 +111,181 @@ class Store:
     ) -> Commit:
         """Apply ops in one transaction; each is applied, or refused with a reason, on its own.
 
-        `expected_version` is the namespace version the ops were written against; `data` is journalled with the commit.
-        An `op_id` that was applied before is reported as applied with reason `duplicate` and changes nothing.
-        Raises `ConflictError` and `JournalError` as `memory.deltas.commit`.
+        `expected_version` is the namespace version the ops were written against; `data` is journalled with the
+        commit. An `op_id` that was applied before is reported as applied with reason `duplicate` and changes nothing.
+        Raises `ConflictError` and `JournalError` as `memory.deltas.commit`, `EmbedderMismatch` as recall.
         """
+        self._check_embedder()
         batch = Batch(namespace, prepare(ops, self.embedder), actor, expected_version, run_id, data)
-        return commit(self.journal, batch, model=self.embedder.model, dim=self.embedder.dim)
+        result = commit(self.journal, batch, model=self.embedder.model, dim=self.embedder.dim)
+        self.index.wake()
+        return result
 
     def view(self, namespace: str, snapshot_id: str | None = None) -> KnowledgeView:
-        """Return a read-only view of the live state, or of a snapshot with its frozen usage."""
-        return self.reader.view(namespace)
+        """Return a read-only view of the live state, or of a snapshot with its frozen usage (`NotFound`)."""
+        if snapshot_id is None:
+            return self.reader.view(namespace)
+        return View(namespace, self.version(namespace), snapshots.frozen(self.journal, snapshot_id), self.reader.get)
 
     def get(self, record_id: str) -> Record[Any] | None:
         """Return a record of any status; None when there is none or it was forgotten."""
         return self.reader.get(record_id)
 
+    def records(self, namespace: str) -> tuple[Record[Any], ...]:
+        """Return every record of a namespace whatever its status, in order of creation."""
+        return self.reader.everything(namespace)
+
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the names of all namespaces that ever held a record."""
+        return tuple(row[0] for row in self.journal.query("SELECT namespace FROM namespaces ORDER BY namespace"))
+
     def version(self, namespace: str) -> int:
         """Return the namespace version: it grows by one with each commit that changes knowledge (TAG does not)."""
         return self.reader.head(namespace)[0]
+
+    def history(self, record_id: str) -> list[Event]:
+        """Return every event about a record, oldest first."""
+        return events.read(self.journal, subject=record_id)
+
+    def blame(self, record_id: str) -> Event:
+        """Return the event that wrote a record's present text (`NotFound`)."""
+        return events.blame(self.journal, record_id)
+
+    # --- snapshots ---
+
+    def snapshot(self, namespace: str) -> Snapshot:
+        """Freeze the recallable records of a namespace with their usage."""
+        return snapshots.take(self.journal, namespace)
+
+    def get_snapshot(self, snapshot_id: str) -> Snapshot:
+        """Return a snapshot by `<id>` (its latest freeze) or `<id>@<position>` (`NotFound`)."""
+        return snapshots.find(self.journal, snapshot_id)
+
+    def snapshots(self, namespace: str) -> tuple[Snapshot, ...]:
+        """Return every freeze of a namespace, oldest first."""
+        return snapshots.listing(self.journal, namespace)
+
+    def rollback(self, namespace: str, snapshot_id: str, *, actor: str) -> Commit:
+        """Make a snapshot's set the live one again, as a journalled commit; usage counters stay (`NotFound`)."""
+        result = snapshots.rollback(self.journal, namespace, snapshot_id, actor=actor)
+        self.index.wake()
+        return result
+
+    def diff(self, a: str, b: str) -> snapshots.Diff:
+        """Return what changed from snapshot `a` to snapshot `b` (`NotFound`)."""
+        return snapshots.difference(self.journal, a, b)
+
+    # --- recall ---
+
+    def recall(self, query: RecallQuery) -> tuple[Recalled, ...]:
+        """Return the records that fit a query, best first; nothing is a valid answer.
+
+        Raises `EmbedderMismatch` when another embedder made the stored vectors, `NotFound` for an unknown snapshot.
+        """
+        self._check_embedder()
+        from memory.recall import recall
+
+        return recall(self, query)
+
+    # --- journal ---
+
+    def append(self, event: Event) -> Event:
+        """Journal an event of one's own and return it with its seq (`BadInput` for the store's own types)."""
+        return events.append(self.journal, event)
+
+    def events(
+        self,
+        *,
+        type: str | None = None,
+        namespace: str | None = None,
+        run_id: str | None = None,
+        subject: str | None = None,
+        after: int = 0,
+        limit: int | None = None,
+    ) -> list[Event]:
+        """Return journal events in order, those that fit every condition given, with a seq above `after`."""
+        return events.read(
+            self.journal, after=after, limit=limit, type=type, namespace=namespace, run_id=run_id, subject=subject
+        )
+
+    # --- episodes ---
+
+    def add_trajectory(self, trajectory: Trajectory) -> None:
+        """Store an episode; one that is stored already stays as it is."""
+        episodes.add_trajectory(self.journal, trajectory)
+
+    def trajectory(self, trajectory_id: str) -> Trajectory | None:
+        """Return an episode, or None."""
+        found = episodes.find(self.journal, Trajectory, "trajectories", id=trajectory_id)
+        return found[0] if found else None
+
+    def trajectories(
+        self, run_id: str | None = None, task_id: str | None = None, arm: str | None = None
+    ) -> tuple[Trajectory, ...]:
+        """Return episodes in the order they were added."""
+        return episodes.find(self.journal, Trajectory, "trajectories", run_id=run_id, task_id=task_id, arm=arm)
+
+    def add_reflection(self, reflection: Reflection) -> None:
+        """Store a reflection under the run of its trajectory; one that is stored already stays as it is."""
+        episodes.add_reflection(self.journal, reflection)
+
+    def reflections(self, run_id: str | None = None, parsed: bool | None = None) -> tuple[Reflection, ...]:
+        """Return reflections in the order they were added."""
+        return episodes.find(self.journal, Reflection, "reflections", run_id=run_id, parsed=parsed)
+
+    def add_eval(self, evaluation: EvalRun) -> None:
+        """Store an evaluation; one that is stored already stays as it is."""
+        episodes.add_eval(self.journal, evaluation)
+
+    def evals(self) -> tuple[EvalRun, ...]:
+        """Return evaluations in the order they were added."""
+        return episodes.find(self.journal, EvalRun, "evals")
+
+    def put_reply(self, key: str, reply: dict[str, Any], *, run_id: str = "", task_id: str = "") -> dict[str, Any]:
+        """Store a model's reply before it is used and return what is stored: the first reply under a key stays."""
+        return episodes.put_reply(self.journal, key, reply, run_id=run_id, task_id=task_id)
+
+    def get_reply(self, key: str) -> dict[str, Any] | None:
+        """Return the reply stored under a key, or None."""
+        return episodes.get_reply(self.journal, key)
+
+    def put_run(self, run_id: str, data: dict[str, Any]) -> None:
+        """Store the current state of a run."""
+        episodes.put_run(self.journal, run_id, data)
+
+    def get_run(self, run_id: str) -> dict[str, Any] | None:
+        """Return the latest state of a run, or None."""
+        return episodes.get_run(self.journal, run_id)
+
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the latest state of every run, oldest first, each with its `run_id`."""
+        return episodes.runs(self.journal)
+
+    # --- upkeep ---
+
+    def doctor(self, rebuild: bool = False) -> list[doctor.Finding]:
+        """Return what is wrong with the database, after rebuilding the projection from the journal if asked to."""
+        rebuilt = doctor.rebuild(self.journal) if rebuild else []
+        return [*rebuilt, *doctor.examine(self.journal)]
+
+    def reindex(self) -> int:
+        """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""
+        from memory.recall import reindex
+
+        return reindex(self)
+
+    def forget(
+        self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False, actor: str = "operator"
+    ) -> forget.Forgotten:
+        """Forget a record, or a task with its episodes and all records drawn from it; `purge` erases the text as well.
+
+        Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given.
+        """
+        result = forget.forget(self.journal, record_id, task_id, purge=purge, actor=actor)
+        self.index.wake()
+        return result
+
+    def _check_embedder(self) -> None:
+        if not self._checked:
+            check_embedder(self.journal, model=self.embedder.model, dim=self.embedder.dim)
+            self._checked = True

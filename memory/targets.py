@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import reduce
-
-from memory.sql import sqlite3
 
 from memory.projection import COUNTS
 from memory.records import Provenance, Status, Trust, UsageCounts
+from memory.sql import sqlite3
 
 _STRENGTH = list(Trust)
 
 
 @dataclass(frozen=True)
 class Target:
-    """One row of the projection."""
+    """One row of the projection, its fields in the order they are read. SQLite's 0 and 1 stand for the booleans."""
 
     row: int
     id: str
@@ -36,14 +35,15 @@ class Target:
 def find_target(conn: sqlite3.Connection, record_id: str) -> Target | None:
     """Return the record's current state, or None."""
     row = conn.execute(
-        "SELECT row, id, namespace, kind, slug, status, version, max_version, pinned, content_hash, provenance, ns_version,"
-        " forgotten FROM records WHERE id = ?",
+        "SELECT row, id, namespace, kind, slug, status, version, max_version, pinned, content_hash, provenance,"
+        " ns_version, forgotten FROM records WHERE id = ?",
         (record_id,),
     ).fetchone()
     if row is None:
         return None
-    provenance = Provenance.model_validate_json(row[10])
-    return Target(*row[:5], Status(row[5]), *row[6:8], bool(row[8]), row[9], provenance, row[11], bool(row[12]))
+    values = dict(zip((field.name for field in fields(Target)), row, strict=True))
+    values |= {"status": Status(row[5]), "provenance": Provenance.model_validate_json(row[10])}
+    return Target(**values)
 
 
 def total_usage(conn: sqlite3.Connection, targets: Sequence[Target]) -> UsageCounts:

@@ -1,4 +1,4 @@
-"""Reading knowledge: records built from the projection, and the read-only view that gates, reflectors and curators get."""
+"""Reading knowledge: records built from the projection, and the read-only view that gates and roles get."""
 
 from __future__ import annotations
 
@@ -69,13 +69,18 @@ class Reader:
         found = self._load([record_id])
         return found[0] if found else None
 
+    def everything(self, namespace: str) -> tuple[Record[Any], ...]:
+        """Return all records of a namespace that were not forgotten, in order of creation."""
+        return self._load(self._ids("SELECT id FROM records WHERE namespace = ? ORDER BY number", namespace))
+
     def _live(self, namespace: str) -> tuple[Record[Any], ...]:
         marks = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
-        rows = self._journal.query(
-            f"SELECT id FROM records WHERE namespace = ? AND status IN ({marks}) AND NOT forgotten ORDER BY number",
-            (namespace,),
+        return self._load(
+            self._ids(f"SELECT id FROM records WHERE namespace = ? AND status IN ({marks}) ORDER BY number", namespace)
         )
-        return self._load([row[0] for row in rows])
+
+    def _ids(self, sql: str, namespace: str) -> list[str]:
+        return [row[0] for row in self._journal.query(sql, (namespace,))]
 
     def _load(self, ids: Sequence[str]) -> tuple[Record[Any], ...]:
         """Return records in the order of `ids`; forgotten and unknown ones are left out."""

@@ -1,0 +1,135 @@
+"""Examines a workspace database, and rebuilds the projection and the word index from the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Literal
+
+from memory.content import digest
+from memory.journal import Journal
+from memory.kinds import parse_payload
+from memory.projection import TABLES, Entry, apply
+from memory.records import Frozen
+from memory.schema import PROJECTION
+from memory.sql import sqlite3
+
+
+class Finding(Frozen):
+    """One thing the doctor saw. `info` needs nothing done; `fix` says what to do about the others."""
+
+    level: Literal["info", "warning", "error"]
+    code: str
+    message: str
+    fix: str = ""
+
+
+def examine(journal: Journal) -> list[Finding]:
+    """Return what is wrong with the database; an empty list is a clean bill of health. Changes nothing."""
+    with journal.lock:
+        return [*_file(journal), *_bodies(journal), *_projection(journal), *_derived(journal)]
+
+
+def rebuild(journal: Journal) -> list[Finding]:
+    """Empty the projection and the word index and make them again from the journal, in one transaction.
+
+    Returns what differed before. The result is exactly what the journal says, by the code that live commits use.
+    """
+    with journal.transaction() as conn:
+        before = {table: _dump(conn, table) for table in TABLES}
+        for table in TABLES:
+            conn.execute(f"DELETE FROM {table}")
+        count = replay(conn, conn)
+        _rebuild_text(journal)
+        changed = [table for table in TABLES if before[table] != _dump(conn, table)]
+    found = f"rebuilt the projection from {count} events; " + (
+        f"these tables differed: {', '.join(changed)}" if changed else "it was exact"
+    )
+    return [Finding(level="warning" if changed else "info", code="rebuilt", message=found)]
+
+
+def replay(source: sqlite3.Connection, target: sqlite3.Connection) -> int:
+    """Apply every event of `source` to the empty projection tables of `target`; return how many there were."""
+    rows = source.execute(
+        "SELECT seq, type, namespace, run_id, subject, meta, content, created_at FROM events ORDER BY seq"
+    ).fetchall()
+    for seq, kind, namespace, run_id, subject, meta, content, created_at in rows:
+        apply(target, seq, Entry(kind, subject, namespace, run_id, json.loads(meta), content), created_at)
+    return len(rows)
+
+
+def _dump(conn: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
+    return sorted(conn.execute(f"SELECT * FROM {table}").fetchall())
+
+
+def _rebuild_text(journal: Journal) -> None:
+    journal.conn.execute("DELETE FROM record_text")
+    rows = journal.query(
+        "SELECT r.row, c.body FROM records r JOIN content c ON c.hash = r.content_hash WHERE NOT r.forgotten"
+    )
+    texts = [(row, parse_payload(body).text()) for row, body in rows]
+    journal.conn.executemany("INSERT INTO record_text (rowid, text) VALUES (?, ?)", texts)
+
+
+def _file(journal: Journal) -> Iterator[Finding]:
+    for (message,) in journal.query("PRAGMA integrity_check"):
+        if message != "ok":
+            fix = "restore the newest backup beside the file, or export what can still be read"
+            yield Finding(level="error", code="damaged", message=f"{journal.path}: {message}", fix=fix)
+
+
+def _bodies(journal: Journal) -> Iterator[Finding]:
+    """Every body has the hash it is stored under; every hash the journal names has a body, unless it was purged."""
+    wrong = [key for key, body in journal.query("SELECT hash, body FROM content") if digest(body) != key]
+    if wrong:
+        message = f"{len(wrong)} stored texts do not have the hash they are kept under, e.g. {wrong[0]}"
+        yield Finding(level="error", code="altered", message=message, fix="restore the newest backup beside the file")
+    purged: set[str] = set()
+    for (meta,) in journal.query("SELECT meta FROM events WHERE type = 'forgotten'"):
+        purged.update(json.loads(meta).get("hashes", []))
+    named = journal.query(
+        "SELECT content AS hash FROM events WHERE content IS NOT NULL AND content NOT IN (SELECT hash FROM content)"
+        " UNION SELECT content_hash FROM versions WHERE content_hash NOT IN (SELECT hash FROM content)"
+    )
+    missing = [key for (key,) in named if key not in purged]
+    if missing:
+        message = f"{len(missing)} texts are missing though nobody purged them, e.g. {missing[0]}"
+        yield Finding(
+            level="error", code="missing-text", message=message, fix="restore the newest backup beside the file"
+        )
+
+
+def _projection(journal: Journal) -> Iterator[Finding]:
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript(PROJECTION)
+        try:
+            replay(journal.conn, fresh)
+        except (sqlite3.Error, LookupError) as error:
+            yield Finding(
+                level="error",
+                code="journal",
+                message=f"the journal cannot be replayed: {error!r}",
+                fix="restore a backup",
+            )
+            return
+        differing = [table for table in TABLES if _dump(journal.conn, table) != _dump(fresh, table)]
+    if differing:
+        message = f"tables {', '.join(differing)} do not say what the journal says"
+        yield Finding(level="error", code="projection", message=message, fix="run `evolve memory doctor --rebuild`")
+
+
+def _derived(journal: Journal) -> Iterator[Finding]:
+    texts = journal.query(
+        "SELECT count(*) FROM (SELECT row FROM records WHERE NOT forgotten EXCEPT SELECT rowid FROM record_text)"
+    )[0][0]
+    if texts:
+        message = f"{texts} records cannot be found by words"
+        yield Finding(level="error", code="word-index", message=message, fix="run `evolve memory doctor --rebuild`")
+    vectors = journal.query(
+        "SELECT count(*) FROM records r LEFT JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
+        " WHERE NOT r.forgotten AND e.vector IS NULL"
+    )[0][0]
+    if vectors:
+        message = f"{vectors} records have no vector"
+        yield Finding(level="warning", code="vectors", message=message, fix="run `evolve memory reindex`")

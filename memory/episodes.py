@@ -1,0 +1,109 @@
+"""What happened in runs: trajectories, reflections, evaluations, model replies, run records. Secrets are redacted.
+
+Each is stored once: adding an id (or reply key) that is there already changes nothing, so a resumed run may repeat
+itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from memory.content import canonical, clean
+from memory.errors import BadInput
+from memory.journal import Journal
+from memory.projection import Entry
+from memory.records import EvalRun, Frozen, Reflection, Trajectory
+
+M = TypeVar("M", bound=Frozen)
+
+
+def add_trajectory(journal: Journal, trajectory: Trajectory) -> None:
+    """Store an episode."""
+    meta = {"task_id": trajectory.task.id, "arm": trajectory.arm}
+    entry = Entry("trajectory", trajectory.id, run_id=trajectory.run_id, meta=meta)
+    _add(journal, "trajectories", "id", entry, trajectory.model_dump(mode="json"))
+
+
+def add_reflection(journal: Journal, reflection: Reflection) -> None:
+    """Store a reflection under the run of its trajectory."""
+    with journal.transaction() as conn:
+        owner = conn.execute("SELECT run_id FROM trajectories WHERE id = ?", (reflection.trajectory_id,)).fetchone()
+        meta = {
+            "task_id": reflection.task_id,
+            "trajectory_id": reflection.trajectory_id,
+            "parsed": int(reflection.parsed),
+        }
+        entry = Entry("reflection", reflection.id, run_id=owner[0] if owner else "", meta=meta)
+        _add(journal, "reflections", "id", entry, reflection.model_dump(mode="json"))
+
+
+def add_eval(journal: Journal, evaluation: EvalRun) -> None:
+    """Store an evaluation."""
+    _add(journal, "evals", "id", Entry("eval", evaluation.id), evaluation.model_dump(mode="json"))
+
+
+def put_run(journal: Journal, run_id: str, data: dict[str, Any]) -> None:
+    """Store the current state of a run; the earlier ones stay in the journal."""
+    if not run_id:
+        raise BadInput(f"got run id {run_id!r}; expected a non-empty one")
+    with journal.transaction():
+        journal.write(Entry("run", run_id, run_id=run_id, content=journal.put(data)))
+
+
+def put_reply(
+    journal: Journal, key: str, reply: dict[str, Any], *, run_id: str = "", task_id: str = ""
+) -> dict[str, Any]:
+    """Store a model's reply before it is used, and return what is stored: the first reply under a key stays.
+
+    Where redaction changed the text, token ids and log-probabilities are dropped: they would spell the secret out.
+    """
+    body = clean(reply)
+    if body.get("text") != reply.get("text"):
+        body |= {name: None for name in ("token_ids", "prompt_token_ids", "logprobs") if name in body}
+    _add(journal, "replies", "key", Entry("reply", key, run_id=run_id, meta={"task_id": task_id}), body)
+    return get_reply(journal, key) or body
+
+
+def get_reply(journal: Journal, key: str) -> dict[str, Any] | None:
+    """Return the reply stored under a key, or None."""
+    rows = journal.query("SELECT c.body FROM replies r JOIN content c ON c.hash = r.hash WHERE r.key = ?", (key,))
+    return json.loads(rows[0][0]) if rows else None
+
+
+def get_run(journal: Journal, run_id: str) -> dict[str, Any] | None:
+    """Return the latest state of a run, or None."""
+    rows = journal.query("SELECT c.body FROM runs r JOIN content c ON c.hash = r.hash WHERE r.run_id = ?", (run_id,))
+    return json.loads(rows[0][0]) if rows else None
+
+
+def runs(journal: Journal) -> list[dict[str, Any]]:
+    """Return the latest state of every run, oldest run first, each with its `run_id`."""
+    rows = journal.query("SELECT r.run_id, c.body FROM runs r JOIN content c ON c.hash = r.hash ORDER BY r.created_seq")
+    return [{"run_id": run_id, **json.loads(body)} for run_id, body in rows]
+
+
+def find(journal: Journal, model: type[M], table: str, **where: Any) -> tuple[M, ...]:
+    """Return stored records of a table in the order they were added; conditions that are None do not count."""
+    wanted = {name: value for name, value in where.items() if value is not None}
+    conditions = "".join(f" AND t.{name} = ?" for name in wanted)
+    rows = journal.query(
+        f"SELECT c.body FROM {table} t JOIN content c ON c.hash = t.hash WHERE 1{conditions} ORDER BY t.seq",
+        tuple(wanted.values()),
+    )
+    return tuple(model.model_validate_json(body) for (body,) in rows)
+
+
+def first(found: Sequence[M]) -> M | None:
+    """Return the only element, or None."""
+    return found[0] if found else None
+
+
+def _add(journal: Journal, table: str, key: str, entry: Entry, value: dict[str, Any]) -> None:
+    body = canonical(clean(value))
+    with journal.transaction() as conn:
+        if conn.execute(f"SELECT 1 FROM {table} WHERE {key} = ?", (entry.subject,)).fetchone() is None:
+            journal.write(
+                Entry(entry.type, entry.subject, entry.namespace, entry.run_id, entry.meta, journal.put_body(body))
+            )

@@ -1,0 +1,68 @@
+"""Reading the journal: events by type, run and subject, the history of a record, and who wrote its present text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from memory.errors import BadInput, NotFound
+from memory.journal import Journal
+from memory.projection import HANDLERS, Entry
+from memory.records import Event
+
+BODIES = frozenset({"trajectory", "reflection", "reply", "eval", "run"})
+"""Events whose text is read through their own methods; in the journal they show its hash."""
+
+
+def append(journal: Journal, event: Event) -> Event:
+    """Journal an event of one's own and return it with its seq. `data` is redacted and can be purged.
+
+    Raises `BadInput` for a type that changes stored state: those are written by the store's own methods.
+    """
+    if not event.type or event.type in HANDLERS or event.type.startswith("knowledge."):
+        raise BadInput(
+            f"got event type {event.type!r}; that name is the store's own, choose another, e.g. 'gate.verdict'"
+        )
+    with journal.transaction():
+        content = journal.put(event.data) if event.data else None
+        seq = journal.write(Entry(event.type, event.subject, event.namespace, event.run_id, content=content))
+    return read(journal, after=seq - 1, limit=1)[0]
+
+
+def read(journal: Journal, *, after: int = 0, limit: int | None = None, **where: str | None) -> list[Event]:
+    """Return events in order; `where` may name type, namespace, run_id, subject. Purged data is `{"purged": true}`."""
+    wanted = {name: value for name, value in where.items() if value is not None}
+    conditions = "".join(f" AND e.{name} = ?" for name in wanted)
+    rows = journal.query(
+        "SELECT e.seq, e.type, e.namespace, e.run_id, e.subject, e.meta, e.content, e.created_at, c.body FROM events e"
+        f" LEFT JOIN content c ON c.hash = e.content WHERE e.seq > ?{conditions} ORDER BY e.seq LIMIT ?",
+        (after, *wanted.values(), -1 if limit is None else limit),
+    )
+    return [_event(row) for row in rows]
+
+
+def _event(row: tuple[Any, ...]) -> Event:
+    seq, kind, namespace, run_id, subject, meta, content, created_at, body = row
+    data = json.loads(meta)
+    if kind in BODIES:
+        data["hash"] = content
+    elif content is not None:
+        data |= json.loads(body) if body is not None else {"purged": True}
+    return Event(
+        seq=seq, type=kind, namespace=namespace, run_id=run_id, subject=subject, data=data, created_at=created_at
+    )
+
+
+def blame(journal: Journal, record_id: str) -> Event:
+    """Return the event that wrote the present text of a record: actor, run, op and reason are in its `data`.
+
+    Raises `NotFound`.
+    """
+    rows = journal.query(
+        "SELECT min(v.seq) FROM records r JOIN versions v ON v.record_id = r.id AND v.content_hash = r.content_hash"
+        " WHERE r.id = ?",
+        (record_id,),
+    )
+    if rows[0][0] is None:
+        raise NotFound(f"no record {record_id!r}; list records with `evolve playbook list`")
+    return read(journal, after=rows[0][0] - 1, limit=1)[0]

@@ -1,0 +1,145 @@
+"""Snapshots: a named set of (record, version, hash) with frozen usage; going back to one; what differs between two.
+
+A snapshot is named by the hash of its manifest, so the same set always has the same name. When the same set is frozen
+again after its usage counters moved, both freezes are kept: `<id>` means the latest one, `<id>@<position>` a
+particular one.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from memory.changes import Batch, Change
+from memory.content import canonical, digest
+from memory.errors import NotFound
+from memory.journal import Journal
+from memory.projection import Entry, frozen_rows
+from memory.records import Commit, DeltaOp, Op, OpResult, Record, Snapshot, Status
+from memory.targets import find_target
+from memory.view import frozen_records
+
+Row = list[Any]
+"""`[record id, version, content hash, [usage counts]]`."""
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What changed from one snapshot to another. `changed` pairs are (before, after) of one record."""
+
+    added: tuple[Record[Any], ...]
+    removed: tuple[Record[Any], ...]
+    changed: tuple[tuple[Record[Any], Record[Any]], ...]
+
+
+def take(journal: Journal, namespace: str) -> Snapshot:
+    """Freeze the recallable records of a namespace now. Nothing is written when the last freeze still holds."""
+    with journal.transaction() as conn:
+        rows = frozen_rows(conn, namespace)
+        manifest = [row[:3] for row in rows]
+        name = digest(canonical([namespace, manifest]))
+        last = conn.execute(
+            "SELECT body, position FROM snapshots WHERE id = ? ORDER BY position DESC", (name,)
+        ).fetchone()
+        if last is None or last[0] != canonical(rows):
+            position = journal.position()
+            journal.write(Entry("snapshot", name, namespace, meta={"position": position}))
+        return find(journal, name)
+
+
+def address(snapshot: Snapshot) -> str:
+    """Return the name of this very freeze, `<id>@<position>`: what an evaluation should record."""
+    return f"{snapshot.id}@{snapshot.position}"
+
+
+def find(journal: Journal, name: str) -> Snapshot:
+    """Return a snapshot by `<id>` or `<id>@<position>`. Raises `NotFound`."""
+    namespace, position, rows, created_at = _load(journal, name)
+    manifest = tuple((row[0], row[1], row[2]) for row in rows)
+    return Snapshot(
+        id=name.partition("@")[0], namespace=namespace, manifest=manifest, position=position, created_at=created_at
+    )
+
+
+def _load(journal: Journal, name: str) -> tuple[str, int, list[Row], Any]:
+    snapshot_id, _, position = name.partition("@")
+    found = journal.query(
+        "SELECT namespace, position, body, created_at FROM snapshots WHERE id = ? AND (? = '' OR position = ?)"
+        " ORDER BY position DESC LIMIT 1",
+        (snapshot_id, position, position),
+    )
+    if not found:
+        raise NotFound(f"no snapshot {name!r}; list those there are with `evolve playbook log`")
+    namespace, at, body, created_at = found[0]
+    return namespace, at, json.loads(body), created_at
+
+
+def listing(journal: Journal, namespace: str) -> tuple[Snapshot, ...]:
+    """Return every freeze of a namespace, oldest first."""
+    names = journal.query(
+        "SELECT id || '@' || position FROM snapshots WHERE namespace = ? ORDER BY position, rowid", (namespace,)
+    )
+    return tuple(find(journal, name) for (name,) in names)
+
+
+def frozen(journal: Journal, name: str) -> tuple[Record[Any], ...]:
+    """Return the records of a snapshot as they were, usage included; those forgotten since are left out."""
+    return frozen_records(journal, _load(journal, name)[2])
+
+
+def difference(journal: Journal, a: str, b: str) -> Diff:
+    """Return what changed from snapshot `a` to snapshot `b`."""
+    before = {record.id: record for record in frozen(journal, a)}
+    after = {record.id: record for record in frozen(journal, b)}
+    return Diff(
+        added=tuple(record for key, record in after.items() if key not in before),
+        removed=tuple(record for key, record in before.items() if key not in after),
+        changed=tuple(
+            (before[key], record)
+            for key, record in after.items()
+            if key in before and before[key].version != record.version
+        ),
+    )
+
+
+def rollback(journal: Journal, namespace: str, name: str, *, actor: str) -> Commit:
+    """Make the recallable set of a namespace that of a snapshot again, as one journalled commit.
+
+    Records of the manifest get their version of then back; recallable ones outside it are retired. Usage stays: what
+    happened, happened. A record forgotten since cannot come back and is reported as refused. Raises `NotFound`.
+    """
+    with journal.transaction() as conn:
+        origin, position, rows, _ = _load(journal, name)
+        if origin != namespace:
+            raise NotFound(f"snapshot {name!r} belongs to namespace {origin!r}, not to {namespace!r}")
+        version = conn.execute("SELECT version FROM namespaces WHERE namespace = ?", (namespace,)).fetchone()
+        change = Change(journal, Batch(namespace, (), actor), "", 0, version[0] if version else 0, 0)
+        results = [*_retire_others(change, {row[0] for row in rows}), *(_point(change, *row[:2]) for row in rows)]
+        results = [result for result in results if result.reason != "unchanged"]
+        after = change.version + change.changed
+        change.event("rollback", name.partition("@")[0], {"version": after, "position": position})
+        return Commit(namespace=namespace, version=after, results=tuple(results))
+
+
+def _retire_others(change: Change, keep: set[str]) -> list[OpResult]:
+    results: list[OpResult] = []
+    live = [row[0] for row in frozen_rows(change.journal.conn, change.batch.namespace)]
+    for target in (find_target(change.journal.conn, key) for key in live if key not in keep):
+        if target is not None:
+            op = DeltaOp(op=Op.REMOVE, target_id=target.id)
+            version = change.revise("remove", target, op, status=Status.RETIRED)
+            results.append(OpResult(op_id=op.op_id, applied=True, record_id=target.id, version=version))
+    return results
+
+
+def _point(change: Change, record_id: str, version: int) -> OpResult:
+    """Move a record's pointer back to a version; its text, vector and index entry follow."""
+    op_id = f"rollback:{record_id}"
+    target = find_target(change.journal.conn, record_id)
+    if target is None or target.forgotten:
+        return OpResult(op_id=op_id, applied=False, record_id=record_id, reason="forgotten since the snapshot")
+    if target.version == version:
+        return OpResult(op_id=op_id, applied=True, record_id=record_id, version=version, reason="unchanged")
+    change.return_to(target, version)
+    return OpResult(op_id=op_id, applied=True, record_id=record_id, version=version)

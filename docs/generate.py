@@ -1,0 +1,75 @@
+"""Writes what is generated in the documentation: `docs/cli.md` and the table of results in `README.md`.
+
+`python -m docs.generate` writes; `tests/test_docs.py` calls `generated()` and fails on drift. The prose around the
+table is written by hand and left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import typer.main
+
+from benchmarks.table import markdown, stored, unmeasured
+from evolve.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
+
+
+def generated() -> dict[Path, str]:
+    """Return each generated page with what should stand in it."""
+    readme = ROOT / "README.md"
+    return {ROOT / "docs" / "cli.md": commands(), readme: MARKED.sub(lambda _: results(), readme.read_text())}
+
+
+def results() -> str:
+    """Return the stored results as Markdown."""
+    table = stored()
+    missing = "".join(f"\n`{name}`: not measured yet.\n" for name in unmeasured())
+    return (f"{markdown(table)}\n" if table else "Nothing is measured yet.\n") + missing
+
+
+def commands() -> str:
+    """Return the reference of all commands as Markdown."""
+    parts = ["# Commands\n\nWritten by `make docs` from the program itself.\n"]
+    for path, command in leaves("evolve", typer.main.get_command(app)):
+        parts.append(f"## {path}\n\n{command.help or ''}\n\n{parameters(command)}".rstrip() + "\n")
+    return "\n".join(parts)
+
+
+def leaves(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command that does something, with the words that call it."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name, child in command.commands.items():
+        yield from leaves(f"{path} {name}", child)
+
+
+def parameters(command: click.Command) -> str:
+    """Return the arguments and options of a command as a list."""
+    lines = list[str]()
+    for parameter in command.params:
+        if parameter.name == "help" or getattr(parameter, "hidden", False):
+            continue
+        is_option = isinstance(parameter, click.Option)
+        names = ", ".join(parameter.opts + parameter.secondary_opts) if is_option else parameter.human_readable_name
+        text = getattr(parameter, "help", None) or ""
+        lines.append(f"- `{names}` {' '.join(text.split())}".rstrip())
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Write every page that is not current."""
+    for page, text in generated().items():
+        if not page.exists() or page.read_text() != text:
+            page.write_text(text)
+            print(f"wrote {page.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

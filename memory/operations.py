@@ -1,0 +1,92 @@
+"""The delta vocabulary: every change of knowledge is one of these operations."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from memory.base import Frozen, new_id
+from memory.knowledge import Provenance, Status, UsageCounts
+
+
+class Op(StrEnum):
+    """The delta vocabulary: every change of knowledge is one of these."""
+
+    ADD = "ADD"
+    EDIT = "EDIT"
+    """New payload for the same record: next version."""
+    TAG = "TAG"
+    """Usage counters only: no new version, no new hash."""
+    MERGE = "MERGE"
+    """A new record that supersedes all its parents."""
+    SUPERSEDE = "SUPERSEDE"
+    """A new record that replaces one old one."""
+    REMOVE = "REMOVE"
+    RESTORE = "RESTORE"
+
+
+_NEEDS: dict[Op, tuple[str, ...]] = {
+    Op.ADD: ("payload",),
+    Op.EDIT: ("target_id", "payload"),
+    Op.TAG: ("target_id", "usage"),
+    Op.MERGE: ("parent_ids", "payload"),
+    Op.SUPERSEDE: ("target_id", "payload"),
+    Op.REMOVE: ("target_id",),
+    Op.RESTORE: ("target_id",),
+}
+
+
+class DeltaOp(Frozen):
+    """One proposed change. `op_id` makes it idempotent: applying it twice changes nothing the second time."""
+
+    op: Op
+    op_id: str = Field(default_factory=new_id)
+    kind: str = "bullet"
+    target_id: str | None = None
+    parent_ids: tuple[str, ...] = ()
+    payload: dict[str, Any] | None = None
+    usage: UsageCounts | None = None
+    base_version: int | None = None
+    """Version of the target this op was written against; a stale EDIT is refused."""
+    status: Status = Status.PROVISIONAL
+    """Status of the record that ADD, MERGE or SUPERSEDE creates; the gate decides it."""
+    pinned: bool = False
+    provenance: Provenance = Provenance()
+    reason: str = ""
+
+    @model_validator(mode="after")
+    def _required_fields(self) -> DeltaOp:
+        missing = [name for name in _NEEDS[self.op] if not getattr(self, name)]
+        if missing:
+            raise ValueError(f"{self.op} needs {', '.join(missing)}; got none")
+        return self
+
+
+class OpResult(Frozen):
+    """What became of one DeltaOp."""
+
+    op_id: str
+    applied: bool
+    record_id: str | None = None
+    version: int | None = None
+    reason: str = ""
+    """Why it was refused, or `duplicate` when this op_id had been applied before."""
+
+
+class Commit(Frozen):
+    """The result of one transaction on a namespace."""
+
+    namespace: str
+    version: int
+    """Namespace version after the commit."""
+    results: tuple[OpResult, ...]
+
+    @property
+    def applied(self) -> tuple[OpResult, ...]:
+        return tuple(r for r in self.results if r.applied)
+
+    @property
+    def refused(self) -> tuple[OpResult, ...]:
+        return tuple(r for r in self.results if not r.applied)

@@ -34,6 +34,10 @@ class BlobSearch:
             self._refresh(namespace)
             return self._index.search(collection_name(namespace, kind), vector, k)
 
+    def count(self, namespace: str, kind: str) -> int:
+        """Return how many records the last search of that kind could choose from."""
+        return self._index.count(collection_name(namespace, kind))
+
     def clear(self) -> None:
         """Forget what was read, e.g. after every vector was made anew."""
         with self._lock:

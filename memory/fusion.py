@@ -43,14 +43,15 @@ def reciprocal_ranks(sides: Iterable[tuple[Mapping[K, float], float]]) -> dict[K
 def diversify(relevance: NDArray[np.float64], vectors: Vector, *, k: int, trade: float) -> list[int]:
     """Return up to `k` positions by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
 
-    Each step takes `argmax trade * relevance / max(relevance) - (1 - trade) * max cosine to what was taken`; ties go to
-    the earlier position. `relevance` is `(n,)` >= 0, `vectors` `(n, dim)` of unit length, `trade` in [0, 1].
+    Each step takes `argmax trade * relevance - (1 - trade) * max cosine to what was taken`, with relevance scaled to
+    [0, 1] over the candidates; ties go to the earlier position. `relevance` is `(n,)`, `vectors` `(n, dim)` of unit
+    length, `trade` in [0, 1].
     """
     n = len(relevance)
     if n == 0 or k <= 0:
         return []
-    top = float(relevance.max())
-    scaled = relevance / top if top > 0 else np.zeros(n)
+    low, high = float(relevance.min()), float(relevance.max())
+    scaled = (relevance - low) / (high - low) if high > low else np.ones(n)
     nearest = np.zeros(n)
     free = np.ones(n, dtype=bool)
     taken: list[int] = []

@@ -43,6 +43,11 @@ def payload_class(kind: str) -> type[Payload]:
     return _PAYLOADS[kind]
 
 
+def known_kinds() -> tuple[str, ...]:
+    """Return the names of all registered kinds, sorted."""
+    return tuple(sorted(_PAYLOADS))
+
+
 def record_class(kind: str) -> type[Record[Any]]:
     """Return `Record[payload]` for `kind`. Raises `BadInput` as `payload_class` does."""
     payload_class(kind)

@@ -12,20 +12,30 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 
-from sqlite_utils.utils import sqlite3
+from memory.sql import sqlite3
 
 POSTINGS = 2000
 """Word occurrences that one query may visit: about 2 ms."""
 _WORD = re.compile(r"[^\W_]+")
-_TOKENIZER = "porter unicode61"
+TOKENIZER = "porter unicode61"
 """As in the `record_text` table."""
+_FUNCTION_WORDS = frozenset(
+    _WORD.findall(
+        "a an and are as at be but by can do does for from had has have how i if in into is it its me my no not of on "
+        "or our so than that the their them then there these they this to us was we what when where which who will with "
+        "you your"
+    )
+)
 
 
 @lru_cache(maxsize=256)
 def query_words(text: str) -> tuple[str, ...]:
-    """Return the distinct words of a text, lower-case, in order; punctuation and FTS5 operators are no words."""
-    plain = unicodedata.normalize("NFKC", text).casefold()
-    return tuple(dict.fromkeys(_WORD.findall(plain)))
+    """Return the distinct words of a text, lower-case, in order; punctuation and FTS5 operators are no words.
+
+    English function words are left out, unless there is nothing else: a record that shares only `the` shares nothing.
+    """
+    words = dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+    return tuple(word for word in words if word not in _FUNCTION_WORDS) or tuple(words)
 
 
 def match_expression(words: Sequence[str], frequency: Mapping[str, int], *, postings: int = POSTINGS) -> str:
@@ -82,7 +92,7 @@ class _Stemmer:
     def _ask(self, word: str) -> str:
         if self._conn is None:
             self._conn = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-            self._conn.execute(f"CREATE VIRTUAL TABLE one USING fts5 (text, tokenize = '{_TOKENIZER}')")
+            self._conn.execute(f"CREATE VIRTUAL TABLE one USING fts5 (text, tokenize = '{TOKENIZER}')")
             self._conn.execute("CREATE VIRTUAL TABLE terms USING fts5vocab('one', 'row')")
         self._conn.execute("DELETE FROM one")
         self._conn.execute("INSERT INTO one VALUES (?)", (word,))

@@ -1,0 +1,215 @@
+"""What recall chooses from: the live records of a namespace, or those of a snapshot as they were.
+
+Both answer the same three questions (which records hold these words, which vectors are near, what is known about these
+candidates), so that recall is written once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol
+
+import numpy as np
+
+from memory.indexes.exact import ExactIndex
+from memory.journal import Journal
+from memory.live import LiveIndex
+from memory.protocols import Vector
+from memory.records import RECALLABLE, Record, UsageCounts
+from memory.snapshots import frozen
+from memory.sql import sqlite3
+from memory.vectors import from_blobs
+from memory.view import Reader
+from memory.words import TOKENIZER, Vocabulary, match_expression
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What ranking needs to know of a record, without parsing it."""
+
+    id: str
+    number: int
+    utility: float
+    vector: Vector
+
+
+Hits = tuple[dict[str, float], bool]
+"""Scores by record id, and whether a larger limit might find more."""
+
+
+class Corpus(Protocol):
+    """Records that can be recalled."""
+
+    def lexical(self, words: Sequence[str], limit: int) -> Hits:
+        """Return BM25 (higher is better) of up to `limit` records that hold a word."""
+        ...
+
+    def nearest(self, vector: Vector, limit: int) -> Hits:
+        """Return the cosine of up to `limit` records of each kind."""
+        ...
+
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+        """Return those that may be shown: recallable, not forgotten, not derived from one of the tasks."""
+        ...
+
+    def records(self, ids: Sequence[str]) -> list[Record[Any]]:
+        """Return parsed records in the order of `ids`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where live records are read."""
+
+    journal: Journal
+    reader: Reader
+    index: LiveIndex
+    vocabulary: Vocabulary
+    dim: int
+
+
+@dataclass(frozen=True)
+class LiveCorpus:
+    """The records of some kinds of a namespace as of the last commit."""
+
+    sources: Sources
+    namespace: str
+    kinds: Sequence[str]
+
+    def lexical(self, words: Sequence[str], limit: int) -> Hits:
+        journal = self.sources.journal
+        with journal.lock:
+            match = match_expression(words, self.sources.vocabulary.frequency(words))
+            if not match:
+                return {}, False
+            rows = journal.query(
+                "SELECT r.id, r.namespace, r.kind, t.score FROM (SELECT rowid AS row, rank AS score FROM record_text"
+                " WHERE record_text MATCH ? ORDER BY rank, rowid LIMIT ?) AS t JOIN records r ON r.row = t.row",
+                (match, limit),
+            )
+        found = {row[0]: -row[3] for row in rows if row[1] == self.namespace and row[2] in self.kinds}
+        return found, len(rows) == limit
+
+    def nearest(self, vector: Vector, limit: int) -> Hits:
+        found: dict[str, float] = {}
+        more = False
+        for kind in self.kinds:
+            near = self.sources.index.search(self.namespace, kind, vector, limit)
+            more = more or len(near) == limit
+            found.update(near)
+        return found, more
+
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+        rows = self.sources.journal.query(
+            "SELECT r.id, r.number, u.helpful, u.harmful, e.vector, r.status FROM json_each(?) j"
+            " JOIN records r ON r.id = j.value JOIN usage u ON u.record_id = r.id"
+            " JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
+            f" WHERE NOT r.forgotten AND {_OTHER_TASKS}",
+            (json.dumps(list(ids)), json.dumps(list(without_tasks))),
+        )
+        rows = [row for row in rows if row[5] in RECALLABLE]
+        vectors = from_blobs([row[4] for row in rows], self.sources.dim)
+        return [
+            Candidate(row[0], row[1], UsageCounts(helpful=row[2], harmful=row[3]).utility, vector)
+            for row, vector in zip(rows, vectors, strict=True)
+        ]
+
+    def records(self, ids: Sequence[str]) -> list[Record[Any]]:
+        found = (self.sources.reader.get(key) for key in ids)
+        return [record for record in found if record is not None]
+
+
+_OTHER_TASKS = (
+    "NOT EXISTS (SELECT 1 FROM record_tasks t WHERE t.record_id = r.id"
+    " AND t.task_id IN (SELECT value FROM json_each(?)))"
+)
+
+
+class FrozenCorpus:
+    """A snapshot: payloads, usage and vectors as they were, word statistics of its own, exact search."""
+
+    def __init__(self, journal: Journal, name: str, *, dim: int) -> None:
+        """Read a whole snapshot into memory. Raises `NotFound`."""
+        self._journal = journal
+        self._records = {record.id: record for record in frozen(journal, name)}
+        self._by_number = {record.number: record for record in self._records.values()}
+        self._vectors = self._read_vectors(dim)
+        self._index = ExactIndex()
+        for kind in {record.kind for record in self._records.values()}:
+            ids = [key for key, record in self._records.items() if record.kind == kind and key in self._vectors]
+            self._index.upsert(kind, ids, np.stack([self._vectors[key] for key in ids]))
+        self._text = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+        self._text.execute(f"CREATE VIRTUAL TABLE record_text USING fts5 (text, tokenize = '{TOKENIZER}')")
+        self._text.executemany(
+            "INSERT INTO record_text (rowid, text) VALUES (?, ?)",
+            [(record.number, record.payload.text()) for record in self._records.values()],
+        )
+        self._vocabulary = Vocabulary(self._text, "record_text")
+        self._lock = Lock()
+
+    def _read_vectors(self, dim: int) -> dict[str, Vector]:
+        rows = self._journal.query(
+            "SELECT e.record_id, e.vector FROM json_each(?) j JOIN embeddings e ON e.record_id = j.value ->> 0"
+            " AND e.version = j.value ->> 1",
+            (json.dumps([(record.id, record.version) for record in self._records.values()]),),
+        )
+        return dict(zip((row[0] for row in rows), from_blobs([row[1] for row in rows], dim), strict=True))
+
+    def of(self, kinds: Sequence[str]) -> FrozenView:
+        """Return some kinds of the snapshot."""
+        return FrozenView(self, kinds)
+
+    def lexical(self, words: Sequence[str], limit: int) -> list[tuple[Record[Any], float]]:
+        """Return up to `limit` (record, BM25) of any kind."""
+        with self._lock:
+            match = match_expression(words, self._vocabulary.frequency(words))
+            if not match:
+                return []
+            rows = self._text.execute(
+                "SELECT rowid, rank FROM record_text WHERE record_text MATCH ? ORDER BY rank, rowid LIMIT ?",
+                (match, limit),
+            ).fetchall()
+        return [(self._by_number[number], -score) for number, score in rows]
+
+    def nearest(self, kind: str, vector: Vector, limit: int) -> list[tuple[str, float]]:
+        """Return up to `limit` (id, cosine) of one kind."""
+        return self._index.search(kind, vector, limit)
+
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+        """Return those not forgotten since and not derived from one of the tasks."""
+        rows = self._journal.query(
+            "SELECT r.id FROM json_each(?) j JOIN records r ON r.id = j.value"
+            f" WHERE NOT r.forgotten AND {_OTHER_TASKS}",
+            (json.dumps(list(ids)), json.dumps(list(without_tasks))),
+        )
+        known = [self._records[row[0]] for row in rows if row[0] in self._vectors]
+        return [Candidate(r.id, r.number, r.usage.utility, self._vectors[r.id]) for r in known]
+
+    def record(self, record_id: str) -> Record[Any]:
+        """Return a record as it was."""
+        return self._records[record_id]
+
+
+@dataclass(frozen=True)
+class FrozenView:
+    """Some kinds of a snapshot, as a `Corpus`."""
+
+    frozen: FrozenCorpus
+    kinds: Sequence[str]
+
+    def lexical(self, words: Sequence[str], limit: int) -> Hits:
+        found = self.frozen.lexical(words, limit)
+        return {record.id: score for record, score in found if record.kind in self.kinds}, len(found) == limit
+
+    def nearest(self, vector: Vector, limit: int) -> Hits:
+        near = [self.frozen.nearest(kind, vector, limit) for kind in self.kinds]
+        return {key: cosine for hits in near for key, cosine in hits}, any(len(hits) == limit for hits in near)
+
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+        return self.frozen.admit(ids, without_tasks)
+
+    def records(self, ids: Sequence[str]) -> list[Record[Any]]:
+        return [self.frozen.record(key) for key in ids]

@@ -1,0 +1,192 @@
+"""The owner's background thread: opens Chroma when needed, probes, heals, carries the outbox over, releases everything.
+
+It never answers instead of SQLite: a failure is recorded and shown by `doctor`, and search goes on exactly without it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from threading import Event, Lock, Thread
+from typing import TYPE_CHECKING
+
+import structlog
+
+from memory import outbox
+from memory.errors import EmbedderMismatch, EvolveError, IndexCorrupt
+from memory.health import probe, quarantine
+from memory.journal import Journal
+from memory.owner import Owner
+from memory.protocols import Vector
+
+if TYPE_CHECKING:
+    from memory.indexes.chroma import ChromaIndex
+
+EXACT_BELOW = 200
+"""Up to this many vectors a graph search with `ef_search` = 200 looks at all of them, so exact search is the same."""
+POLL_SECONDS = 0.4
+"""How often the owner looks for outbox rows that other processes wrote."""
+SETTLE_SECONDS = 0.2
+"""Wait before Chroma is first opened, so that a process that ends at once never pays for loading it."""
+_ATTEMPTS = 2
+"""How often one process rebuilds the index before it gives up and says so."""
+
+_log = structlog.get_logger("evolve.index")
+
+
+class IndexWorker(Thread):
+    """Keeps one Chroma directory equal to what SQLite says. Start it once, `stop` it once."""
+
+    def __init__(self, database: Path, index_dir: Path, owner: Owner, *, model: str, dim: int) -> None:
+        """Work on `index_dir`, which `owner` has locked already; the lock is given back by `stop`."""
+        super().__init__(name="evolve-index", daemon=True)
+        self.ready = Event()
+        """Set while Chroma is open and healed."""
+        self.failure = ""
+        self.healed = ""
+        self.lag_seconds = 0.0
+        self._database, self._dir, self._owner = database, index_dir, owner
+        self._model, self._dim = model, dim
+        self._index: ChromaIndex | None = None
+        self._counts: dict[str, int] = {}
+        self._use = Lock()
+        self._woken, self._wanted, self._stopping, self._dropping = Event(), Event(), Event(), Event()
+        self._changed_at: float | None = None
+        self._rebuilds = 0
+
+    def wake(self) -> None:
+        """Say that outbox rows were written."""
+        self._changed_at = self._changed_at or time.monotonic()
+        self._woken.set()
+
+    def want(self) -> None:
+        """Ask for Chroma to be opened even though nothing waits."""
+        if not self._wanted.is_set():
+            self._wanted.set()
+            self._woken.set()
+
+    def serves(self, collection: str) -> bool:
+        """Return whether a search of that collection should ask Chroma."""
+        return self.ready.is_set() and self._counts.get(collection, 0) > EXACT_BELOW
+
+    def search(self, collection: str, vector: Vector, k: int) -> list[tuple[str, float]] | None:
+        """Return Chroma's neighbours, or None when it is not open or failed just now (which `failure` then tells)."""
+        with self._use:
+            if self._index is None or not self.ready.is_set():
+                return None
+            try:
+                return self._index.search(collection, vector, k)
+            except IndexCorrupt as error:
+                self.ready.clear()
+                self.failure = str(error)
+                _log.warning("index failed", reason=self.failure)
+                return None
+
+    def drop(self) -> None:
+        """Close Chroma and delete its directory; it is opened anew when something waits."""
+        self._dropping.set()
+        self._woken.set()
+        while self._dropping.is_set() and self.is_alive():
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        """Finish the step at hand, close Chroma, give the lock back."""
+        self._stopping.set()
+        self._woken.set()
+        self.join()
+
+    def run(self) -> None:
+        """Work until stopped."""
+        journal = Journal(self._database)
+        try:
+            while not self._stopping.is_set():
+                self._woken.wait(POLL_SECONDS)
+                self._woken.clear()
+                self._round(journal)
+        finally:
+            self.ready.clear()
+            opened = self._index is not None
+            self._release()
+            journal.close()
+            self._owner.release(clean=opened)
+
+    def _round(self, journal: Journal) -> None:
+        try:
+            if self._dropping.is_set():
+                self._release()
+                shutil.rmtree(self._dir, ignore_errors=True)
+                self.failure = ""
+                self._dropping.clear()
+            waiting = outbox.pending(journal)
+            if self.failure or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
+                return
+            if self._index is None:
+                if self._stopping.wait(SETTLE_SECONDS):
+                    return
+                self._open(journal)
+            self._carry(journal)
+        except (IndexCorrupt, EmbedderMismatch) as error:
+            self._start_over(journal, str(error))
+        except (EvolveError, OSError) as error:
+            self._fail(str(error))
+
+    def _open(self, journal: Journal) -> None:
+        if self._owner.dirty:
+            wrong = probe(self._dir, self._database, model=self._model, dim=self._dim)
+            if wrong:
+                raise IndexCorrupt(f"after an unclean stop: {wrong}")
+        from memory.indexes.chroma import ChromaIndex
+
+        was_dirty = self._owner.dirty
+        self._owner.mark_dirty()
+        index = ChromaIndex(self._dir, model=self._model, dim=self._dim)
+        with self._use:
+            self._index = index
+        outbox.reconcile(journal, index, thorough=was_dirty)
+
+    def _carry(self, journal: Journal) -> None:
+        index = self._index
+        if index is None:
+            return
+        moved = 0
+        while not self._stopping.is_set() and not self._dropping.is_set():
+            step = outbox.drain(journal, index, dim=self._dim)
+            moved += step
+            if step:
+                continue
+            if moved and self._changed_at is not None:
+                self.lag_seconds = time.monotonic() - self._changed_at
+            self._changed_at = None
+            if moved or not self.ready.is_set():
+                self._counts = {name: index.count(name) for name in index.collections()}
+            self.ready.set()
+            return
+
+    def _start_over(self, journal: Journal, reason: str) -> None:
+        """Move the directory away and queue every vector for a new one."""
+        self._release()
+        self._rebuilds += 1
+        if self._rebuilds > _ATTEMPTS:
+            self._fail(reason)
+            return
+        for old in self._dir.parent.glob(f"{self._dir.name}.quarantine-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        moved = quarantine(self._dir)
+        count = outbox.enqueue_all(journal)
+        self.healed = f"rebuilt from {count} stored vectors, old files in {str(moved)!r}: {reason}"
+        _log.warning("index rebuilt", vectors=count, quarantine=str(moved), reason=reason)
+        self.failure = ""
+        self._woken.set()
+
+    def _fail(self, reason: str) -> None:
+        self.ready.clear()
+        self.failure = reason
+        _log.warning("index failed, searching exactly", reason=reason)
+
+    def _release(self) -> None:
+        with self._use:
+            self.ready.clear()
+            if self._index is not None:
+                self._index.close()
+                self._index = None

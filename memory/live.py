@@ -1,0 +1,148 @@
+"""The live vector side of a workspace: Chroma in the process that owns it, exact search everywhere else.
+
+The owner opens Chroma in a background thread when there is something to carry to it, probes it first after an unclean
+stop, and heals or rebuilds it from SQLite. Until that is done, for collections so small that a graph would return
+everything anyway, and in processes that do not own the index, search is exact over the same vectors. Either way a
+committed change is seen at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from memory import outbox
+from memory.blobs import BlobSearch
+from memory.index_worker import EXACT_BELOW, IndexWorker
+from memory.journal import Journal
+from memory.owner import Owner
+from memory.protocols import Vector
+from memory.records import RECALLABLE
+from memory.vectors import collection_name, from_blobs
+
+_OVERLAY = 1000
+"""Waiting outbox rows up to which recall reads them beside Chroma; with more it searches everything exactly."""
+
+
+@dataclass(frozen=True)
+class IndexState:
+    """What `evolve memory stats` and `doctor` show."""
+
+    engine: str
+    """`chroma`, or `exact`: what answers now."""
+    owner: bool
+    pending: int
+    """Outbox rows that wait."""
+    lag_seconds: float
+    """How long the last change took to reach Chroma."""
+    failure: str
+    """Why Chroma is not used; empty when all is well."""
+    healed: str
+    """What was rebuilt since this process started, and why."""
+
+
+class LiveIndex:
+    """Nearest neighbours among recallable records as of the last commit. Safe to share between threads."""
+
+    def __init__(self, journal: Journal, index_dir: Path, *, model: str, dim: int, owner: Owner | None) -> None:
+        """Search `journal`'s vectors; with `owner` (already acquired) also keep Chroma in `index_dir` up to date."""
+        self._journal, self._dim = journal, dim
+        self.blobs = BlobSearch(journal, dim=dim)
+        self._worker: IndexWorker | None = None
+        if owner is not None:
+            self._worker = IndexWorker(journal.path, index_dir, owner, model=model, dim=dim)
+            self._worker.start()
+            atexit.register(self.close)
+
+    def search(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]]:
+        """Return up to `k` (record id, cosine in [-1, 1]), best first; equal ones by id."""
+        near = self._from_chroma(namespace, kind, vector, k)
+        if near is not None:
+            return near
+        near = self.blobs.search(namespace, kind, vector, k)
+        if self._worker is not None and self.blobs.count(namespace, kind) > EXACT_BELOW:
+            self._worker.want()
+        return near
+
+    def _from_chroma(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]] | None:
+        """Return neighbours from Chroma and what it still lacks; None when exact search has to answer."""
+        collection = collection_name(namespace, kind)
+        if self._worker is None or not self._worker.serves(collection):
+            return None
+        waiting = self._waiting()  # read before the search: a row leaves only when Chroma has it
+        near = self._worker.search(collection, vector, k) if len(waiting) <= _OVERLAY else None
+        if near is None:
+            return None
+        found = {key: cosine for key, cosine in near if key not in waiting}
+        found |= self._overlay(namespace, kind, vector, waiting)
+        return sorted(found.items(), key=lambda hit: (-hit[1], hit[0]))[:k]
+
+    def wake(self) -> None:
+        """Say that a commit wrote outbox rows."""
+        if self._worker is not None:
+            self._worker.wake()
+
+    def flush(self, timeout: float = 60.0) -> bool:
+        """Wait until Chroma holds everything committed so far; return whether it does."""
+        worker = self._worker
+        if worker is None:
+            return False
+        worker.want()
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline and worker.is_alive() and not worker.failure:
+            if worker.ready.is_set() and not outbox.pending(self._journal):
+                return True
+            time.sleep(0.01)
+        return False
+
+    def rebuild(self) -> int:
+        """Throw the Chroma directory away and fill a new one from SQLite; return how many vectors that takes.
+
+        Also the second half of a re-index: call it after every vector was made anew.
+        """
+        self.blobs.clear()
+        if self._worker is not None:
+            self._worker.drop()
+        count = outbox.enqueue_all(self._journal)
+        self.wake()
+        return count
+
+    def state(self) -> IndexState:
+        """Return what serves searches now and how far Chroma is behind."""
+        worker = self._worker
+        return IndexState(
+            engine="chroma" if worker is not None and worker.ready.is_set() else "exact",
+            owner=worker is not None,
+            pending=outbox.pending(self._journal),
+            lag_seconds=worker.lag_seconds if worker else 0.0,
+            failure=worker.failure if worker else "",
+            healed=worker.healed if worker else "",
+        )
+
+    def close(self) -> None:
+        """Stop the background thread, release Chroma and its lock. What still waits goes on at the next open."""
+        if self._worker is not None:
+            atexit.unregister(self.close)
+            self._worker.stop()
+            self._worker = None
+
+    def _waiting(self) -> set[str]:
+        return {row[0] for row in self._journal.query("SELECT record_id FROM outbox LIMIT ?", (_OVERLAY + 1,))}
+
+    def _overlay(self, namespace: str, kind: str, vector: Vector, waiting: set[str]) -> dict[str, float]:
+        """Return id -> cosine of changes that are committed and not in Chroma yet."""
+        if not waiting:
+            return {}
+        rows = self._journal.query(
+            "SELECT DISTINCT r.id, r.status, e.vector FROM outbox o JOIN records r ON r.id = o.record_id"
+            " JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
+            " WHERE r.namespace = ? AND r.kind = ? AND NOT r.forgotten",
+            (namespace, kind),
+        )
+        rows = [row for row in rows if row[1] in RECALLABLE]
+        if not rows:
+            return {}
+        cosines = from_blobs([row[2] for row in rows], self._dim) @ vector
+        return {row[0]: round(float(cosine), 6) for row, cosine in zip(rows, cosines, strict=True)}

@@ -1,0 +1,174 @@
+"""Recall: which records help with this text? Words, vectors and measured utility, fused, diversified, within a budget.
+
+Every returned record carries the parts of its score, so that what entered a prompt can be explained later. An empty
+answer is an answer. Nothing here changes knowledge or counts usage.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memory.corpus import Candidate, Corpus, FrozenCorpus, LiveCorpus, Sources
+from memory.errors import BadInput, NotFound
+from memory.fusion import diversify, reciprocal_ranks, within_budget
+from memory.journal import Journal
+from memory.kinds import known_kinds
+from memory.live import LiveIndex
+from memory.protocols import Embedder, Vector
+from memory.records import Recalled, RecallQuery, Record
+from memory.view import Reader
+from memory.words import Vocabulary, query_words
+
+UTILITY_WEIGHT = 0.5
+"""Against 1 for words and for vectors: what helped before breaks near-ties and never replaces relevance."""
+_POOL = 4
+"""Candidates asked of each side, per record wanted."""
+_SMALLEST_POOL = 64
+_FROZEN_KEPT = 4
+_TOKENS_KEPT = 50_000
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A candidate with its score parts."""
+
+    candidate: Candidate
+    lexical: float
+    vector: float
+    rrf: float
+
+
+class Recaller:
+    """Answers `RecallQuery`s for one open store; keeps snapshots and token counts it has seen. Safe between threads."""
+
+    def __init__(
+        self, journal: Journal, reader: Reader, embedder: Embedder, index: LiveIndex, count_tokens: Callable[[str], int]
+    ) -> None:
+        self._journal, self._embedder, self._count_tokens = journal, embedder, count_tokens
+        with journal.lock:
+            self._sources = Sources(journal, reader, index, Vocabulary(journal.conn, "record_text"), embedder.dim)
+        self._frozen: OrderedDict[str, FrozenCorpus] = OrderedDict()
+        self._tokens: OrderedDict[str, int] = OrderedDict()
+
+    def recall(self, query: RecallQuery) -> tuple[Recalled, ...]:
+        """Return up to `query.k` records, best first, never more tokens than the budget.
+
+        Score parts: `lexical` BM25 (0 = no word in common), `vector` cosine, `utility` Laplace estimate, `rrf` their
+        fusion. A record that only the vector side found needs a cosine of at least `min_score`. Raises `NotFound` for
+        an unknown snapshot, `BadInput` for an impossible query.
+        """
+        _check(query)
+        if query.k == 0 or not query.text.strip():
+            return ()
+        corpus = self._corpus(query)
+        vector = self._embedder.embed([query.text])[0]
+        scored = _rank(_gather(corpus, query, vector))
+        pool = scored[: max(_POOL * query.k, _SMALLEST_POOL)]
+        order = diversify(
+            np.array([item.rrf for item in pool]),
+            np.array([item.candidate.vector for item in pool]),
+            k=query.k,
+            trade=query.mmr_lambda,
+        )
+        return self._present(corpus, [pool[position] for position in order], query.token_budget)
+
+    def _corpus(self, query: RecallQuery) -> Corpus:
+        kinds = query.kinds or known_kinds()
+        if query.snapshot_id is None:
+            return LiveCorpus(self._sources, query.namespace, kinds)
+        name = self._freeze_name(query.snapshot_id, query.namespace)
+        with self._journal.lock:
+            corpus = self._frozen.get(name)
+            if corpus is None:
+                corpus = self._frozen[name] = FrozenCorpus(self._journal, name, dim=self._sources.dim)
+                while len(self._frozen) > _FROZEN_KEPT:
+                    self._frozen.popitem(last=False)
+            self._frozen.move_to_end(name)
+        return corpus.of(kinds)
+
+    def _freeze_name(self, snapshot: str, namespace: str) -> str:
+        """Return `<id>@<position>`, so that a name that means `the latest freeze` is never read from an older one."""
+        name, _, position = snapshot.partition("@")
+        rows = self._journal.query("SELECT namespace, max(position) FROM snapshots WHERE id = ?", (name,))
+        if rows[0][0] is None:
+            raise NotFound(f"no snapshot {snapshot!r}; list those there are with `evolve playbook log`")
+        if rows[0][0] != namespace:
+            raise NotFound(f"snapshot {snapshot!r} belongs to namespace {rows[0][0]!r}, not to {namespace!r}")
+        return f"{name}@{position or rows[0][1]}"
+
+    def _present(self, corpus: Corpus, chosen: Sequence[Scored], budget: int | None) -> tuple[Recalled, ...]:
+        found = {record.id: record for record in corpus.records([item.candidate.id for item in chosen])}
+        shown = [item for item in chosen if item.candidate.id in found]
+        tokens = [self._cost(found[item.candidate.id]) for item in shown]
+        return tuple(
+            Recalled(
+                record=found[shown[position].candidate.id],
+                rank=rank,
+                scores=_parts(shown[position]),
+                tokens=tokens[position],
+            )
+            for rank, position in enumerate(within_budget(tokens, budget), start=1)
+        )
+
+    def _cost(self, record: Record[Any]) -> int:
+        cost = self._tokens.get(record.content_hash)
+        if cost is None:
+            cost = self._tokens[record.content_hash] = self._count_tokens(record.payload.text())
+            if len(self._tokens) > _TOKENS_KEPT:
+                self._tokens.popitem(last=False)
+        return cost
+
+
+def _check(query: RecallQuery) -> None:
+    if query.k < 0 or not 0.0 <= query.mmr_lambda <= 1.0 or not -1.0 <= query.min_score <= 1.0:
+        raise BadInput(
+            f"got k={query.k!r}, mmr_lambda={query.mmr_lambda!r}, min_score={query.min_score!r}; expected k >= 0, "
+            "mmr_lambda in [0, 1], min_score in [-1, 1]"
+        )
+
+
+def _gather(corpus: Corpus, query: RecallQuery, vector: Vector) -> list[Scored]:
+    """Return every candidate that may be shown, asking for more as long as filters leave fewer than wanted."""
+    words = query_words(query.text)
+    limit = max(_POOL * query.k, _SMALLEST_POOL)
+    while True:
+        lexical, more_words = corpus.lexical(words, limit)
+        nearest, more_near = corpus.nearest(vector, limit)
+        ids = sorted(lexical.keys() | nearest.keys())
+        scored: list[Scored] = []
+        for candidate in corpus.admit(ids, query.exclude_task_ids):
+            cosine = round(float(candidate.vector @ vector), 6)
+            if candidate.id in lexical or cosine >= query.min_score:
+                scored.append(Scored(candidate, round(lexical.get(candidate.id, 0.0), 6), cosine, 0.0))
+        if len(scored) >= query.k or not (more_words or (more_near and _may_pass(nearest, query.min_score))):
+            return scored
+        limit *= 8
+
+
+def _may_pass(nearest: dict[str, float], floor: float) -> bool:
+    """Return whether a vector further away than these could still pass the floor."""
+    return min(nearest.values(), default=1.0) >= floor
+
+
+def _rank(scored: Sequence[Scored]) -> list[Scored]:
+    """Return candidates by fused score, best first; equal ones in order of creation."""
+    lexical = {item.candidate.id: item.lexical for item in scored if item.lexical > 0}
+    vector = {item.candidate.id: item.vector for item in scored}
+    utility = {item.candidate.id: item.candidate.utility for item in scored}
+    fused = reciprocal_ranks([(lexical, 1.0), (vector, 1.0), (utility, UTILITY_WEIGHT)])
+    ranked = [Scored(item.candidate, item.lexical, item.vector, fused[item.candidate.id]) for item in scored]
+    return sorted(ranked, key=lambda item: (-item.rrf, item.candidate.number))
+
+
+def _parts(item: Scored) -> dict[str, float]:
+    return {
+        "lexical": item.lexical,
+        "vector": item.vector,
+        "utility": round(item.candidate.utility, 6),
+        "rrf": round(item.rrf, 6),
+    }

@@ -22,6 +22,7 @@ from memory.live import LiveIndex
 from memory.owner import Owner
 from memory.proposals import prepare
 from memory.protocols import Embedder, KnowledgeView
+from memory.recall import Recaller
 from memory.records import (
     Commit,
     DeltaOp,
@@ -34,6 +35,7 @@ from memory.records import (
     Snapshot,
     Trajectory,
 )
+from memory.reindex import reindex
 from memory.view import Reader, View
 
 
@@ -53,6 +55,7 @@ class Store:
         self.count_tokens = count_tokens
         self.lock, self.db = journal.lock, journal.conn
         self.reader = Reader(journal)
+        self._recaller = Recaller(journal, self.reader, embedder, index, count_tokens)
         self._checked = False
 
     @classmethod
@@ -183,9 +186,7 @@ class Store:
         Raises `EmbedderMismatch` when another embedder made the stored vectors, `NotFound` for an unknown snapshot.
         """
         self._check_embedder()
-        from memory.recall import recall
-
-        return recall(self, query)
+        return self._recaller.recall(query)
 
     # --- journal ---
 
@@ -270,9 +271,8 @@ class Store:
 
     def reindex(self) -> int:
         """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""
-        from memory.recall import reindex
-
-        return reindex(self)
+        self._checked = False
+        return reindex(self.journal, self.embedder, self.index)
 
     def forget(
         self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False, actor: str = "operator"

@@ -22,8 +22,8 @@ TOKENIZER = "porter unicode61"
 _FUNCTION_WORDS = frozenset(
     _WORD.findall(
         "a an and are as at be but by can do does for from had has have how i if in into is it its me my no not of on "
-        "or our so than that the their them then there these they this to us was we what when where which who will with "
-        "you your"
+        "or our so than that the their them then there these they this to us was we what when where which who will "
+        "with you your"
     )
 )
 

@@ -49,8 +49,8 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 
 _HINT = re.compile(
-    r"PRIVATE KEY|eyJ|AKIA|ASIA|ABIA|ACCA|sk[-_]|rk_|pk_|gh[pousr]_|github_pat_|glpat-|AIza|xox|hf_|npm_|pypi-|SG\.|ya29"
-    r"|gsk_|xai-|://|[Bb]earer|[Bb]asic|[Kk][Ee][Yy]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp][Aa][Ss][Ss]|[Pp][Ww][Dd]"
+    r"PRIVATE KEY|eyJ|AKIA|ASIA|ABIA|ACCA|sk[-_]|rk_|pk_|gh[pousr]_|github_pat_|glpat-|AIza|xox|hf_|npm_|pypi-|SG\."
+    r"|ya29|gsk_|xai-|://|[Bb]earer|[Bb]asic|[Kk][Ee][Yy]|[Ss][Ee][Cc][Rr][Ee][Tt]|[Tt][Oo][Kk][Ee][Nn]|[Pp][Aa][Ss][Ss]|[Pp][Ww][Dd]"
 )
 
 

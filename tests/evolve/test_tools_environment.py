@@ -51,7 +51,7 @@ async def paid_four(task: Task, transcript: Transcript, tools: Tools) -> bool:
     return int(text) == 4 and bool(transcript.answer)
 
 
-def call(name: str, **arguments: object) -> Action:
+def call(name: str, /, **arguments: object) -> Action:
     return Action(tool_calls=(ToolCall(id="1", name=name, arguments=arguments),))
 
 

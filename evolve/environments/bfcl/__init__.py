@@ -1,0 +1,1 @@
+"""BFCL v4 multi-turn (Apache-2.0, `bfcl-eval`) as an environment: a world that nobody here wrote."""

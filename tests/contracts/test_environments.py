@@ -1,0 +1,258 @@
+"""One conformance suite over every environment: the core of the contract, and the `state_diff` capability.
+
+A new environment joins through `environments_under_test`.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Sequence
+
+import pytest
+from langchain_core.tools import BaseTool, tool
+
+from evolve.environments.bfcl.data import installed
+from evolve.environments.bfcl.environment import Bfcl
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.tools import Tools, ToolsEnvironment, Transcript
+from evolve.protocols import Action, Environment, HasGold, StateDiff
+from memory.records import Outcome, Task, ToolCall
+
+SPLITS = ("train", "dev", "test_normal", "test_challenge")
+SAMPLE = 6
+"""Tasks of each split that the generic tests use."""
+
+NO_BFCL = pytest.mark.skipif(not installed(), reason="bfcl-eval is not installed (pip install --no-deps bfcl-eval)")
+
+
+def _counter(task: Task) -> Sequence[BaseTool]:
+    counted: list[int] = []
+
+    @tool
+    def add(number: int) -> int:
+        """Add a number to the list."""
+        counted.append(number)
+        return sum(counted)
+
+    @tool
+    def show() -> list[int]:
+        """Return the list."""
+        return counted
+
+    return [add, show]
+
+
+async def _counted(task: Task, transcript: Transcript, tools: Tools) -> bool:
+    return await tools["show"].ainvoke({}) == [1, task.metadata["last"]]
+
+
+class Counter(ToolsEnvironment):
+    """A small world out of LangChain tools that can solve its own tasks."""
+
+    def __init__(self) -> None:
+        tasks = [
+            Task(id=f"c{n}", instruction=f"Add 1, then {n}.", scenario=f"c{n}", split="train", metadata={"last": n})
+            for n in range(2, 6)
+        ]
+        super().__init__(_counter, _counted, tasks, name="counter")
+
+    def gold(self, task: Task) -> Sequence[Action]:
+        return [_call("add", number=1), _call("add", number=task.metadata["last"]), Action(text="Done.")]
+
+    def state_changing(self, task: Task) -> Sequence[int]:
+        return [0, 1]
+
+    def extra_write(self, task: Task) -> Action:
+        return _call("add", number=99)
+
+
+def _call(name: str, /, **arguments: object) -> Action:
+    return Action(tool_calls=(ToolCall(id="1", name=name, arguments=arguments),))
+
+
+def environments_under_test() -> list[object]:
+    """Return every environment as a pytest parameter: a function that makes a fresh one."""
+    return [
+        pytest.param(lambda: Office(OfficeConfig(deployment=7)), id="office"),
+        pytest.param(Counter, id="tools"),
+        pytest.param(Bfcl, id="bfcl", marks=NO_BFCL),
+    ]
+
+
+Maker = Callable[[], Environment]
+every_environment = pytest.mark.parametrize("make", environments_under_test())
+
+
+def sample(environment: Environment) -> list[Task]:
+    """Return some tasks of each split that there is."""
+    found = list[Task]()
+    for split in SPLITS:
+        if isinstance(environment, ToolsEnvironment) and split != "train":
+            continue
+        tasks = list(environment.tasks(split))
+        found += tasks[:: max(1, len(tasks) // SAMPLE)][:SAMPLE]
+    return found
+
+
+async def play(environment: Environment, task: Task, actions: Sequence[Action]) -> Outcome:
+    """Perform the actions in a fresh episode and grade it."""
+    episode = environment.start(task)
+    for action in actions:
+        if (await episode.step(action)).done:
+            break
+    outcome = await episode.grade()
+    await episode.close()
+    return outcome
+
+
+def gold_of(environment: Environment, task: Task) -> list[Action]:
+    assert isinstance(environment, HasGold)
+    return list(environment.gold(task))
+
+
+@every_environment
+async def test_gold_earns_one(make: Maker) -> None:
+    environment = make()
+    for task in sample(environment):
+        outcome = await play(environment, task, gold_of(environment, task))
+        assert outcome.success, (task.id, [check for check in outcome.checks if not check.passed])
+        assert outcome.reward == 1.0
+
+
+@every_environment
+async def test_doing_nothing_earns_nothing(make: Maker) -> None:
+    environment = make()
+    for task in sample(environment):
+        for idle in ([], [Action(text="")], [action for action in gold_of(environment, task) if not acts(action)]):
+            outcome = await play(environment, task, idle)
+            assert (outcome.reward, outcome.success) == (0.0, False), task.id
+
+
+def acts(action: Action) -> bool:
+    """Return True for an action that does more than talk."""
+    return bool(action.tool_calls) or "apps." in action.text
+
+
+@every_environment
+def test_the_same_configuration_has_the_same_tasks(make: Maker) -> None:
+    one, two = make(), make()
+    assert sample(one) == sample(two)
+    assert [gold_of(one, task) for task in sample(one)] == [gold_of(two, task) for task in sample(two)]
+    assert one.tools == two.tools
+    assert one.describe("full") == two.describe("full")
+
+
+@every_environment
+def test_splits_share_no_scenario_and_ids_are_unique(make: Maker) -> None:
+    environment = make()
+    splits = dict[str, str]()
+    ids = set[str]()
+    for split in SPLITS[:1] if isinstance(environment, ToolsEnvironment) else SPLITS:
+        for task in environment.tasks(split):
+            assert splits.setdefault(task.scenario, split) == split == task.split
+            assert task.id not in ids
+            ids.add(task.id)
+
+
+@every_environment
+async def test_an_episode_is_copied_by_pickling(make: Maker) -> None:
+    environment = make()
+    for task in sample(environment):
+        actions = gold_of(environment, task)
+        half = len(actions) // 2
+        episode = environment.start(task)
+        for action in actions[:half]:
+            await episode.step(action)
+        copy = pickle.loads(pickle.dumps(episode))
+        spoilt = pickle.loads(pickle.dumps(episode))
+        if isinstance(environment, StateDiff):
+            await spoilt.step(environment.extra_write(task))
+        for fork in (episode, copy, spoilt):
+            for action in actions[half:]:
+                await fork.step(action)
+        assert [(await fork.grade()).reward for fork in (episode, copy)] == [1.0, 1.0], task.id
+        await episode.close()
+        await copy.close()
+        await spoilt.close()
+
+
+REACHES = {
+    "code": [
+        "import evolve.environments.office.solver as s\nprint(s.gold)",
+        "import gc\nprint(gc.get_objects())",
+        "print(apps.mail.__globals__)",
+        "print([f for f in ().__class__.__base__.__subclasses__()])",
+        "print(apps._desk)",
+        "print(gold)",
+        "print(open('/proc/self/maps').read())",
+    ],
+    "tools": ["gold", "grade", "_load_scenario", "__init__", "__class__", "_world", "instances"],
+    "text": [],
+}
+
+
+@every_environment
+async def test_the_agent_reaches_neither_generator_nor_gold(make: Maker) -> None:
+    environment = make()
+    task = sample(environment)[0]
+    shown = task.model_dump_json() + environment.describe("full")
+    actions = gold_of(environment, task)
+    assert isinstance(environment, StateDiff)
+    for index in environment.state_changing(task):
+        written = actions[index].text or actions[index].tool_calls[0].model_dump_json()
+        assert written not in shown
+    for attempt in REACHES[environment.action_format]:
+        episode = environment.start(task)
+        action = _call(attempt) if environment.action_format == "tools" else Action(text=attempt)
+        result = await episode.step(action)
+        assert result.error is not None, attempt
+        await episode.close()
+
+
+MISTAKES = {
+    "code": [Action(text="1 / 0"), Action(text="x = ("), Action(text="apps.mail.nothing()"), Action(text="\x00")],
+    "tools": [_call("nothing"), _call(""), _call("add", wrong=1), _call("cd", folder=7), _call("mean", numbers="x")],
+    "text": [],
+}
+
+
+@every_environment
+async def test_a_mistake_is_an_observation_and_the_episode_goes_on(make: Maker) -> None:
+    environment = make()
+    task = sample(environment)[0]
+    episode = environment.start(task)
+    for action in MISTAKES[environment.action_format]:
+        result = await episode.step(action)
+        assert result.error
+        assert result.error in result.observation
+        assert not result.done
+    for action in gold_of(environment, task):
+        await episode.step(action)
+    assert (await episode.grade()).reward == 1.0
+    await episode.close()
+
+
+@every_environment
+async def test_a_dropped_write_fails(make: Maker) -> None:
+    environment = make()
+    assert isinstance(environment, StateDiff)
+    dropped = 0
+    for task in sample(environment):
+        actions = gold_of(environment, task)
+        for index in environment.state_changing(task):
+            outcome = await play(environment, task, actions[:index] + actions[index + 1 :])
+            assert outcome.reward == 0.0, (task.id, actions[index])
+            dropped += 1
+    assert dropped >= SAMPLE
+
+
+@every_environment
+async def test_an_extra_write_fails(make: Maker) -> None:
+    environment = make()
+    assert isinstance(environment, StateDiff)
+    for task in sample(environment):
+        actions = gold_of(environment, task)
+        writes = environment.state_changing(task)
+        place = writes[-1] if writes else max(index for index, action in enumerate(actions) if acts(action))
+        outcome = await play(environment, task, [*actions[:place], environment.extra_write(task), *actions[place:]])
+        assert outcome.reward == 0.0, task.id

@@ -66,23 +66,23 @@ class Reader:
 
     def get(self, record_id: str) -> Record[Any] | None:
         """Return a record of any status; None when there is none or it was forgotten."""
-        found = self._load([record_id])
+        found = self.load([record_id])
         return found[0] if found else None
 
     def everything(self, namespace: str) -> tuple[Record[Any], ...]:
         """Return all records of a namespace that were not forgotten, in order of creation."""
-        return self._load(self._ids("SELECT id FROM records WHERE namespace = ? ORDER BY number", namespace))
+        return self.load(self._ids("SELECT id FROM records WHERE namespace = ? ORDER BY number", namespace))
 
     def _live(self, namespace: str) -> tuple[Record[Any], ...]:
         marks = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
-        return self._load(
+        return self.load(
             self._ids(f"SELECT id FROM records WHERE namespace = ? AND status IN ({marks}) ORDER BY number", namespace)
         )
 
     def _ids(self, sql: str, namespace: str) -> list[str]:
         return [row[0] for row in self._journal.query(sql, (namespace,))]
 
-    def _load(self, ids: Sequence[str]) -> tuple[Record[Any], ...]:
+    def load(self, ids: Sequence[str]) -> tuple[Record[Any], ...]:
         """Return records in the order of `ids`; forgotten and unknown ones are left out."""
         wanted = json.dumps(list(ids))
         with self._journal.lock:

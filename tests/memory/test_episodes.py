@@ -1,0 +1,103 @@
+"""Trajectories, reflections, evaluations, replies and runs come back as they were stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from memory.errors import BadInput
+from memory.records import EvalRun, Event, Insight, Outcome, Reflection, Step, Task, Trajectory
+from memory.store import Store
+
+
+def episode(task_id: str = "t1", run_id: str = "run-1", **fields: object) -> Trajectory:
+    steps = (Step(index=0, action="print(1)", observation="1"),)
+    task = Task(id=task_id, instruction="say one")
+    return Trajectory.model_validate(
+        {"task": task, "steps": steps, "run_id": run_id, "outcome": Outcome(success=True, reward=1.0), **fields}
+    )
+
+
+def test_trajectories_come_back_and_are_found(store: Store) -> None:
+    first, second, control = episode(), episode("t2"), episode("t1", arm="no_memory")
+    for trajectory in (first, second, control):
+        store.add_trajectory(trajectory)
+    assert store.trajectory(first.id) == first
+    assert store.trajectory("nothing") is None
+    assert store.trajectories(run_id="run-1") == (first, second, control)
+    assert store.trajectories(task_id="t1", arm="main") == (first,)
+
+
+def test_storing_an_episode_again_changes_nothing(store: Store) -> None:
+    trajectory = episode()
+    store.add_trajectory(trajectory)
+    store.add_trajectory(trajectory.model_copy(update={"seconds": 9.0}))
+    assert store.trajectories() == (trajectory,)
+    assert len(store.events(type="trajectory")) == 1
+
+
+def test_reflections_belong_to_the_run_of_their_trajectory(store: Store) -> None:
+    trajectory = episode()
+    store.add_trajectory(trajectory)
+    parsed = Reflection(trajectory_id=trajectory.id, task_id="t1", insights=(Insight(content="page from 1"),))
+    raw = Reflection(trajectory_id=trajectory.id, task_id="t1", raw="{broken", parsed=False)
+    store.add_reflection(parsed)
+    store.add_reflection(raw)
+    assert store.reflections(run_id="run-1") == (parsed, raw)
+    assert store.reflections(parsed=False) == (raw,)
+
+
+def test_evaluations_come_back_with_missing_results(store: Store) -> None:
+    run = EvalRun(
+        snapshot_id=None, policy="p", policy_version="1", seed=3, config_hash="c", split="dev", passed={"a": None}
+    )
+    store.add_eval(run)
+    assert store.evals() == (run,)
+
+
+def test_the_first_reply_under_a_key_stays(store: Store) -> None:
+    reply = {"text": "hello", "token_ids": [1, 2], "logprobs": [-0.1, -0.2], "usage": {"calls": 1}}
+    assert store.put_reply("k", reply) == reply
+    assert store.put_reply("k", {"text": "other"}) == reply
+    assert store.get_reply("k") == reply
+    assert store.get_reply("unknown") is None
+
+
+def test_a_run_shows_its_latest_state_and_keeps_the_earlier_ones_in_the_journal(store: Store) -> None:
+    store.put_run("a", {"state": "running"})
+    store.put_run("b", {"state": "running"})
+    store.put_run("a", {"state": "done"})
+    assert store.get_run("a") == {"state": "done"}
+    assert [run["run_id"] for run in store.runs()] == ["a", "b"]
+    assert len(store.events(type="run", subject="a")) == 2
+    with pytest.raises(BadInput, match="run id"):
+        store.put_run("", {})
+
+
+def test_events_of_ones_own_are_journalled_in_order(store: Store) -> None:
+    first = store.append(Event(type="gate.verdict", run_id="r", subject="op-1", data={"p": 0.5}))
+    second = store.append(Event(type="gate.verdict", run_id="s"))
+    assert second.seq > first.seq
+    assert store.events(type="gate.verdict") == [first, second]
+    assert store.events(after=first.seq) == [second]
+    assert store.events(run_id="r", limit=1)[0].data == {"p": 0.5}
+
+
+@pytest.mark.parametrize("name", ["knowledge.add", "trajectory", "snapshot", "forgotten", "knowledge.whatever", ""])
+def test_the_stores_own_event_types_cannot_be_forged(store: Store, name: str) -> None:
+    with pytest.raises(BadInput, match="own"):
+        store.append(Event(type=name, subject="x", data={"version": 1}))
+
+
+def test_the_journal_is_append_only_even_for_sql(store: Store) -> None:
+    store.append(Event(type="note"))
+    for statement in ("UPDATE events SET type = 'x'", "DELETE FROM events"):
+        with pytest.raises(Exception, match="append-only"):
+            store.db.execute(statement)
+
+
+def test_text_that_cannot_be_stored_as_it_is_does_not_crash(store: Store) -> None:
+    trajectory = episode(error="broken \ud800 surrogate and \x00 nul")
+    store.add_trajectory(trajectory)
+    found = store.trajectory(trajectory.id)
+    assert found is not None
+    assert found.error == "broken ? surrogate and � nul"

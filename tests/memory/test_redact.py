@@ -1,0 +1,86 @@
+"""Secrets do not reach the disk, and ordinary text comes back unchanged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memory.embedders.hashing import HashingEmbedder
+from memory.records import DeltaOp, Event, Step, Task, ToolCall, Trajectory
+from memory.redact import redact
+from memory.store import Store
+
+BODY = "Zq9" * 12
+SECRETS = {
+    "openai": f"sk-proj-{BODY}",
+    "anthropic": f"sk-ant-api03-{BODY}",
+    "aws": "AKIA" + "ABCDEFGH12345678",
+    "github": f"ghp_{BODY}",
+    "gitlab": f"glpat-{BODY}",
+    "google": "AIza" + "x" * 35,
+    "slack": "xoxb-1234567890-abcdefghij",
+    "huggingface": f"hf_{BODY}",
+    "stripe": f"sk_live_{BODY}",
+    "jwt": "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJlMTIz",
+    "private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
+    "cut private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE",
+    "bearer": f"Authorization: Bearer {BODY}",
+    "url": "postgres://bob:s3cr3t-pw@db.example/x",
+    "assigned": 'client_secret = "qwerty-12345-uiop"',
+    "environment": "OPENAI_API_KEY=abcdef1234567890abcdef",
+    "json": '{"password": "hunter2hunter2"}',
+}
+HARMLESS = [
+    "Confirm with payments.confirm(token) before the 2nd call; the token is in the answer.",
+    "token='tok-17' is what apps.mail.login returned",
+    "page_token = response['next_page_token']",
+    "password = contact.password  # from contacts.show(id=12)",
+    "apps.mail.login(user, password=get_password('mail'))",
+    "https://example.org/a:b@c and mail bob@example.org at 10:30",
+    "the API key is needed; the bearer of the letter waits",
+    "sk-learn 1.5, risk-free, basic training takes 20 minutes",
+    "2026-11-20T10:00:00Z 01JD3Z0000000000000000000A " + "a1" * 32,
+]
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_a_secret_is_cut_out_of_the_text_around_it(name: str) -> None:
+    cleaned = redact(f"before {SECRETS[name]} after")
+    assert "[REDACTED:" in cleaned
+    assert cleaned.startswith("before ")
+    if name != "cut private key":
+        assert cleaned.endswith(" after")
+    for piece in ("Zq9Zq9", "s3cr3t", "qwerty", "hunter2", "MIIEow", "b3BlbnNz", "ABCDEFGH", "c2lnbmF0", "abcdef12", "xxxxx", "abcdefghij"):
+        assert piece not in cleaned
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_redaction_is_stable(path: Path) -> None:
+    once = {name: redact(secret) for name, secret in SECRETS.items()}
+    assert {name: redact(text) for name, text in once.items()} == once
+
+
+def test_no_secret_reaches_the_file_by_any_door(path: Path, add: Callable[..., DeltaOp]) -> None:
+    secret = SECRETS["openai"]
+    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+        store.commit("default", [add(f"use {secret}", reason=f"because {secret}")], actor="t", data={"note": secret})
+        store.commit("default", [DeltaOp(op="ADD", kind="nonsense", payload={"content": secret})], actor="t")
+        call = ToolCall(id="1", name="login", arguments={"api_key": "abcd-efgh-1234", "user": "bob"})
+        step = Step(index=0, action=f"login({secret!r})", tool_calls=(call,))
+        trajectory = Trajectory(task=Task(id="t", instruction=secret, metadata={"k": secret}), steps=(step,))
+        store.add_trajectory(trajectory)
+        store.append(Event(type="note", data={"nested": [{"deep": secret}]}))
+        store.put_run("r", {"command": secret})
+        stored = store.put_reply("k", {"text": f"key is {secret}", "token_ids": [1, 2, 3], "logprobs": [0.0]})
+        assert (stored["token_ids"], stored["logprobs"]) == (None, None)
+        found = store.trajectory(trajectory.id)
+        assert found is not None
+        assert found.steps[0].tool_calls[0].arguments == {"api_key": "[REDACTED:assigned-secret]", "user": "bob"}
+    for file in path.parent.iterdir():
+        assert BODY.encode() not in file.read_bytes(), file

@@ -7,11 +7,14 @@ trained on is what it meets.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
-from memory.records import Check, Frozen, Insight, Outcome, Record, Step, Trajectory
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from memory.records import Check, Insight, Outcome, Record, Step, Trajectory
 from playbooks.bullets import one_line
 from policies.prompts import render
 from policies.protocols import Message
@@ -20,18 +23,45 @@ OBSERVATION_CHARS = 200
 NEAREST = 6
 
 
-class CompactReflection(Frozen):
+class CompactReflection(BaseModel):
     """What the pocket model answers to `reflect`."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     insights: tuple[str, ...] = ()
     harmful: tuple[int, ...] = ()
 
+    @field_validator("insights", mode="before")
+    @classmethod
+    def _sentences(cls, value: Any) -> Any:
+        items = [value] if isinstance(value, str | dict) else value or []
+        return [item.get("content", "") if isinstance(item, dict) else item for item in items]
 
-class CompactDecision(Frozen):
+    @field_validator("harmful", mode="before")
+    @classmethod
+    def _numbers(cls, value: Any) -> Any:
+        items = value if isinstance(value, list | tuple) else [] if value is None else [value]
+        return [int(number) for item in items for number in re.findall(r"\d{1,9}", str(item))[-1:]]
+
+
+class CompactDecision(BaseModel):
     """What the pocket model answers to `curate`: the lesson is new, already known, or replaces the target's content."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
 
     op: Literal["ADD", "NONE", "EDIT"]
     target: int | None = None
+
+    @field_validator("op", mode="before")
+    @classmethod
+    def _upper(cls, value: Any) -> Any:
+        return value.strip().upper() if isinstance(value, str) else value
+
+    @field_validator("target", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        digits = re.findall(r"\d{1,9}", value) if isinstance(value, str) else []
+        return int(digits[-1]) if digits else None if isinstance(value, str) else value
 
 
 def failed_checks(outcome: Outcome | None) -> tuple[Check, ...]:

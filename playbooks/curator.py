@@ -1,16 +1,25 @@
-"""The Curators: lessons in, proposed deltas out. They change nothing."""
+"""The Curators: reflections in, proposed deltas out. They change nothing.
+
+`ModelCurator` asks a policy, in the profile that suits it; `DirectCurator` decides without a model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from memory.records import Insight, Record
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Insight, Record, Reflection, Trust
 from playbooks import compact, full
 from playbooks.compact import nearest
-from policies.protocols import Message, Profile
+from playbooks.lessons import Lesson, agree_op, collect, direct_op, edit_op, tag_ops
+from playbooks.operations import translate
+from playbooks.view import bullets
+from policies.protocols import Message, Policy, Profile, SamplingParams
+from policies.structured import generate_structured
 
-__all__ = ["curate_messages", "nearest"]
+__all__ = ["DirectCurator", "ModelCurator", "curate_messages", "nearest"]
 
 
 def curate_messages(
@@ -22,3 +31,106 @@ def curate_messages(
         return full.curate_prompt(batch, candidates)
     (lesson,) = batch
     return compact.curate_prompt(lesson, candidates)
+
+
+class DirectCurator:
+    """Adds what is new, speaks for what is known, replaces what a lesson contradicts. No model."""
+
+    name = "direct"
+
+    def __init__(self, *, trust: Trust = Trust.SELF_JUDGED) -> None:
+        self._trust = trust
+
+    async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
+        """Return the reflections' tags, then one op per lesson."""
+        ops = [direct_op(lesson, view, self._trust) for lesson in collect(reflections)]
+        return _unique([*tag_ops(reflections, view), *ops])
+
+
+class ModelCurator:
+    """Asks `policy` how lessons change the playbook. Implements `playbooks.protocols.Curator`.
+
+    A lesson whose answer cannot be parsed gives no op; it is handed to `keep` as a raw reflection (`parsed=False`, the
+    lesson in it), so that it can be stored and tried again. `trust` is what the reflections rest on: `VERIFIED` with a
+    graded outcome.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        *,
+        trust: Trust = Trust.SELF_JUDGED,
+        keep: Callable[[Reflection], object] | None = None,
+        params: SamplingParams | None = None,
+    ) -> None:
+        self._policy = policy
+        self._trust = trust
+        self._keep = keep
+        self._params = params or SamplingParams(max_tokens=64 if policy.profile == "compact" else 2048)
+
+    @property
+    def name(self) -> str:
+        return f"model:{self._policy.name}"
+
+    async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
+        """Return the reflections' tags, then the ops the policy asked for, in order of the lessons."""
+        lessons = collect(reflections)
+        ops: list[DeltaOp | None] = []
+        if self._policy.profile == "compact":
+            ops += await asyncio.gather(*(self._decide(lesson, view) for lesson in lessons))
+        elif lessons:
+            ops += await self._revise(lessons, view)
+        return _unique([*tag_ops(reflections, view), *ops])
+
+    async def _decide(self, lesson: Lesson, view: KnowledgeView) -> DeltaOp | None:
+        """Ask about one lesson (compact). A target that was not shown decides nothing: the lesson is taken directly."""
+        candidates = nearest(lesson.insight.content, bullets(view))
+        messages = curate_messages(lesson.insight, candidates, "compact")
+        decision, reply, raw = await generate_structured(self._policy, messages, compact.CompactDecision, self._params)
+        if decision is None:
+            self._set_aside(lesson, raw, reply.usage)
+            return None
+        target = next((record for record in candidates if record.number == decision.target), None)
+        if decision.op == "ADD" or target is None:
+            return direct_op(lesson, view, self._trust)
+        if decision.op == "NONE":
+            return agree_op(lesson, target, self._trust)
+        return edit_op(lesson, target, self._trust)
+
+    async def _revise(self, lessons: Sequence[Lesson], view: KnowledgeView) -> list[DeltaOp | None]:
+        """Ask about all lessons of the batch at once (full). A lesson without a usable operation is taken directly."""
+        known = bullets(view)
+        found = {r.id: r for lesson in lessons for r in nearest(lesson.insight.content, known)}
+        candidates = tuple(found.values())
+        messages = curate_messages([lesson.insight for lesson in lessons], candidates, "full")
+        answer, reply, raw = await generate_structured(self._policy, messages, full.FullCuration, self._params)
+        if answer is None:
+            for lesson in lessons:
+                self._set_aside(lesson, raw, reply.usage)
+            return []
+        ops: list[DeltaOp | None] = []
+        for number, lesson in enumerate(lessons, start=1):
+            wanted = [o for o in answer.operations if o.lesson == number or (o.lesson is None and len(lessons) == 1)]
+            translated = [translate(operation, lesson, candidates, self._trust) for operation in wanted]
+            usable = [item for item in translated if item is not None]
+            ops += [op for item in usable for op in item] if usable else [direct_op(lesson, view, self._trust)]
+        return ops
+
+    def _set_aside(self, lesson: Lesson, raw: str, usage: Any) -> None:
+        if self._keep is None:
+            return
+        self._keep(
+            Reflection(
+                trajectory_id=lesson.trajectory_ids[0],
+                task_id=lesson.task_ids[0],
+                insights=(lesson.insight,),
+                raw=raw,
+                parsed=False,
+                author=self.name,
+                usage=usage,
+            )
+        )
+
+
+def _unique(ops: Sequence[DeltaOp | None]) -> tuple[DeltaOp, ...]:
+    return tuple({op.op_id: op for op in ops if op is not None}.values())

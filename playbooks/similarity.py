@@ -14,6 +14,8 @@ THRESHOLD = 0.9
 SHORT_WORDS = 30
 """Up to this many words a substituted word counts as another value; longer texts are paraphrases of each other."""
 
+_SAME_START = 3
+_TAIL = 3
 _WORD = re.compile(r"\w\w")
 _OVERLAP = 0.4
 """Least share of common words (Dice) that a pair above the threshold can be expected to have; spares the vectoriser."""
@@ -43,6 +45,14 @@ def contradicts(a: str, b: str) -> bool:
     if not only_a and not only_b:
         return _values(a) != _values(b)
     return bool(only_a - _FILLERS) and bool(only_b - _FILLERS)
+
+
+def opposes(a: str, b: str) -> bool:
+    """Return True when two short texts begin alike and end in another value: `send: amount must be cents | dollars`."""
+    first, second = _values(a), _values(b)
+    same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
+    tails = (len(first) - same, len(second) - same)
+    return same >= _SAME_START and min(tails) > 0 and max(tails) <= _TAIL and contradicts(a, b)
 
 
 def similar_pairs(texts: Sequence[str], threshold: float = THRESHOLD) -> list[tuple[int, int, float]]:

@@ -1,0 +1,128 @@
+"""Forgetting hides for good; a purge leaves no byte of the text in the database, and a rebuild still verifies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memory.errors import BadInput, NotFound
+from memory.records import DeltaOp, Event, Op, Reflection, Step, Task, Trajectory
+from memory.store import Store
+
+Add = Callable[..., DeltaOp]
+MARK = "the vault opens with pelican"
+
+
+def on_disk(path: Path, text: str) -> bool:
+    return any(text.encode() in file.read_bytes() for file in path.parent.iterdir())
+
+
+@pytest.fixture
+def secretive(store: Store, add: Add) -> tuple[Store, str, str]:
+    """A store that repeats one text everywhere, and the ids of the record with it and of a harmless one."""
+    bad, good = store.commit("default", [add(MARK, "t1"), add("harmless", "t2")], actor="t").results
+    assert bad.record_id
+    assert good.record_id
+    edit = {"content": f"{MARK}, twice"}
+    store.commit("default", [DeltaOp(op=Op.EDIT, kind="fact", target_id=bad.record_id, payload=edit)], actor="t")
+    step = Step(index=0, action="x", reply=f"I know that {MARK}.")
+    store.add_trajectory(Trajectory(id="traj-1", task=Task(id="t9", instruction="i"), steps=(step,)))
+    store.add_trajectory(Trajectory(id="traj-2", task=Task(id="t9", instruction="nothing here")))
+    store.put_reply("k1", {"text": f'["{MARK}"]'})
+    store.put_run("r1", {"best": MARK})
+    store.append(Event(type="note", data={"seen": MARK}))
+    store.snapshot("default")
+    return store, bad.record_id, good.record_id
+
+
+def test_a_tombstone_hides_the_record_everywhere_and_keeps_the_history(secretive: tuple[Store, str, str]) -> None:
+    store, bad, good = secretive
+    snapshot = store.snapshot("default")
+    result = store.forget(bad)
+    assert (result.records, result.bodies) == ((bad,), 0)
+    assert store.get(bad) is None
+    assert [record.id for record in store.view("default").records()] == [good]
+    assert [record.id for record in store.view("default", snapshot.id).records()] == [good]
+    assert store.db.execute("SELECT 1 FROM record_text WHERE record_text MATCH 'pelican'").fetchall() == []
+    assert store.history(bad)[-1].type == "forgotten"
+    assert store.doctor() == []
+
+
+def test_no_op_and_no_rollback_brings_a_forgotten_record_back(secretive: tuple[Store, str, str]) -> None:
+    store, bad, good = secretive
+    snapshot = store.snapshot("default")
+    store.forget(bad, purge=True)
+    (result,) = store.commit("default", [DeltaOp(op=Op.RESTORE, target_id=bad)], actor="t").results
+    assert "forgotten" in result.reason
+    (refused,) = store.rollback("default", snapshot.id, actor="t").refused
+    assert (refused.record_id, "forgotten" in refused.reason) == (bad, True)
+    assert [record.id for record in store.view("default").records()] == [good]
+
+
+def test_a_purge_erases_every_copy_of_the_text(secretive: tuple[Store, str, str], path: Path) -> None:
+    store, bad, good = secretive
+    assert on_disk(path, "pelican")
+    result = store.forget(bad, purge=True)
+    assert result.records == (bad,)
+    assert not on_disk(path, "pelican")
+    assert store.trajectory("traj-1") is None
+    assert store.trajectory("traj-2") is not None
+    assert store.get_reply("k1") is None
+    assert store.runs() == []
+    assert store.events(type="note")[0].data == {"purged": True}
+    assert store.get(good) is not None
+
+
+def test_a_rebuild_after_a_purge_still_verifies(secretive: tuple[Store, str, str]) -> None:
+    store, bad, _ = secretive
+    store.forget(bad, purge=True)
+    assert store.doctor() == []
+    assert [(f.level, f.code) for f in store.doctor(rebuild=True)] == [("info", "rebuilt")]
+
+
+def test_records_that_repeat_the_text_go_too_and_paraphrases_are_named(store: Store, add: Add) -> None:
+    first, second, other = (
+        result.record_id or ""
+        for result in store.commit("a", [add(MARK), add(f"careful: {MARK}"), add("short")], actor="t").results
+    )
+    merge = DeltaOp(op=Op.MERGE, kind="fact", parent_ids=(first, other), payload={"content": "a big bird knows"})
+    (child,) = store.commit("a", [merge], actor="t").results
+    (twin,) = store.commit("b", [add(MARK)], actor="t").results
+    result = store.forget(first, purge=True)
+    assert set(result.records) == {first, second, twin.record_id}
+    assert result.descendants == (child.record_id,)
+    assert store.get(other) is not None
+
+
+def test_forgetting_a_task_takes_its_episodes_and_what_was_learned_from_it(store: Store, add: Add, path: Path) -> None:
+    learned, kept = store.commit("default", [add("from pelican", "t1"), add("kept", "t2")], actor="t").results
+    trajectory = Trajectory(task=Task(id="t1", instruction="the pelican task"))
+    store.add_trajectory(trajectory)
+    store.add_reflection(Reflection(trajectory_id=trajectory.id, task_id="t1", raw="pelican!"))
+    store.put_reply("k", {"text": "pelican?"}, task_id="t1")
+    result = store.forget(task_id="t1", purge=True)
+    assert result.records == (learned.record_id,)
+    assert (store.trajectories(), store.reflections(), store.get_reply("k")) == ((), (), None)
+    assert not on_disk(path, "pelican")
+    assert [record.id for record in store.view("default").records()] == [kept.record_id]
+    assert store.doctor() == []
+
+
+def test_a_forgotten_text_can_be_learned_again(store: Store, add: Add) -> None:
+    (first,) = store.commit("default", [add(MARK)], actor="t").results
+    store.forget(first.record_id, purge=True)
+    (again,) = store.commit("default", [add(MARK)], actor="t").results
+    assert store.get(again.record_id or "") is not None
+    assert store.get(first.record_id or "") is None
+    assert store.doctor() == []
+
+
+def test_nothing_to_forget_is_an_error(store: Store) -> None:
+    with pytest.raises(NotFound, match="no record"):
+        store.forget("nobody")
+    with pytest.raises(NotFound, match="task"):
+        store.forget(task_id="never")
+    with pytest.raises(BadInput, match="exactly one"):
+        store.forget("a", task_id="b")

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
+from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
-from memory.errors import BadInput, EvolveError
+from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, ToolCall
 from policies.protocols import ToolSpec
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 Tools = Mapping[str, "BaseTool"]
 
 
-class ToolsBroken(EvolveError, RuntimeError):
+class ToolsBroken(EnvironmentFailure):
     """The tools themselves failed (a dead server), which is no mistake of the agent."""
 
 

@@ -2,6 +2,7 @@
 
 Retries are the chat model's own (`max_retries`): one layer only. Sampling parameters are set on the fields that the
 model class has; what it has no field for is announced once, as is a refused schema. Token ids do not pass LangChain.
+Models own their connections, and most tie them to the event loop of the first call: use one loop per process.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pydantic import Field
 
 from memory.records import Frozen
 from policies.errors import PolicyRefused
-from policies.langchain_wire import quotable, sdk_errors, to_langchain, to_reply, translated
-from policies.openai_wire import tool_schema
+from policies.langchain_wire import cut_off, quotable, sdk_errors, to_langchain, to_reply, translated
+from policies.openai_wire import Offers, narrow, tool_schema
 from policies.price import Price
 from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.tokens import estimate_prompt, estimate_tokens
@@ -124,11 +125,20 @@ class LangChainPolicy:
         """Ask with the schema; None when this model turns out to have no schema-constrained output."""
         try:
             constrained = model.with_structured_output(schema, method="json_schema", include_raw=True)
-        except (NotImplementedError, ValueError, TypeError):
-            self._schema = False
-            self._announce("free text: the model refuses a JSON schema")
-            return None
-        return cast(dict[str, AIMessage], await constrained.ainvoke(prompt, **kwargs))["raw"]
+        except (NotImplementedError, ValueError, TypeError) as error:
+            return self._give_up_schema(error)
+        try:
+            return cast(dict[str, AIMessage], await constrained.ainvoke(prompt, **kwargs))["raw"]
+        except sdk_errors() as error:
+            if (cut := cut_off(error)) is not None:
+                return cut
+            if narrow(Offers(), {"response_format": schema}, str(error)) is None:
+                raise
+            return self._give_up_schema(error)
+
+    def _give_up_schema(self, error: Exception) -> None:
+        self._schema = False
+        self._announce(f"free text: the model refuses a JSON schema ({quotable(error)})")
 
     def _with_settings(self, params: SamplingParams) -> BaseChatModel:
         """Return the model with the parameters set on its fields; copies are kept, a fake may count its calls."""

@@ -46,6 +46,24 @@ def to_reply(message: AIMessage, version: str) -> Reply:
     )
 
 
+def cut_off(error: Exception) -> AIMessage | None:
+    """Return the reply inside openai's "length limit was reached" error: a truncated reply is one, and was paid for."""
+    completion = getattr(error, "completion", None)
+    if completion is None:
+        return None
+    usage = completion.usage
+    return AIMessage(
+        completion.choices[0].message.content or "",
+        response_metadata={"finish_reason": completion.choices[0].finish_reason, "model_name": completion.model},
+        usage_metadata=usage
+        and {
+            "input_tokens": usage.prompt_tokens,
+            "output_tokens": usage.completion_tokens,
+            "total_tokens": usage.total_tokens,
+        },
+    )
+
+
 def _usage(message: AIMessage) -> Usage:
     told = message.usage_metadata
     if told is None:

@@ -131,9 +131,8 @@ class Transport:
         url, status, said = self._connection.base_url, error.status_code, self._quotable(error.message)
         if status in (401, 403):
             had = "refused the API key" if self._key.get_secret_value() else "wants an API key, none was given"
-            return PolicyRefused(
-                f"{url} {had} (HTTP {status}: {said}); put a valid one into {self._connection.api_key_env}"
-            )
+            fix = f"put a valid one into {self._variable}" if self._variable else "name its variable in api_key_env"
+            return PolicyRefused(f"{url} {had} (HTTP {status}: {said}); {fix}")
         if "insufficient_quota" in str(error.body):
             return PolicyRefused(f"{url}: the account has no credit left (HTTP {status}: {said})")
         if status in (404, 405, 501):

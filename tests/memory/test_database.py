@@ -1,0 +1,168 @@
+"""Opening a workspace: migrations with a backup, no downgrade, and one clear sentence for every bad file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlite_utils import Database, Migrations
+
+import memory.database
+from memory.database import open_database
+from memory.embedders.hashing import HashingEmbedder
+from memory.errors import JournalError, NotFound, SchemaTooNew
+from memory.records import DeltaOp
+from memory.schema import m001_base
+from memory.sql import sqlite3
+from memory.store import Store
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+Add = Callable[..., DeltaOp]
+
+
+@pytest.fixture
+def released(path: Path) -> Path:
+    """A copy of the workspace that schema version 1 wrote."""
+    shutil.copy(GOLDEN / "workspace_v1.db", path)
+    return path
+
+
+@pytest.fixture
+def newer() -> Migrations:
+    """The migrations of a version after this one."""
+    migrations = Migrations("evolve")
+    migrations(name="m001_base")(m001_base)
+
+    @migrations()
+    def m999_future(db: Database) -> None:
+        db.execute("CREATE TABLE future (id INTEGER PRIMARY KEY)")
+
+    return migrations
+
+
+def reopen(path: Path, **options: bool) -> Store:
+    return Store.open(path, embedder=HashingEmbedder(), index="exact", **options)
+
+
+def backups(path: Path) -> list[Path]:
+    return sorted(path.parent.glob("*.backup"))
+
+
+def test_a_released_workspace_opens_and_says_what_it_said(released: Path, add: Add) -> None:
+    said = json.loads((GOLDEN / "workspace_v1.json").read_text(encoding="utf-8"))
+    with reopen(released) as store:
+        assert [[r.label, r.version, r.payload.content] for r in store.view("default").records()] == said["records"]
+        assert store.snapshot("default").id == said["snapshot"]
+        assert store.journal.position() == said["position"]
+        assert store.doctor(rebuild=True)[0].level == "info"
+        (result,) = store.commit("default", [add("still learning")], actor="t").results
+        assert result.applied
+
+
+def test_a_migration_leaves_a_backup_of_the_state_before(released: Path, newer: Migrations) -> None:
+    with closing(open_database(released, migrations=newer)) as conn:
+        assert conn.execute("SELECT count(*) FROM future").fetchone() == (0,)
+    (backup,) = backups(released)
+    with closing(open_database(backup)) as conn:
+        assert conn.execute("SELECT name FROM sqlite_master WHERE name = 'future'").fetchone() is None
+        assert conn.execute("SELECT count(*) FROM records").fetchone() == (4,)
+
+
+def test_opening_again_migrates_nothing_and_makes_no_backup(released: Path) -> None:
+    reopen(released).close()
+    assert backups(released) == []
+
+
+def test_a_migration_that_fails_leaves_the_database_as_it_was(released: Path, newer: Migrations) -> None:
+    @newer()
+    def m999_broken(db: Database) -> None:
+        db.execute("CREATE TABLE half (id INTEGER)")
+        db.execute("SELECT no_such_function()")
+
+    with pytest.raises(JournalError, match="no_such_function"):
+        open_database(released, migrations=newer)
+    with closing(sqlite3.connect(released)) as conn:
+        assert conn.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchone() is None
+
+
+def test_a_workspace_of_a_newer_version_is_refused_and_left_alone(path: Path, newer: Migrations) -> None:
+    open_database(path, migrations=newer).close()
+    before = path.read_bytes()
+    for read_only in (False, True):
+        with pytest.raises(SchemaTooNew, match=r"m999_future.*pip install -U"):
+            reopen(path, read_only=read_only)
+    assert path.read_bytes() == before
+
+
+def test_read_only_reads_and_refuses_to_write(path: Path, add: Add) -> None:
+    with reopen(path) as store:
+        store.commit("default", [add("x")], actor="t")
+        with reopen(path, read_only=True) as reader:
+            assert [r.payload.content for r in reader.view("default").records()] == ["x"]
+            with pytest.raises(JournalError, match="read-only"):
+                reader.commit("default", [add("y")], actor="t")
+
+
+def test_read_only_never_creates(path: Path) -> None:
+    with pytest.raises(NotFound, match="evolve init"):
+        reopen(path, read_only=True)
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_database(path: Path) -> None:
+    path.write_text("dear diary, " * 100, encoding="utf-8")
+    with pytest.raises(JournalError, match="no evolve workspace"):
+        reopen(path)
+    assert path.read_text(encoding="utf-8").startswith("dear diary")
+
+
+def test_a_database_of_another_program_is_left_alone(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("CREATE TABLE songs (title TEXT)")
+    before = path.read_bytes()
+    with pytest.raises(JournalError, match="another program"):
+        reopen(path)
+    assert path.read_bytes() == before
+
+
+def test_a_missing_folder(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="folder does not exist"):
+        reopen(tmp_path / "nowhere" / "evolve.db")
+
+
+def test_a_damaged_file_is_reported(path: Path, add: Add) -> None:
+    with reopen(path) as store:
+        store.commit("default", [add(f"text {i} " + "x" * 500) for i in range(200)], actor="t")
+    content = bytearray(path.read_bytes())
+    content[8192:-8192] = b"\x00" * (len(content) - 16384)
+    path.write_bytes(content)
+    with pytest.raises(JournalError, match=r"malformed|not a database"), reopen(path) as store:
+        store.view("default")
+
+
+def test_a_full_disk_keeps_what_was_committed_and_nothing_of_the_rest(path: Path, add: Add) -> None:
+    with reopen(path) as store:
+        store.commit("default", [add("safe")], actor="t")
+        pages = store.db.execute("PRAGMA page_count").fetchone()[0]
+        store.db.execute(f"PRAGMA max_page_count = {pages + 2}")
+        with pytest.raises(JournalError, match="disk is full.*Free some space"):
+            store.commit("default", [add(f"{i} " + "y" * 5000) for i in range(20)], actor="t")
+        assert [r.payload.content for r in store.view("default").records()] == ["safe"]
+        store.db.execute("PRAGMA max_page_count = 1000000")
+        store.commit("default", [add("goes on")], actor="t")
+        assert store.doctor() == []
+
+
+def test_a_locked_database_is_reported_after_the_wait(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    reopen(path).close()
+    monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
+    with reopen(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(JournalError, match="locked.*nothing was written"):
+            store.commit("default", [add("x")], actor="t")
+        other.execute("ROLLBACK")
+        assert store.commit("default", [add("x")], actor="t").results[0].applied

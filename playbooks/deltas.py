@@ -122,7 +122,8 @@ class _Batch:
             unseen = self._shown is not None and record.id not in self._shown
             return f"{record.label} was not shown, so it cannot be tagged" if unseen else ""
         if op.op is Op.RESTORE:
-            return f"{record.label} is {record.status} already" if record.status in RECALLABLE else ""
+            same = (op.status, op.pinned) == (record.status, record.pinned)
+            return f"{record.label} is {record.status} already" if same else ""
         if record.status not in RECALLABLE | {Status.CANDIDATE}:
             return f"{record.label} is {record.status}; RESTORE it first"
         if record.pinned and op.provenance.trust is not Trust.OPERATOR:

@@ -1,19 +1,17 @@
 """Grow and refine: the deltas that keep a playbook small. Pure: each function proposes, the store applies.
 
-Nothing is lost: a merge supersedes its parents and a removal retires a record; both stay in the journal and can be
-restored. The same records always give the same ops with the same op ids.
+Candidates wait for a gate and are not merged. Nothing is lost: a merge supersedes its parents and a removal retires a
+record; both stay in the journal and can be restored. The same records always give the same ops with the same op ids.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
-from functools import reduce
-from operator import add
 from typing import Any
 
-from memory.records import DeltaOp, Op, Provenance, Record, Trust, UsageCounts
+from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Trust
 from playbooks.budget import fill
+from playbooks.lessons import op_id
 from playbooks.ranking import is_spent, rank_key
 from playbooks.similarity import THRESHOLD, exact_key, similar_pairs
 from policies.protocols import Profile
@@ -24,7 +22,7 @@ AUTHOR = "refine"
 def merge_exact(records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
     """Return one MERGE for each group of records with the same text."""
     groups: dict[tuple[str, str], list[Record[Any]]] = {}
-    for record in sorted(records, key=rank_key):
+    for record in _live(records):
         groups.setdefault((record.kind, exact_key(record.payload.text())), []).append(record)
     return tuple(_merge(group, "exact duplicates") for group in groups.values() if len(group) > 1)
 
@@ -60,9 +58,13 @@ def retire_harmful(records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
     )
 
 
+def _live(records: Sequence[Record[Any]]) -> list[Record[Any]]:
+    return sorted((record for record in records if record.status in RECALLABLE), key=rank_key)
+
+
 def _groups(records: Sequence[Record[Any]], kind: str, threshold: float) -> list[list[Record[Any]]]:
     groups: dict[str, list[Record[Any]]] = {}
-    for record in sorted((r for r in records if r.kind == kind), key=rank_key):
+    for record in (r for r in _live(records) if r.kind == kind):
         groups.setdefault(exact_key(record.payload.text()), []).append(record)
     survivors = list(groups.values())
     while True:
@@ -83,11 +85,10 @@ def _merge(group: Sequence[Record[Any]], reason: str) -> DeltaOp:
     versions = [f"{record.id}@{record.version}" for record in group]
     return DeltaOp(
         op=Op.MERGE,
-        op_id=_op_id("merge", *sorted(versions)),
+        op_id=op_id("merge", *sorted(versions)),
         kind=best.kind,
         parent_ids=parents,
         payload=best.payload.model_dump(mode="json"),
-        usage=reduce(add, (record.usage for record in group), UsageCounts()),
         status=best.status,
         pinned=any(record.pinned for record in group),
         provenance=Provenance(
@@ -104,7 +105,7 @@ def _merge(group: Sequence[Record[Any]], reason: str) -> DeltaOp:
 def _remove(record: Record[Any], reason: str) -> DeltaOp:
     return DeltaOp(
         op=Op.REMOVE,
-        op_id=_op_id("remove", f"{record.id}@{record.version}", reason),
+        op_id=op_id("remove", f"{record.id}@{record.version}", reason),
         kind=record.kind,
         target_id=record.id,
         base_version=record.version,
@@ -115,7 +116,3 @@ def _remove(record: Record[Any], reason: str) -> DeltaOp:
 
 def _union(lists: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for items in lists for item in items))
-
-
-def _op_id(*parts: str) -> str:
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:26]

@@ -1,0 +1,55 @@
+"""A playbook as Markdown for people: `## SECTION` headings and a list of `- **[label]** content`.
+
+Counters are left out: it is a text to read and to edit. Further lines of a content are indented as the list item is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from memory.records import Record
+from playbooks.bullets import OTHERS
+from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
+
+TITLE = "# Playbook"
+
+_INDENT = "  "
+_ITEM = re.compile(rf"[-*] (?:\*\*\[({LABEL})\]\*\* ?)?(.*)")
+
+
+def dump(items: Sequence[Entry | Record[Any]]) -> str:
+    """Return the playbook as Markdown."""
+    lines = [TITLE]
+    for section, group in by_section(items):
+        lines += ["", f"## {section}", ""]
+        for entry in group:
+            first, *rest = entry.bullet.content.split("\n")
+            lines.append(f"- **[{entry.label}]** {first}")
+            lines += [_INDENT + line if line else "" for line in rest]
+    return "\n".join(lines) + "\n"
+
+
+def load(text: str) -> list[Entry]:
+    """Return the entries of a Markdown list, labelled or not. Text that is no list item and no heading is left out."""
+    found: list[tuple[str, str, list[str]]] = []
+    section, blanks, within = OTHERS, 0, False
+    for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
+        item = _ITEM.fullmatch(line)
+        if line.startswith(_INDENT) and within:
+            found[-1][2].extend([""] * blanks + [line[len(_INDENT) :]])
+            blanks = 0
+        elif not line.strip():
+            blanks += 1
+        elif item:
+            found.append((section, item[1] or "", [item[2]]))
+            within, blanks = True, 0
+        else:
+            section = line.lstrip("#").strip() if line.startswith("##") else section
+            within, blanks = False, 0
+    return [
+        make_entry({"section": name, "content": "\n".join(content)}, label=label)
+        for name, label, content in found
+        if "\n".join(content).strip()
+    ]

@@ -229,6 +229,24 @@ class ToolsEpisode:
         self.__dict__.update(state | {"_stack": AsyncExitStack()})
 
 
+class ToolsConfig(Frozen):
+    """The `[environment]` keys of `tools`; each names an object of the user's as `module:attribute`."""
+
+    tools: str
+    """A sequence of LangChain tools, a function `task -> tools`, or a `ToolSource`."""
+    grade: str
+    """A `Grade` function."""
+    description: str = ""
+    """What the agent is told about this world."""
+
+
+def from_config(config: ToolsConfig) -> ToolsEnvironment:
+    """Return the environment a configuration names; its tasks come from `tasks_file`. Raises `ConfigError`."""
+    from evolve.app import load_object
+
+    return ToolsEnvironment(load_object(config.tools), load_object(config.grade), description=config.description)
+
+
 def spec_of(tool: BaseTool) -> ToolSpec:
     """Return a LangChain tool's name, description and JSON schema."""
     from langchain_core.utils.function_calling import convert_to_openai_tool

@@ -6,12 +6,21 @@ import pickle
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from langchain_core.tools import BaseTool, tool
 
 from evolve.environments.mcp import McpTools
-from evolve.environments.tools import Tools, ToolsBroken, ToolsEnvironment, ToolsEpisode, Transcript
+from evolve.environments.tools import (
+    Tools,
+    ToolsBroken,
+    ToolsConfig,
+    ToolsEnvironment,
+    ToolsEpisode,
+    Transcript,
+    from_config,
+)
 from evolve.protocols import Action, Environment
 from memory.errors import BadInput
 from memory.records import Outcome, Task, ToolCall
@@ -112,6 +121,17 @@ async def test_a_scripted_policy_works_with_a_real_mcp_server() -> None:
         assert outcome.success
         assert "ann has only 10" in observations[0]
         assert observations[1] == "paid 4"
+
+
+async def test_a_configuration_names_tools_and_grade(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("my_ledger")
+    monkeypatch.setattr(module, "ledger", ledger, raising=False)
+    monkeypatch.setattr(module, "paid_four", paid_four, raising=False)
+    monkeypatch.setitem(sys.modules, "my_ledger", module)
+    config = ToolsConfig(tools="my_ledger:ledger", grade="my_ledger:paid_four", description="A ledger.")
+    environment = from_config(config)
+    assert environment.describe("full") == "A ledger."
+    assert (await _play(environment, PAY))[0].success
 
 
 async def test_a_dead_mcp_server_is_not_the_agents_mistake() -> None:

@@ -48,7 +48,7 @@ class RunSection(Section):
     seed: int = 0
     """Everything random is derived from it, by task and step."""
     shuffle: bool = False
-    """Draw the order of the tasks from the seed instead of keeping the environment's (online); offline always draws it."""
+    """Draw the order of an online stream from the seed, instead of keeping the environment's; offline always does."""
     review: bool = False
     """Learned changes wait for `evolve review` instead of being applied."""
     label_free: bool = False
@@ -74,6 +74,8 @@ class PolicySection(Section):
     """Sampling temperature of the acting role; reflection and curation are greedy."""
     max_tokens: int = Field(default=512, ge=1)
     """Most tokens of one action."""
+    profile: Literal["full", "compact"] = "full"
+    """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
     price: Price | None = None
     """US dollars per million tokens. Set, it makes the policy a priced one: no control episodes unless asked for."""
 
@@ -164,7 +166,9 @@ class ControlsSection(Section):
     """`[controls]`: what the run is compared with."""
 
     no_memory: float | Literal["auto"] = "auto"
-    """Share of tasks that are also done without memory; `auto` = 0.25 for policies that cost nothing, 0 for priced ones."""
+    """Share of tasks also done without memory; `auto` = 0.25 for policies that cost nothing, 0 for priced ones."""
+    aa: bool = False
+    """Frozen runs: evaluate everything twice with different seeds, to know the floor of flips."""
 
 
 class Config(BaseSettings):
@@ -179,7 +183,9 @@ class Config(BaseSettings):
         cls,
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
-        **_: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Take what the caller gives and nothing else: a test's Config does not depend on the shell's variables."""
         return (init_settings,)

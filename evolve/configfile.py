@@ -39,7 +39,7 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, A
         for section, keys in layer.items():
             values[section] = {**values.get(section, {}), **keys}
     try:
-        return Config(**{**values, "root": root})
+        return Config.model_validate({**values, "root": root})
     except ValidationError as invalid:
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
 

@@ -25,7 +25,7 @@ NO_CODE = "error: no code was found; reply with one ```python block"
 
 
 def knowledge(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]], profile: Profile) -> str:
-    """Return the knowledge section of a prompt: core first, then recalled, each in order of number; empty without records.
+    """Return the knowledge section: core first, then recalled, each in order of number; empty without records.
 
     A record that is both is shown once, as core.
     """

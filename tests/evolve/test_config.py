@@ -13,7 +13,7 @@ from evolve.errors import ConfigError
 
 
 @pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):  # noqa: ANN201
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
 
     def make(text: str) -> Path:
@@ -32,7 +32,7 @@ def test_defaults_without_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert config.workspace == tmp_path / ".evolve"
 
 
-def test_the_file_is_found_by_walking_up(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_the_file_is_found_by_walking_up(write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write("[run]\nseed = 7\n")
     deep = tmp_path / "a" / "b"
     deep.mkdir(parents=True)
@@ -42,7 +42,7 @@ def test_the_file_is_found_by_walking_up(write, tmp_path: Path, monkeypatch: pyt
     assert config.workspace == tmp_path / ".evolve"
 
 
-def test_caller_beats_variable_beats_file_beats_default(write, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_caller_beats_variable_beats_file_beats_default(write, monkeypatch: pytest.MonkeyPatch) -> None:
     write('[run]\nseed = 1\nbatch_size = 2\nepochs = 3\n[gate]\nnames = ["none"]\n')
     monkeypatch.setenv("EVOLVE_RUN__SEED", "5")
     monkeypatch.setenv("EVOLVE_RUN__EPOCHS", "6")
@@ -69,13 +69,13 @@ def test_config_made_in_code_ignores_the_shell(monkeypatch: pytest.MonkeyPatch) 
         ("[policy.price]\npromt = 1\n", "unknown key 'promt' in [policy]"),
     ],
 )
-def test_a_mistake_is_named_with_its_fix(write, text: str, said: str) -> None:  # noqa: ANN001
+def test_a_mistake_is_named_with_its_fix(write, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(write(text))
     assert said in str(caught.value)
 
 
-def test_variables_are_checked_too(write, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+def test_variables_are_checked_too(write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("")
     monkeypatch.setenv("EVOLVE_RNU__SEED", "5")
     with pytest.raises(ConfigError, match="names no section"):

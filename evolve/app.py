@@ -1,0 +1,216 @@
+"""The composition root: the only place where names in the configuration become objects.
+
+A name is one that ships here, or `module:attribute` of the user's own; a misspelt one lists what exists. Heavy packages
+are imported by the branch that needs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from evolve.config import Config, PolicySection
+from evolve.errors import ConfigError
+from evolve.protocols import Environment
+from memory.protocols import Embedder, Gate
+from memory.records import Reflection, Task, Trust
+from memory.store import Store
+from playbooks.protocols import Curator, Reflector
+from policies.protocols import Policy
+
+FREE_POLICIES = frozenset({"pocket", "local", "scripted"})
+"""Policies whose calls cost nothing but time, unless a price is configured."""
+
+
+def load_object(name: str) -> Any:
+    """Return `module:attribute`. Raises `ConfigError` unless both exist; an error inside the module flies."""
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
+            raise
+        raise ConfigError(f"no module {module_name!r} for {name!r}; check the spelling and PYTHONPATH") from missing
+    if not hasattr(module, attribute):
+        raise ConfigError(f"module {module_name!r} has no {attribute!r}; expected `module:attribute`, got {name!r}")
+    return getattr(module, attribute)
+
+
+def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Callable[[Any], Any]) -> Any:
+    """Return what a name stands for: a shipped builder's result, or `own` of the user's object."""
+    if ":" in name:
+        return own(load_object(name))
+    if name not in known:
+        raise ConfigError(f"no {what} {name!r}; there are {', '.join(sorted(known))}, or give `module:attribute`")
+    return known[name]()
+
+
+def make_environment(config: Config) -> Environment:
+    """Return the configured environment, built with the section's own keys."""
+    options = config.environment.options
+    return _choose(
+        "environment",
+        config.environment.name,
+        {
+            "office": lambda: _configured("evolve.environments.office.environment", "Office", "OfficeConfig", options),
+            "bfcl": lambda: _configured("evolve.environments.bfcl", "Bfcl", "BfclConfig", options),
+            "tools": lambda: _configured("evolve.environments.tools", "ToolsEnvironment", "ToolsConfig", options),
+        },
+        lambda own: own(**options),
+    )
+
+
+def _configured(module: str, cls: str, config_cls: str, options: Mapping[str, Any]) -> Any:
+    model: type[BaseModel] = load_object(f"{module}:{config_cls}")
+    try:
+        return load_object(f"{module}:{cls}")(model(**options))
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False)[0]
+        known = ", ".join(model.model_fields)
+        raise ConfigError(
+            f"[environment] {'.'.join(map(str, first['loc']))}: {first['msg']}; its own keys are {known}"
+        ) from invalid
+
+
+def make_policy(section: PolicySection) -> Policy:
+    """Return the configured policy. Nothing is connected yet, except that `local` and `pocket` load their weights."""
+    return _choose(
+        "policy",
+        section.name,
+        {
+            "pocket": lambda: load_object("policies.local:LocalPolicy").pocket(),
+            "local": lambda: load_object("policies.local:LocalPolicy")(Path(section.model), adapter=section.adapter),
+            "openai": lambda: _openai(section),
+            "langchain": lambda: _langchain(section),
+            "scripted": lambda: load_object("policies.scripted:ScriptedPolicy")(load_object(section.model)),
+        },
+        lambda own: own(section),
+    )
+
+
+def _openai(section: PolicySection) -> Policy:
+    from policies.openai_server import OpenAIPolicy, ServerOptions
+
+    options = ServerOptions(profile=section.profile, price=section.price)
+    return OpenAIPolicy(section.base_url, section.model, os.environ.get(section.api_key_env), options=options)
+
+
+def _langchain(section: PolicySection) -> Policy:
+    from policies.langchain import LangChainOptions, LangChainPolicy
+
+    return LangChainPolicy(section.model, options=LangChainOptions(profile=section.profile, price=section.price))
+
+
+def make_embedder(config: Config) -> Embedder:
+    """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
+    name = config.memory.embedder
+    if name.startswith("sentence:"):
+        return load_object("memory.embedders.sentence:SentenceEmbedder")(name.removeprefix("sentence:"))
+    known = {"hashing": lambda: load_object("memory.embedders.hashing:HashingEmbedder")()}
+    return _choose("embedder (or sentence:<path>)", name, known, lambda own: own())
+
+
+def open_store(
+    config: Config, count_tokens: Callable[[str], int] | None = None, *, read_only: bool = False, owner: bool = True
+) -> Store:
+    """Return the workspace's store; its folder is made when missing. Raises as `Store.open`."""
+    if not read_only:
+        config.workspace.mkdir(parents=True, exist_ok=True)
+    _register_kinds()
+    more: dict[str, Any] = {"count_tokens": count_tokens} if count_tokens else {}
+    return Store.open(
+        config.workspace / "evolve.db",
+        embedder=make_embedder(config),
+        index=config.memory.index,
+        read_only=read_only,
+        owner=owner,
+        **more,
+    )
+
+
+def _register_kinds() -> None:
+    importlib.import_module("playbooks.bullets")
+
+
+def make_reflector(config: Config, policy: Policy) -> Reflector:
+    """Return the configured reflector; `model` asks the acting policy."""
+    return _choose(
+        "reflector",
+        config.playbook.reflector,
+        {
+            "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
+            "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
+        },
+        lambda own: own(policy),
+    )
+
+
+def make_curator(config: Config, policy: Policy, keep: Callable[[Reflection], object]) -> Curator:
+    """Return the configured curator; `keep` stores lessons whose curation could not be parsed."""
+    from playbooks.curator import DirectCurator, ModelCurator
+
+    trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
+    return _choose(
+        "curator",
+        config.playbook.curator,
+        {
+            "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
+            "direct": lambda: DirectCurator(trust=trust),
+        },
+        lambda own: own(policy),
+    )
+
+
+def make_gates(config: Config) -> tuple[Gate, ...]:
+    """Return the configured gates in order."""
+    from evolve.gates.none import NoGate
+    from evolve.gates.static import StaticGate
+    from playbooks.deltas import Rules
+
+    rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
+    known = {"static": lambda: StaticGate(rules, config.gate.leak_ngram), "none": NoGate}
+    return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)
+
+
+def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:
+    """Return the tasks of a split: from the tasks file where one is configured, else the environment's own.
+
+    Raises `ConfigError` for a malformed line, a duplicate id, or a split without tasks.
+    """
+    if config.environment.tasks_file:
+        tasks = tuple(t for t in read_tasks(config.root / config.environment.tasks_file) if t.split == split)
+    else:
+        tasks = tuple(environment.tasks(split))
+    if not tasks:
+        raise ConfigError(f"split {split!r} of {environment.name!r} has no tasks; name another in [run]")
+    return tasks
+
+
+def read_tasks(path: Path) -> list[Task]:
+    """Return the tasks of a JSON Lines file. Raises `ConfigError` that names the line."""
+    if not path.is_file():
+        raise ConfigError(f"no tasks file {str(path)!r}; give a JSON Lines file of tasks with `id` and `instruction`")
+    tasks: dict[str, Task] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            task = Task.model_validate_json(line)
+        except ValidationError as invalid:
+            error = invalid.errors(include_url=False)[0]
+            where = ".".join(map(str, error["loc"])) or "line"
+            raise ConfigError(f"{path} line {number}: {where}: {error['msg']}; got {line[:80]!r}") from invalid
+        if task.id in tasks:
+            raise ConfigError(f"{path} line {number}: task id {task.id!r} occurs twice; ids must differ")
+        tasks[task.id] = task
+    return list(tasks.values())
+
+
+def is_free(section: PolicySection) -> bool:
+    """Return True when control episodes cost nothing but time."""
+    return section.name in FREE_POLICIES and section.price is None

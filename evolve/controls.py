@@ -1,0 +1,58 @@
+"""What a run is compared with, and what it will cost: decided before the first task. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evolve.config import Config
+from evolve.seeds import seed_for
+from memory.records import Frozen, Task, Usage
+
+AUTO_SHARE = 0.25
+_OTHER_TOKENS = 500
+"""Rough tokens of a prompt beside the world's description and the knowledge: task, code and observations."""
+
+
+class Estimate(Frozen):
+    """Upper bounds of a run, from the step limit; a good agent needs far less."""
+
+    episodes: int
+    calls: int
+    tokens: int
+    cost_usd: float | None
+    """None without a configured price."""
+
+    @property
+    def sentence(self) -> str:
+        """Return the estimate in words."""
+        money = "no price configured" if self.cost_usd is None else f"at most about ${self.cost_usd:.2f}"
+        return f"{self.episodes} episodes, at most {self.calls} calls and about {self.tokens} tokens, {money}"
+
+
+def control_share(config: Config, *, free: bool) -> tuple[float, str]:
+    """Return the share of tasks that are also done without memory, and a sentence when none is."""
+    wanted = config.controls.no_memory
+    if not config.playbook.enabled:
+        return 0.0, "the playbook is off: the run itself is the no-memory arm"
+    if wanted == "auto" and not free:
+        return 0.0, "no no-memory control: this policy is priced; set [controls] no_memory to a share to pay for one"
+    share = AUTO_SHARE if wanted == "auto" else wanted
+    return share, "" if share else "no no-memory control: [controls] no_memory is 0"
+
+
+def sampled(tasks: Sequence[Task], share: float, seed: int) -> frozenset[str]:
+    """Return the ids of about `share` of the tasks; a task is in or out whatever the others are."""
+    return frozenset(task.id for task in tasks if seed_for(seed, "control", task.id) < share * 2**31)
+
+
+def estimate(config: Config, tasks: int, share: float, world_tokens: int) -> Estimate:
+    """Return upper bounds for a run over `tasks` tasks; `world_tokens` is what the briefing takes in every prompt."""
+    run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
+    episodes = round(tasks * (1 + share)) * passes
+    learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
+    calls = episodes * config.environment.max_steps + learning
+    prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)
+    completion = calls * config.policy.max_tokens
+    price = config.policy.price
+    cost = price.cost(Usage(prompt_tokens=prompt, completion_tokens=completion)) if price else None
+    return Estimate(episodes=episodes, calls=calls, tokens=prompt + completion, cost_usd=cost)

@@ -1,0 +1,60 @@
+"""Gate `static`: what can be refused by reading alone, without running a task.
+
+Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; here comes the
+leak check: a text that repeats a long run of words from a task is about that task, not about the world.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Trajectory, Verdict
+from playbooks.deltas import Rules, validate
+
+_WORD = re.compile(r"\w+")
+
+
+class StaticGate:
+    """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured."""
+
+    name = "static"
+
+    def __init__(self, rules: Rules | None = None, leak_ngram: int = 8) -> None:
+        self._rules = rules or Rules()
+        self._n = leak_ngram
+
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return a verdict with a reason for every op refused."""
+        rejected: dict[str, str] = {}
+        clean: list[DeltaOp] = []
+        for op in ops:
+            leak = self._leak(op, trajectories)
+            if leak:
+                rejected[op.op_id] = leak
+            else:
+                clean.append(op)
+        checked = validate(clean, view, rules=self._rules)
+        accepted = tuple(op.op_id for op in checked.accepted)
+        evidence = {"leak_ngram": self._n, "rules": self._rules.model_dump(mode="json"), "view": view.version}
+        return Verdict(gate=self.name, accepted=accepted, rejected=rejected | checked.rejected, evidence=evidence)
+
+    def _leak(self, op: DeltaOp, trajectories: Sequence[Trajectory]) -> str:
+        """Return which task's words the op's text repeats, or an empty text."""
+        if op.payload is None:
+            return ""
+        text = str(op.payload.get("content", "")) or repr(op.payload)
+        said = set(ngrams(text, self._n))
+        for trajectory in trajectories:
+            shared = said & set(ngrams(trajectory.task.instruction, self._n))
+            if shared:
+                quote = " ".join(min(shared))
+                return f"repeats task {trajectory.task.id!r} word for word ({quote!r}); say what holds for other tasks"
+        return ""
+
+
+def ngrams(text: str, n: int) -> list[tuple[str, ...]]:
+    """Return all runs of `n` words, lower-cased, without punctuation."""
+    words = [word.lower() for word in _WORD.findall(text)]
+    return [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]

@@ -1,0 +1,87 @@
+"""The controller: one batch after another through recall, act, judge, reflect, curate, gate and commit.
+
+The only module that knows LangGraph. Nodes are plain functions `(state, deps) -> update`; the state holds ids, which
+a checkpoint stores after each step, so a killed pass goes on where it stopped. What a node did before the kill it
+finds in the journal again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")  # read once, when langgraph is imported
+
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
+
+from evolve.nodes.act import act
+from evolve.nodes.commit import commit
+from evolve.nodes.curate import curate
+from evolve.nodes.gate import gate
+from evolve.nodes.judge import judge
+from evolve.nodes.recall import recall
+from evolve.nodes.reflect import reflect
+from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
+
+_STEPS = 7
+"""Graph steps a batch takes."""
+_CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ...] = (
+    ("recall", recall),
+    ("judge", judge),
+    ("reflect", reflect),
+    ("curate", curate),
+    ("gate", gate),
+    ("commit", commit),
+)
+
+
+def build(deps: Deps) -> StateGraph[State]:
+    """Return the graph, not yet compiled."""
+    graph: StateGraph[State] = StateGraph(State)
+    for name, node in _CHAIN:
+        graph.add_node(name, partial(_awaited, node, deps=deps))
+    graph.add_node("act", partial(_awaited, act, deps=deps))
+    graph.add_edge(START, "recall")
+    graph.add_conditional_edges("recall", partial(_fan_out, deps=deps), ["act"])
+    graph.add_edge("act", "judge")
+    for (name, _), (following, _) in pairwise(_CHAIN[1:]):
+        graph.add_edge(name, following)
+    graph.add_conditional_edges("commit", partial(_next, deps=deps), ["recall", END])
+    return graph
+
+
+async def run_pass(deps: Deps, checkpoints: Path) -> None:
+    """Work through `deps.stream`, from its beginning or its last checkpoint, and forget the checkpoints when done."""
+    thread = deps.stream.key()
+    limit = _STEPS * deps.stream.batches + 10
+    config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": limit}
+    checkpoints.parent.mkdir(parents=True, exist_ok=True)
+    async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
+        graph = build(deps).compile(checkpointer=saver)
+        stopped = await graph.aget_state(config)
+        if stopped.next or not stopped.values:
+            start: State | None = None if stopped.values else {"batch": 0}
+            await graph.ainvoke(start, config, durability="async")
+        await saver.adelete_thread(thread)
+
+
+async def _awaited(node: Callable[[Any, Deps], Awaitable[dict[str, Any]]], state: Any, *, deps: Deps) -> dict[str, Any]:
+    return await node(state, deps)
+
+
+def _fan_out(state: State, *, deps: Deps) -> list[Send]:
+    """Send every task of the batch, and the control of those that have one, to a node of its own."""
+    batch, core = state.get("batch", 0), state.get("core", [])
+    plan = [(task.id, MAIN) for task in deps.stream.batch(batch)]
+    plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in deps.stream.control]
+    return [Send("act", Episode(batch=batch, task_id=task_id, arm=arm, core=core)) for task_id, arm in plan]
+
+
+def _next(state: State, *, deps: Deps) -> str:
+    return "recall" if state.get("batch", 0) < deps.stream.batches else END

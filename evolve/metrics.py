@@ -1,0 +1,133 @@
+"""Figures of a set of episodes. Missing counts as failure everywhere: a rate is over the tasks that were asked for.
+
+TGC (task goal completion) is the share of tasks solved; SGC (scenario goal completion) the share of scenarios whose
+tasks were all solved, as AppWorld reports them. Intervals are over tasks and treat them as independent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from memory.records import Frozen, Task, Trajectory, Usage
+
+
+class Interval(Frozen):
+    """A 95 % confidence interval of a rate, both ends in [0, 1]."""
+
+    low: float
+    high: float
+
+
+class Metrics(Frozen):
+    """What a set of episodes amounts to. Rates in [0, 1], means per episode that was run."""
+
+    tasks: int
+    graded: int
+    solved: int
+    scenarios: int
+    tgc: float
+    sgc: float
+    coverage: float
+    """Graded tasks over all tasks."""
+    interval: Interval
+    """Wilson interval of `tgc`."""
+    steps: float
+    steps_per_solved: float | None
+    tokens: float
+    tokens_per_solved: float | None
+    seconds: float
+    """Mean wall time of an episode."""
+    injected: float
+    """Mean number of records shown."""
+    usage: Usage
+
+
+def interval(successes: int, total: int, method: Literal["wilson", "exact"] = "wilson") -> Interval:
+    """Return the two-sided 95 % interval of a rate: Wilson's score, or Clopper and Pearson's exact one.
+
+    Without trials it is [0, 1].
+    """
+    from scipy.stats import binomtest
+
+    if not total:
+        return Interval(low=0.0, high=1.0)
+    found = binomtest(successes, total).proportion_ci(confidence_level=0.95, method=method)
+    return Interval(low=float(found.low), high=float(found.high))
+
+
+def passed(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> dict[str, bool | None]:
+    """Return task id -> success, None = missing (never run, or not graded)."""
+    outcomes = {t.task.id: t.outcome for t in trajectories}
+    return {task.id: outcome.success if (outcome := outcomes.get(task.id)) else None for task in tasks}
+
+
+def summarize(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> Metrics:
+    """Return the figures of one arm: at most one trajectory per task."""
+    marks = passed(tasks, trajectories)
+    scenarios: dict[str, list[bool]] = {}
+    for task in tasks:
+        scenarios.setdefault(task.scenario or task.id, []).append(marks[task.id] is True)
+    solved = sum(mark is True for mark in marks.values())
+    whole = sum(all(group) for group in scenarios.values())
+    usage = sum((t.usage for t in trajectories), Usage())
+    steps = sum(len(t.steps) for t in trajectories)
+    tokens = usage.prompt_tokens + usage.completion_tokens
+    graded = sum(mark is not None for mark in marks.values())
+    return Metrics(
+        tasks=len(tasks),
+        graded=graded,
+        solved=solved,
+        scenarios=len(scenarios),
+        tgc=_ratio(solved, len(tasks)),
+        sgc=_ratio(whole, len(scenarios)),
+        coverage=_ratio(graded, len(tasks)),
+        interval=interval(solved, len(tasks)),
+        steps=_ratio(steps, len(trajectories)),
+        steps_per_solved=steps / solved if solved else None,
+        tokens=_ratio(tokens, len(trajectories)),
+        tokens_per_solved=tokens / solved if solved else None,
+        seconds=_ratio(sum(t.seconds for t in trajectories), len(trajectories)),
+        injected=_ratio(sum(len(t.injected) for t in trajectories), len(trajectories)),
+        usage=usage,
+    )
+
+
+class Flips(Frozen):
+    """Tasks that two arms judge differently. Missing counts as failure in both."""
+
+    gained: tuple[str, ...]
+    """Failed before, pass after."""
+    lost: tuple[str, ...]
+    both: int
+    neither: int
+
+    @property
+    def rate(self) -> float:
+        """Return the share of tasks that flipped either way."""
+        flipped = len(self.gained) + len(self.lost)
+        return _ratio(flipped, flipped + self.both + self.neither)
+
+    @property
+    def p_value(self) -> float:
+        """Return the one-sided exact McNemar p-value of "after is better"; 1.0 without flips."""
+        from scipy.stats import binomtest
+
+        flipped = len(self.gained) + len(self.lost)
+        return float(binomtest(len(self.gained), flipped, alternative="greater").pvalue) if flipped else 1.0
+
+
+def flips(before: Mapping[str, bool | None], after: Mapping[str, bool | None]) -> Flips:
+    """Compare two arms over the tasks both were asked for."""
+    shared = [task for task in before if task in after]
+    pairs = {task: (before[task] is True, after[task] is True) for task in shared}
+    return Flips(
+        gained=tuple(task for task, pair in pairs.items() if pair == (False, True)),
+        lost=tuple(task for task, pair in pairs.items() if pair == (True, False)),
+        both=sum(pair == (True, True) for pair in pairs.values()),
+        neither=sum(pair == (False, False) for pair in pairs.values()),
+    )
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,26 @@
+"""Mode `online`: one pass over a stream of tasks; each batch is predicted first and learned from afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from evolve.evaluate import EvalReport
+from evolve.runs import Run
+from evolve.seeds import seed_for
+from memory.records import Task
+
+
+async def online(run: Run) -> tuple[EvalReport, ...]:
+    """Work through the stream. Nothing is evaluated beside it: the stream itself is the measurement."""
+    from evolve.graph import run_pass
+
+    tasks = run.deps.stream.tasks
+    if run.config.run.shuffle:
+        tasks = shuffled(tasks, run.config.run.seed, 0)
+    await run_pass(replace(run.deps, stream=replace(run.deps.stream, tasks=tasks)), run.checkpoints)
+    return ()
+
+
+def shuffled(tasks: tuple[Task, ...], seed: int, epoch: int) -> tuple[Task, ...]:
+    """Return the tasks in an order drawn from (seed, epoch)."""
+    return tuple(sorted(tasks, key=lambda task: (seed_for(seed, "order", epoch, task.id), task.id)))

@@ -1,0 +1,44 @@
+"""One episode of the batch; fanned out over its tasks and their controls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evolve.injection import Shown, shown_again
+from evolve.replies import about
+from evolve.rollout import Attempt, rollout
+from evolve.state import NO_MEMORY, Deps, Episode
+from memory.records import Injection
+
+
+async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
+    """Run the episode and store its trajectory. One that is stored already is not run again."""
+    stream, arm = deps.stream, episode["arm"]
+    task = next(task for task in stream.batch(episode["batch"]) if task.id == episode["task_id"])
+    episode_id = stream.episode_id(task.id, arm)
+    if deps.store.trajectory(episode_id) is not None:
+        return {"episodes": [episode_id]}
+    shown = Shown() if arm == NO_MEMORY else _shown(episode, deps)
+    attempt = Attempt(
+        id=episode_id,
+        task=task,
+        seed=stream.episode_seed(task.id, arm),
+        core=shown.core,
+        recalled=shown.recalled,
+        injected=shown.injected,
+        run_id=stream.run_id,
+        arm=arm,
+    )
+    async with deps.slots:
+        with about(task.id):
+            trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
+    deps.store.add_trajectory(trajectory)
+    deps.tally.add(trajectory)
+    deps.observers.notify(deps.tally.event(trajectory))
+    return {"episodes": [episode_id]}
+
+
+def _shown(episode: Episode, deps: Deps) -> Shown:
+    (event,) = deps.store.events(type="recall", subject=deps.stream.key(episode["batch"]), limit=1)
+    logged = event.data["shown"].get(episode["task_id"], ())
+    return shown_again(deps.store, [Injection.model_validate(item) for item in logged])

@@ -1,0 +1,77 @@
+"""Last node of a batch, and the only one that changes knowledge: applies what passed, or queues it for review."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evolve.credit import Credited, tag_ops
+from evolve.injection import shown_again
+from evolve.nodes.episodes import batch_episodes, batch_reflections
+from evolve.nodes.gate import passed
+from evolve.nodes.judge import judged_success
+from evolve.progress import Learned
+from evolve.proposals import submit
+from evolve.state import Deps, State
+from memory.records import Commit, DeltaOp, Op
+from playbooks.refine import enforce_budget, merge_duplicates, retire_harmful
+
+ACTOR = "loop"
+
+
+async def commit(state: State, deps: Deps) -> dict[str, Any]:
+    """Apply the batch's ops in task order, then its TAGs, in one idempotent transaction; go to the next batch."""
+    batch = state.get("batch", 0)
+    subject, waiting = deps.stream.key(batch), 0
+    ops = passed(batch, deps)
+    if deps.config.run.review:
+        waiting = submit(deps.store, deps.namespace, deps.stream.run_id, [op for op in ops if op.op is not Op.TAG])
+        ops = tuple(op for op in ops if op.op is Op.TAG)
+    result = _apply(deps, (*ops, *_tags(state, deps)), subject)
+    if deps.config.playbook.enabled and not deps.config.run.review:
+        _refine(state, deps, subject)
+    deps.observers.notify(
+        Learned(
+            run_id=deps.stream.run_id,
+            batch=batch,
+            applied=sum(item.applied for item in result.results[: len(ops)]),
+            refused=sum(not item.applied for item in result.results[: len(ops)]),
+            pending=waiting,
+            version=result.version,
+        )
+    )
+    return {"batch": batch + 1}
+
+
+def _apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str) -> Commit:
+    if not ops:
+        return Commit(namespace=deps.namespace, version=deps.store.version(deps.namespace), results=())
+    return deps.store.commit(deps.namespace, ops, actor=ACTOR, run_id=deps.stream.run_id, data={"batch": subject})
+
+
+def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
+    tags = {r.trajectory_id: r.tags for r in batch_reflections(state.get("reflections", ()), deps)}
+    episodes = [
+        Credited(
+            trajectory=trajectory,
+            shown=(*shown.core, *shown.recalled),
+            success=judged_success(trajectory, deps),
+            tags=tags.get(trajectory.id, {}),
+        )
+        for trajectory in batch_episodes(state, deps)
+        for shown in (shown_again(deps.store, trajectory.injected),)
+    ]
+    return tag_ops(episodes, deps.stream.key(state.get("batch", 0)))
+
+
+def _refine(state: State, deps: Deps, subject: str) -> None:
+    """Keep the playbook small: the hard budget after every batch, merges and retirement at compaction points."""
+    settings = deps.config.playbook
+    done = (state.get("batch", 0) + 1) * deps.stream.batch_size
+    if done - (state.get("core_at") or 0) >= settings.compact_every:
+        view = deps.store.view(deps.namespace)
+        _apply(deps, merge_duplicates(view.records(), deps.config.gate.near_duplicate), subject)
+        _apply(deps, retire_harmful(deps.store.view(deps.namespace).records()), subject)
+    if settings.max_tokens is not None:
+        records = deps.store.view(deps.namespace).records()
+        gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)
+        _apply(deps, gone, subject)

@@ -1,0 +1,59 @@
+"""Turns the batch's reflections into proposed changes, and journals the proposal before any gate sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evolve.nodes.episodes import batch_episodes, batch_reflections
+from evolve.replies import about
+from evolve.state import Deps, State
+from memory.records import DeltaOp, Event, Provenance, Trajectory, Trust
+from playbooks.lessons import with_origin
+
+PROPOSAL = "proposal"
+
+
+async def curate(state: State, deps: Deps) -> dict[str, Any]:
+    """Journal one proposal event per batch; its op ids make the commit idempotent. A proposal made already stays."""
+    subject = deps.stream.key(state.get("batch", 0))
+    if deps.store.events(type=PROPOSAL, subject=subject, limit=1):
+        return {}
+    reflections = batch_reflections(state.get("reflections", ()), deps)
+    ops: Sequence[DeltaOp] = ()
+    if any(reflection.insights or reflection.tags for reflection in reflections):
+        async with deps.slots:
+            with about(",".join(reflection.task_id for reflection in reflections)):
+                ops = await deps.curator.curate(reflections, deps.store.view(deps.namespace))
+    episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, deps)}
+    signed = [op.model_copy(update={"provenance": _provenance(op, episodes, deps)}) for op in ops]
+    signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
+    data = {"ops": [op.model_dump(mode="json") for op in signed]}
+    event = Event(type=PROPOSAL, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
+    deps.store.append(event)
+    return {}
+
+
+def proposed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return the journalled proposal of a batch; nothing was proposed where there is none."""
+    found = deps.store.events(type=PROPOSAL, subject=deps.stream.key(batch), limit=1)
+    return tuple(DeltaOp.model_validate(op) for op in found[0].data["ops"]) if found else ()
+
+
+def _provenance(op: DeltaOp, episodes: Mapping[str, Trajectory], deps: Deps) -> Provenance:
+    """Complete what the curator said of the origin: the run, and how far it can be trusted.
+
+    A curator that names no episode could have read all of the batch, so all are named.
+    """
+    given = op.provenance
+    named = [episodes[key] for key in given.trajectory_ids if key in episodes] or list(episodes.values())
+    verified = not deps.config.run.label_free and all(t.outcome is not None for t in named)
+    return given.model_copy(
+        update={
+            "trust": Trust.VERIFIED if verified else Trust.SELF_JUDGED,
+            "trajectory_ids": tuple(t.id for t in named),
+            "task_ids": tuple(dict.fromkeys(t.task.id for t in named)),
+            "run_id": deps.stream.run_id,
+            "author": given.author or deps.curator.name,
+        }
+    )

@@ -1,0 +1,52 @@
+"""Fan-in: where nobody grades and the operator asked for it, the policy judges its own episodes, to credit rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from evolve.nodes.episodes import batch_episodes
+from evolve.parallel import all_of
+from evolve.replies import about
+from evolve.state import Deps, State
+from memory.records import Event, Trajectory
+from policies.prompts import render
+from policies.protocols import Message, SamplingParams
+from policies.structured import generate_structured
+
+
+class SelfJudgement(BaseModel):
+    """What the policy thinks of an episode."""
+
+    reason: str = ""
+    success: bool
+
+
+async def judge(state: State, deps: Deps) -> dict[str, Any]:
+    """Journal one judgement per main-arm episode that has none; with graded outcomes there is nothing to do."""
+    run = deps.config.run
+    if run.label_free and run.judge == "policy":
+        await all_of(_judge(trajectory, deps) for trajectory in batch_episodes(state, deps))
+    return {}
+
+
+def judged_success(trajectory: Trajectory, deps: Deps) -> bool | None:
+    """Return whether the episode counts as a success when rules are credited; None = nobody can say."""
+    if not deps.config.run.label_free:
+        return trajectory.outcome.success if trajectory.outcome else None
+    found = deps.store.events(type="judgement", subject=trajectory.id, limit=1)
+    return found[0].data["success"] if found else None
+
+
+async def _judge(trajectory: Trajectory, deps: Deps) -> None:
+    if not trajectory.steps or deps.store.events(type="judgement", subject=trajectory.id, limit=1):
+        return
+    prompt = render("evolve", "judge", task=trajectory.task.instruction, steps=trajectory.steps)
+    messages = [Message(role="user", content=prompt)]
+    async with deps.slots:
+        with about(trajectory.task.id):
+            answer = await generate_structured(deps.policy, messages, SelfJudgement, SamplingParams(max_tokens=256))
+    value = answer.value
+    data = {"success": value.success if value else None, "reason": value.reason if value else answer.raw}
+    deps.store.append(Event(type="judgement", run_id=deps.stream.run_id, subject=trajectory.id, data=data))

@@ -1,0 +1,109 @@
+"""The review queue: learned changes that wait for a person. Events only; a waiting change is in no prompt.
+
+`review.pending` holds the op, `review.accepted` and `review.rejected` close it; an op is decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from memory.errors import BadInput, NotFound
+from memory.records import Commit, DeltaOp, Event, Frozen, Trust
+from memory.store import Store
+
+PENDING, ACCEPTED, REJECTED = "review.pending", "review.accepted", "review.rejected"
+
+
+class Proposal(Frozen):
+    """One change that waits, or waited."""
+
+    op: DeltaOp
+    namespace: str
+    run_id: str
+    seq: int
+    """Its place in the journal: a short number to name it by."""
+    decision: str = ""
+    """Empty while it waits, else `accepted` or `rejected`."""
+    reason: str = ""
+
+
+def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) -> int:
+    """Queue ops that are not queued yet; return how many of `ops` wait now."""
+    waiting = 0
+    for op in ops:
+        if not store.events(type=PENDING, subject=op.op_id, limit=1):
+            data = {"op": op.model_dump(mode="json")}
+            store.append(Event(type=PENDING, namespace=namespace, run_id=run_id, subject=op.op_id, data=data))
+        waiting += 1
+    return waiting
+
+
+def proposals(store: Store, namespace: str | None = None, *, decided: bool = False) -> tuple[Proposal, ...]:
+    """Return the queue in order of submission; with `decided` also what was accepted or rejected."""
+    closed = {
+        event.subject: (name, str(event.data.get("reason", "")))
+        for kind, name in ((ACCEPTED, "accepted"), (REJECTED, "rejected"))
+        for event in store.events(type=kind, namespace=namespace)
+    }
+    found: list[Proposal] = []
+    for event in store.events(type=PENDING, namespace=namespace):
+        decision, reason = closed.get(event.subject, ("", ""))
+        if "op" in event.data and (decided or not decision):
+            op = DeltaOp.model_validate(event.data["op"])
+            found.append(
+                Proposal(
+                    op=op,
+                    namespace=event.namespace,
+                    run_id=event.run_id,
+                    seq=event.seq,
+                    decision=decision,
+                    reason=reason,
+                )
+            )
+    return tuple(found)
+
+
+def find(store: Store, name: str) -> Proposal:
+    """Return a proposal by op id or number, decided ones included. Raises `NotFound`."""
+    for proposal in proposals(store, decided=True):
+        if name in (proposal.op.op_id, str(proposal.seq)):
+            return proposal
+    raise NotFound(f"no proposal {name!r}; see `evolve review list`")
+
+
+def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | None = None) -> Commit:
+    """Apply a waiting change, with an edited payload if given, under the operator's authority.
+
+    A change that can no longer be applied (its target moved on) stays in the queue and its commit tells why.
+    Raises `NotFound`, and `BadInput` when it was decided before.
+    """
+    proposal = _waiting(store, name)
+    trusted = proposal.op.provenance.model_copy(update={"trust": Trust.OPERATOR})
+    changes: dict[str, Any] = {"provenance": trusted} | ({"payload": payload} if payload is not None else {})
+    op = proposal.op.model_copy(update=changes)
+    commit = store.commit(proposal.namespace, [op], actor=actor, run_id=proposal.run_id)
+    if commit.applied:
+        data = {"actor": actor, "edited": payload is not None}
+        _decide(store, ACCEPTED, proposal, data)
+    return commit
+
+
+def reject(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
+    """Close a waiting change without applying it. Raises `NotFound`, and `BadInput` when it was decided before."""
+    proposal = _waiting(store, name)
+    _decide(store, REJECTED, proposal, {"actor": actor, "reason": reason})
+    return proposal.model_copy(update={"decision": "rejected", "reason": reason})
+
+
+def _waiting(store: Store, name: str) -> Proposal:
+    proposal = find(store, name)
+    if proposal.decision:
+        raise BadInput(f"proposal {name!r} was {proposal.decision} already; submit a new change with `evolve playbook`")
+    return proposal
+
+
+def _decide(store: Store, kind: str, proposal: Proposal, data: dict[str, Any]) -> None:
+    store.append(
+        Event(type=kind, namespace=proposal.namespace, run_id=proposal.run_id, subject=proposal.op.op_id, data=data)
+    )

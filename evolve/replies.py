@@ -1,0 +1,38 @@
+"""Ties a journalled model reply to its run and task, so that resume finds it and forgetting a task purges it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from memory.store import Store
+
+_task: ContextVar[str] = ContextVar("task", default="")
+
+
+@contextmanager
+def about(task_id: str) -> Generator[None]:
+    """Mark the model calls made inside as made for a task."""
+    token = _task.set(task_id)
+    try:
+        yield
+    finally:
+        _task.reset(token)
+
+
+class RunReplies:
+    """The reply store of one run, for `policies.cache.CachedPolicy`."""
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self._store = store
+        self._run_id = run_id
+
+    def put_reply(self, key: str, reply: dict[str, Any]) -> None:
+        """Journal a reply before it is used."""
+        self._store.put_reply(key, reply, run_id=self._run_id, task_id=_task.get())
+
+    def get_reply(self, key: str) -> dict[str, Any] | None:
+        """Return a journalled reply, or None."""
+        return self._store.get_reply(key)

@@ -1,0 +1,157 @@
+"""One episode: prompt, act, observe, grade. A bad episode is data; only what nobody expected is raised.
+
+Not here: what to recall, what to learn, and where the result is stored. A failure is classified at this boundary: the
+policy refusing a request in the middle of an episode and the environment breaking end up in `Trajectory.error`; a dead
+server, a used-up budget and a policy that refuses the very first request stop the run instead, which can be resumed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evolve.errors import EnvironmentFailure
+from evolve.prompting import NO_CODE, actions_of, knowledge, opening_messages, step_messages
+from evolve.protocols import Action, Environment, Episode
+from evolve.seeds import seed_for
+from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
+from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
+from policies.protocols import Message, Policy, Reply, SamplingParams
+
+
+@dataclass(frozen=True)
+class Acting:
+    """How episodes are done, the same for all of a run. `world` is what `prompting.briefing` returns."""
+
+    world: str
+    max_steps: int = 12
+    temperature: float = 0.0
+    max_tokens: int = 512
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One planned episode: the task, what is shown, and the seed that step seeds are derived from."""
+
+    id: str
+    task: Task
+    seed: int
+    core: tuple[Record[Any], ...] = ()
+    recalled: tuple[Record[Any], ...] = ()
+    injected: tuple[Injection, ...] = ()
+    run_id: str = ""
+    arm: str = "main"
+    snapshot_id: str | None = None
+
+
+@dataclass
+class _Progress:
+    """What has happened in an episode so far."""
+
+    messages: list[Message]
+    steps: list[Step] = field(default_factory=lambda: [])
+    stop: StopReason = StopReason.MAX_STEPS
+    error: str | None = None
+
+
+async def rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: Acting) -> Trajectory:
+    """Return the graded trajectory of one attempt.
+
+    Raises `PolicyUnavailable` and `BudgetExceeded`, and `PolicyRefused` when the first request is refused.
+    """
+    started = time.perf_counter()
+    rules = knowledge(attempt.core, attempt.recalled, policy.profile)
+    progress = _Progress(opening_messages(attempt.task, rules, policy.profile, acting.world))
+    outcome: Outcome | None = None
+    try:
+        episode = environment.start(attempt.task, seed_for(attempt.seed, "world"))
+        try:
+            await _act(environment, episode, policy, attempt, acting, progress)
+            outcome = None if progress.error else await episode.grade()
+        finally:
+            await episode.close()
+    except EnvironmentFailure as failure:
+        progress.stop, progress.error = StopReason.ERROR, f"{type(failure).__name__}: {failure}"
+    return Trajectory(
+        id=attempt.id,
+        task=attempt.task,
+        steps=tuple(progress.steps),
+        outcome=outcome,
+        stop=progress.stop,
+        error=progress.error,
+        injected=attempt.injected,
+        snapshot_id=attempt.snapshot_id,
+        run_id=attempt.run_id,
+        arm=attempt.arm,
+        policy=policy.name,
+        policy_version=policy.version,
+        seed=attempt.seed,
+        usage=sum((step.usage for step in progress.steps), Usage()),
+        seconds=time.perf_counter() - started,
+    )
+
+
+async def _act(
+    environment: Environment, episode: Episode, policy: Policy, attempt: Attempt, acting: Acting, progress: _Progress
+) -> None:
+    """Let policy and environment take turns until one of them is done or the steps are used up."""
+    while len(progress.steps) < acting.max_steps:
+        params = SamplingParams(
+            temperature=acting.temperature,
+            max_tokens=acting.max_tokens,
+            seed=seed_for(attempt.seed, len(progress.steps)),
+            tools=environment.tools,
+        )
+        try:
+            reply = await policy.generate(progress.messages, params)
+        except (PolicyUnavailable, BudgetExceeded):
+            raise
+        except PolicyError as error:
+            if isinstance(error, PolicyRefused) and not progress.steps:
+                raise
+            progress.stop, progress.error = StopReason.ERROR, f"{type(error).__name__}: {error}"
+            return
+        actions = actions_of(reply, environment.action_format, policy.profile)
+        if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):
+            progress.stop = StopReason.DONE
+            return
+
+
+async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], progress: _Progress) -> bool:
+    """Do what one reply asks for, step by step; return whether the episode is over. Its first step bears the usage."""
+    usage = reply.usage
+    if not actions:
+        _record(progress, Step(index=0, action="", reply=reply.text, observation=NO_CODE, error=NO_CODE, usage=usage))
+        return False
+    for action in actions:
+        started = time.perf_counter()
+        result = await episode.step(action)
+        text = _call_text(action.tool_calls[0]) if action.tool_calls else action.text
+        step = Step(
+            index=0,
+            action=text,
+            reply=reply.text if reply.text != text else "",
+            observation=result.observation,
+            error=result.error,
+            tool_calls=action.tool_calls,
+            usage=usage,
+            seconds=time.perf_counter() - started,
+        )
+        _record(progress, step)
+        usage = Usage()
+        if result.done:
+            return True
+    return False
+
+
+def _record(progress: _Progress, step: Step) -> None:
+    step = step.model_copy(update={"index": len(progress.steps)})
+    progress.steps.append(step)
+    progress.messages += step_messages(step)
+
+
+def _call_text(call: ToolCall) -> str:
+    """Return a native tool call as it would be written in code, for readers of the trajectory."""
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"

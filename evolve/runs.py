@@ -1,0 +1,157 @@
+"""A run from start to finish: its record in the journal, its budget, its lock, and how it is taken up again.
+
+The record says what was asked for and how far it came; results are in the journal's events. A run that was killed, or
+that stopped at a budget or a dead server, is resumed under its first configuration: the graph goes on from
+its last checkpoint, and replies that were journalled are replayed, so that none is paid for twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from pydantic import Field
+
+from evolve.config import Config
+from evolve.state import Deps
+from memory.errors import JournalError, NotFound
+from memory.records import Event, Frozen, Snapshot, Usage
+from memory.store import Store
+from policies.protocols import Reply
+
+RUNNING, STOPPED, DONE = "running", "stopped", "done"
+
+
+class RunRecord(Frozen):
+    """What is known about a run."""
+
+    run_id: str
+    status: str = RUNNING
+    """`running` (or killed), `stopped` (resumable), `done`."""
+    reason: str = ""
+    mode: str = "online"
+    config: dict[str, Any] = Field(default_factory=dict)
+    config_hash: str = ""
+    policy: str = ""
+    policy_version: str = ""
+    environment: str = ""
+    tasks: tuple[str, ...] = ()
+    """Ids of the stream, in its order."""
+    control: tuple[str, ...] = ()
+    """Ids of the tasks that are also done without memory."""
+    seconds: float = 0.0
+    """Wall time until the record was last written."""
+    snapshot_id: str | None = None
+    """Knowledge at the end, as `<id>@<position>`."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run under way: what the modes work with."""
+
+    deps: Deps
+    record: RunRecord
+    share: float
+    """Share of tasks that have a no-memory control."""
+
+    @property
+    def config(self) -> Config:
+        return self.deps.config
+
+    @property
+    def checkpoints(self) -> Path:
+        """Return the file of the graph's checkpoints."""
+        return self.config.workspace / "checkpoints.db"
+
+    def reached(self, mark: str) -> str | None:
+        """Return the address of the snapshot that was marked before, or None."""
+        found = self.deps.store.events(type="run.mark", subject=self.deps.stream.key(mark), limit=1)
+        return found[0].data["snapshot"] if found else None
+
+    def mark(self, mark: str, snapshot: Snapshot) -> str:
+        """Remember that the run came this far, and with which knowledge; return the snapshot's address."""
+        address = f"{snapshot.id}@{snapshot.position}"
+        run_id, subject = self.record.run_id, self.deps.stream.key(mark)
+        self.deps.store.append(
+            Event(
+                type="run.mark",
+                namespace=self.deps.namespace,
+                run_id=run_id,
+                subject=subject,
+                data={"snapshot": address},
+            )
+        )
+        return address
+
+
+def load_run(store: Store, run_id: str | None = None) -> RunRecord:
+    """Return a run's record: the named one, or the latest that is not done. Raises `NotFound`."""
+    if run_id is not None:
+        found = store.get_run(run_id)
+        if found is None:
+            raise NotFound(f"no run {run_id!r} in this workspace; see `evolve logs list`")
+        return RunRecord.model_validate({**found, "run_id": run_id})
+    unfinished = [data for data in store.runs() if data.get("status") != DONE]
+    if not unfinished:
+        raise NotFound("no unfinished run in this workspace; start one with `evolve run`")
+    return RunRecord.model_validate(unfinished[-1])
+
+
+def save_run(store: Store, record: RunRecord) -> None:
+    """Journal the record's present state."""
+    store.put_run(record.run_id, record.model_dump(mode="json", exclude={"run_id"}))
+
+
+class _StoredReply(Frozen):
+    """A journalled reply as `policies.cache` stores it."""
+
+    reply: Reply
+    sha256: str = ""
+
+
+def spent(store: Store, run_id: str) -> Usage:
+    """Return what a run's journalled model calls used."""
+    from memory.episodes import find
+
+    replies = find(store.journal, _StoredReply, "replies", run_id=run_id)
+    return sum((stored.reply.usage for stored in replies), Usage())
+
+
+@contextmanager
+def exclusive(workspace: Path, run_id: str) -> Generator[None]:
+    """Hold the run's lock. Raises `JournalError` when another process works on it."""
+    folder = workspace / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / f"{run_id}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout as taken:
+        raise JournalError(f"run {run_id!r} is being worked on by another process; wait for it or stop it") from taken
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@asynccontextmanager
+async def recorded(store: Store, record: RunRecord) -> AsyncGenerator[None]:
+    """Keep the record up to date around the work: done, or stopped with the reason when an expected error ends it."""
+    from memory.errors import EvolveError
+
+    started = time.monotonic()
+
+    def now(**changes: Any) -> RunRecord:
+        return record.model_copy(update={"seconds": record.seconds + time.monotonic() - started, **changes})
+
+    save_run(store, now(status=RUNNING, reason=""))
+    try:
+        yield
+    except EvolveError as error:
+        save_run(store, now(status=STOPPED, reason=f"{type(error).__name__}: {error}"))
+        raise
+    save_run(store, now(status=DONE, reason=""))

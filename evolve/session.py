@@ -1,0 +1,267 @@
+"""Starts and resumes runs: builds the objects, says beforehand what it will cost, runs the mode, closes everything.
+
+`run` and `resume` are what the CLI and `import evolve` offer. Objects given in `Parts` take the place of those that the
+configuration names, so a model or an environment in hand needs no dotted path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from evolve import app
+from evolve.config import Config
+from evolve.controls import control_share, estimate, sampled
+from evolve.evaluate import EvalReport
+from evolve.metrics import Metrics, summarize
+from evolve.modes.frozen import frozen
+from evolve.modes.offline import offline
+from evolve.modes.online import online
+from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
+from evolve.prompting import briefing
+from evolve.protocols import Environment
+from evolve.replies import RunReplies
+from evolve.rollout import Acting
+from evolve.runs import STOPPED, Run, RunRecord, exclusive, load_run, recorded, save_run, spent
+from evolve.seeds import id_for
+from evolve.state import MAIN, NO_MEMORY, Deps, Stream
+from memory.errors import EvolveError
+from memory.protocols import Gate
+from memory.records import Frozen, Reflection, Task, new_id
+from memory.store import Store
+from playbooks.protocols import Curator, Reflector
+from policies.budget import Budget, BudgetedPolicy
+from policies.cache import CachedPolicy
+from policies.errors import BudgetExceeded
+from policies.protocols import Policy
+
+MODES: dict[str, Callable[[Run], Awaitable[tuple[EvalReport, ...]]]] = {
+    "online": online,
+    "offline": offline,
+    "frozen": frozen,
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Objects to use instead of those the configuration names."""
+
+    policy: Policy | None = None
+    environment: Environment | None = None
+    reflector: Reflector | None = None
+    curator: Curator | None = None
+    gates: tuple[Gate, ...] | None = None
+
+
+class RunResult(Frozen):
+    """What a run came to."""
+
+    run_id: str
+    status: str
+    """`done`, or `stopped` when a budget ran out (resumable)."""
+    reason: str = ""
+    metrics: Metrics | None = None
+    """The stream's main arm, as it was predicted; None for a frozen run."""
+    control: Metrics | None = None
+    """The stream's no-memory control."""
+    evaluations: tuple[EvalReport, ...] = ()
+    snapshot_id: str | None = None
+    """Knowledge at the end."""
+
+
+def run(config: Config, *, parts: Parts | None = None, observers: Iterable[Observer] = ()) -> RunResult:
+    """Start a run and wait for it. Raises `EvolveError` subclasses; what was learned until then is kept."""
+    return asyncio.run(arun(config, parts=parts, observers=observers))
+
+
+def resume(
+    config: Config, run_id: str | None = None, *, parts: Parts | None = None, observers: Iterable[Observer] = ()
+) -> RunResult:
+    """Go on with a stopped or killed run (default: the latest) as it was started; budget and speed are `config`'s."""
+    return asyncio.run(aresume(config, run_id, parts=parts, observers=observers))
+
+
+async def arun(config: Config, *, parts: Parts | None = None, observers: Iterable[Observer] = ()) -> RunResult:
+    """`run` for code that is in an event loop already."""
+    async with _Opened.open(config, parts or Parts()) as opened:
+        return await _go(opened, _plan(opened), Observers(observers), resumed=False)
+
+
+async def aresume(
+    config: Config, run_id: str | None = None, *, parts: Parts | None = None, observers: Iterable[Observer] = ()
+) -> RunResult:
+    """`resume` for code that is in an event loop already. Raises `NotFound` for an unknown run."""
+    with app.open_store(config, read_only=True) as store:
+        record = load_run(store, run_id)
+    kept = Config.model_validate({**record.config, "root": config.root})
+    fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
+    started = kept.model_copy(update={"budget": config.budget, "memory": config.memory, "run": fast})
+    async with _Opened.open(started, parts or Parts()) as opened:
+        return await _go(opened, record, Observers(observers), resumed=True)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The objects of a session. What it made itself it also closes."""
+
+    config: Config
+    parts: Parts
+    policy: Policy
+    environment: Environment
+    store: Store
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, config: Config, parts: Parts) -> AsyncGenerator[_Opened]:
+        environment = parts.environment or app.make_environment(config)
+        policy = parts.policy or app.make_policy(config.policy)
+        try:
+            with app.open_store(config, policy.count_tokens) as store:
+                yield cls(config, parts, policy, environment, store)
+        finally:
+            if parts.policy is None:
+                await policy.aclose()
+
+    @property
+    def share(self) -> tuple[float, str]:
+        return control_share(self.config, free=self.parts.policy is not None or app.is_free(self.config.policy))
+
+
+def _plan(opened: _Opened) -> RunRecord:
+    """Return the record of a new run: its tasks are fixed before the first of them starts."""
+    config = opened.config
+    tasks: tuple[Task, ...] = ()
+    if config.run.mode != "frozen":
+        tasks = app.load_tasks(config, opened.environment, config.run.split)[: config.run.tasks]
+    return RunRecord(
+        run_id=new_id(),
+        mode=config.run.mode,
+        config=config.model_dump(mode="json", exclude={"root"}),
+        config_hash=config.digest,
+        policy=opened.policy.name,
+        policy_version=opened.policy.version,
+        environment=opened.environment.name,
+        tasks=tuple(task.id for task in tasks),
+        control=tuple(sorted(sampled(tasks, opened.share[0], config.run.seed))),
+    )
+
+
+async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resumed: bool) -> RunResult:
+    """Run the record's mode to its end, or to the next resumable stop."""
+    store = opened.store
+    with exclusive(opened.config.workspace, record.run_id):
+        run = _assemble(opened, record, observers)
+        _announce(opened, run, resumed=resumed)
+        try:
+            async with recorded(store, record):
+                reports = await MODES[record.mode](run)
+        except BudgetExceeded as used_up:
+            observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(used_up)))
+            return _result(run, (), STOPPED, str(used_up))
+        except EvolveError as error:
+            observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(error)))
+            raise
+        result = _result(run, reports, "done", "")
+        latest = load_run(store, record.run_id)
+        save_run(store, latest.model_copy(update={"snapshot_id": result.snapshot_id}))
+        observers.notify(RunFinished(run_id=record.run_id, status="done"))
+        return result
+
+
+def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
+    """Return the run with its dependencies; the policy is journalled, then budgeted, then the model."""
+    config, store, parts = opened.config, opened.store, opened.parts
+    budget = Budget(**config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds)
+    budgeted = BudgetedPolicy(opened.policy, budget)
+    policy = CachedPolicy(budgeted, RunReplies(store, record.run_id), scope=record.run_id)
+    acting = Acting(
+        world=briefing(opened.environment, policy.profile),
+        max_steps=config.environment.max_steps,
+        temperature=config.policy.temperature,
+        max_tokens=config.policy.max_tokens,
+    )
+    tasks = _tasks(opened, record)
+    stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
+    done = store.trajectories(run_id=record.run_id)
+    deps = Deps(
+        config=config,
+        store=store,
+        environment=opened.environment,
+        policy=policy,
+        acting=acting,
+        reflector=parts.reflector or app.make_reflector(config, policy),
+        curator=parts.curator or app.make_curator(config, policy, _keeper(store)),
+        gates=parts.gates if parts.gates is not None else app.make_gates(config),
+        stream=stream,
+        tally=Tally(len(tasks) * (config.run.epochs if record.mode == "offline" else 1), done),
+        observers=observers,
+        slots=asyncio.Semaphore(config.run.concurrency),
+    )
+    return Run(deps=deps, record=record, share=opened.share[0])
+
+
+def _tasks(opened: _Opened, record: RunRecord) -> tuple[Task, ...]:
+    """Return the record's tasks as the environment makes them now. Raises `RunMismatch` when some are gone."""
+    from evolve.errors import RunMismatch
+
+    if not record.tasks:
+        return ()
+    found = {task.id: task for task in app.load_tasks(opened.config, opened.environment, opened.config.run.split)}
+    gone = [task_id for task_id in record.tasks if task_id not in found]
+    if gone:
+        raise RunMismatch(
+            f"run {record.run_id!r} was started with task {gone[0]!r}, which {opened.environment.name!r} "
+            "no longer has; restore the environment's settings or start a new run"
+        )
+    return tuple(found[task_id] for task_id in record.tasks)
+
+
+def _keeper(store: Store) -> Callable[[Reflection], object]:
+    """Return what stores a lesson whose curation could not be parsed, once even when it is curated again."""
+
+    def keep(reflection: Reflection) -> None:
+        said = [insight.content for insight in reflection.insights]
+        store.add_reflection(
+            reflection.model_copy(update={"id": id_for("rf", reflection.author, reflection.trajectory_id, said)})
+        )
+
+    return keep
+
+
+def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
+    """Say what will be done, what it may cost, and which control is missing."""
+    record, config, notify = run.record, run.config, run.deps.observers.notify
+    count = len(record.tasks)
+    if record.mode == "frozen":
+        count = sum(len(opened.environment.tasks(split)[: config.run.tasks]) for split in config.run.eval_splits)
+    share, why = opened.share
+    cost = estimate(config, count, share, opened.policy.count_tokens(run.deps.acting.world))
+    notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=count, estimate=cost.sentence, resumed=resumed))
+    if why:
+        notify(Notice(run_id=record.run_id, text=why))
+    if record.policy_version != opened.policy.version:
+        text = f"the run was started with policy {record.policy_version!r}, now it is {opened.policy.version!r}"
+        notify(Notice(run_id=record.run_id, text=text))
+
+
+def _result(run: Run, reports: tuple[EvalReport, ...], status: str, reason: str) -> RunResult:
+    """Return the figures of the run so far. With several epochs, the last pass of each task counts."""
+    deps, record = run.deps, run.record
+    snapshot = deps.store.snapshot(deps.namespace)
+
+    def arm(name: str, tasks: tuple[Task, ...]) -> Metrics | None:
+        done = {t.task.id: t for t in deps.store.trajectories(run_id=record.run_id, arm=name)}
+        return summarize(tasks, list(done.values())) if done else None
+
+    control = tuple(task for task in deps.stream.tasks if task.id in deps.stream.control)
+    return RunResult(
+        run_id=record.run_id,
+        status=status,
+        reason=reason,
+        metrics=arm(MAIN, deps.stream.tasks),
+        control=arm(NO_MEMORY, control),
+        evaluations=reports,
+        snapshot_id=f"{snapshot.id}@{snapshot.position}",
+    )

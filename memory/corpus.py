@@ -18,7 +18,7 @@ from memory.indexes.exact import ExactIndex
 from memory.journal import Journal
 from memory.live import LiveIndex
 from memory.protocols import Vector
-from memory.records import RECALLABLE, Record, UsageCounts
+from memory.records import Record, UsageCounts
 from memory.snapshots import frozen
 from memory.sql import sqlite3
 from memory.vectors import from_blobs
@@ -33,9 +33,10 @@ class Candidate:
     id: str
     number: int
     utility: float
-    vector: Vector
 
 
+Admitted = tuple[list[Candidate], Vector]
+"""Candidates and their vectors `(n, dim)`, row by row."""
 Hits = tuple[dict[str, float], bool]
 """Scores by record id, and whether a larger limit might find more."""
 
@@ -51,7 +52,7 @@ class Corpus(Protocol):
         """Return the cosine of up to `limit` records of each kind."""
         ...
 
-    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
         """Return those that may be shown: recallable, not forgotten, not derived from one of the tasks."""
         ...
 
@@ -82,7 +83,8 @@ class LiveCorpus:
     def lexical(self, words: Sequence[str], limit: int) -> Hits:
         journal = self.sources.journal
         with journal.lock:
-            match = match_expression(words, self.sources.vocabulary.frequency(words))
+            stamp = journal.query("SELECT max(seq) FROM records")
+            match = match_expression(words, self.sources.vocabulary.frequency(words, stamp))
             if not match:
                 return {}, False
             rows = journal.query(
@@ -102,30 +104,31 @@ class LiveCorpus:
             found.update(near)
         return found, more
 
-    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
         rows = self.sources.journal.query(
-            "SELECT r.id, r.number, u.helpful, u.harmful, e.vector, r.status FROM json_each(?) j"
-            " JOIN records r ON r.id = j.value JOIN usage u ON u.record_id = r.id"
-            " JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
-            f" WHERE NOT r.forgotten AND {_OTHER_TASKS}",
-            (json.dumps(list(ids)), json.dumps(list(without_tasks))),
+            "SELECT r.id, r.number, u.helpful, u.harmful, e.vector FROM json_each(?) j"
+            " CROSS JOIN records r ON r.id = j.value CROSS JOIN usage u ON u.record_id = r.id"
+            " CROSS JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
+            " WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten",
+            (json.dumps(list(ids)),),
         )
-        rows = [row for row in rows if row[5] in RECALLABLE]
-        vectors = from_blobs([row[4] for row in rows], self.sources.dim)
-        return [
-            Candidate(row[0], row[1], UsageCounts(helpful=row[2], harmful=row[3]).utility, vector)
-            for row, vector in zip(rows, vectors, strict=True)
-        ]
+        barred = _drawn_from(self.sources.journal, without_tasks)
+        rows = [row for row in rows if row[0] not in barred]
+        known = [Candidate(row[0], row[1], UsageCounts(helpful=row[2], harmful=row[3]).utility) for row in rows]
+        return known, from_blobs([row[4] for row in rows], self.sources.dim)
 
     def records(self, ids: Sequence[str]) -> list[Record[Any]]:
-        found = (self.sources.reader.get(key) for key in ids)
-        return [record for record in found if record is not None]
+        return list(self.sources.reader.load(ids))
 
 
-_OTHER_TASKS = (
-    "NOT EXISTS (SELECT 1 FROM record_tasks t WHERE t.record_id = r.id"
-    " AND t.task_id IN (SELECT value FROM json_each(?)))"
-)
+def _drawn_from(journal: Journal, tasks: Sequence[str]) -> set[str]:
+    """Return the ids of records of which any version was derived from one of the tasks."""
+    if not tasks:
+        return set()
+    rows = journal.query(
+        "SELECT t.record_id FROM json_each(?) j JOIN record_tasks t ON t.task_id = j.value", (json.dumps(list(tasks)),)
+    )
+    return {row[0] for row in rows}
 
 
 class FrozenCorpus:
@@ -136,6 +139,7 @@ class FrozenCorpus:
         self._journal = journal
         self._records = {record.id: record for record in frozen(journal, name)}
         self._by_number = {record.number: record for record in self._records.values()}
+        self._dim = dim
         self._vectors = self._read_vectors(dim)
         self._index = ExactIndex()
         for kind in {record.kind for record in self._records.values()}:
@@ -165,7 +169,7 @@ class FrozenCorpus:
     def lexical(self, words: Sequence[str], limit: int) -> list[tuple[Record[Any], float]]:
         """Return up to `limit` (record, BM25) of any kind."""
         with self._lock:
-            match = match_expression(words, self._vocabulary.frequency(words))
+            match = match_expression(words, self._vocabulary.frequency(words, "frozen"))
             if not match:
                 return []
             rows = self._text.execute(
@@ -178,15 +182,17 @@ class FrozenCorpus:
         """Return up to `limit` (id, cosine) of one kind."""
         return self._index.search(kind, vector, limit)
 
-    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
         """Return those not forgotten since and not derived from one of the tasks."""
         rows = self._journal.query(
-            "SELECT r.id FROM json_each(?) j JOIN records r ON r.id = j.value"
-            f" WHERE NOT r.forgotten AND {_OTHER_TASKS}",
-            (json.dumps(list(ids)), json.dumps(list(without_tasks))),
+            "SELECT r.id FROM json_each(?) j JOIN records r ON r.id = j.value WHERE NOT r.forgotten",
+            (json.dumps(list(ids)),),
         )
-        known = [self._records[row[0]] for row in rows if row[0] in self._vectors]
-        return [Candidate(r.id, r.number, r.usage.utility, self._vectors[r.id]) for r in known]
+        barred = _drawn_from(self._journal, without_tasks)
+        known = [self._records[row[0]] for row in rows if row[0] in self._vectors and row[0] not in barred]
+        vectors = [self._vectors[record.id] for record in known]
+        found = [Candidate(record.id, record.number, record.usage.utility) for record in known]
+        return found, np.array(vectors, dtype=np.float32).reshape(len(vectors), self._dim)
 
     def record(self, record_id: str) -> Record[Any]:
         """Return a record as it was."""
@@ -208,7 +214,7 @@ class FrozenView:
         near = [self.frozen.nearest(kind, vector, limit) for kind in self.kinds]
         return {key: cosine for hits in near for key, cosine in hits}, any(len(hits) == limit for hits in near)
 
-    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> list[Candidate]:
+    def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
         return self.frozen.admit(ids, without_tasks)
 
     def records(self, ids: Sequence[str]) -> list[Record[Any]]:

@@ -43,6 +43,8 @@ class IndexWorker(Thread):
         super().__init__(name="evolve-index", daemon=True)
         self.ready = Event()
         """Set while Chroma is open and healed."""
+        self.hurry = Event()
+        """Set while somebody waits for Chroma; otherwise other threads get every second time slice."""
         self.failure = ""
         self.healed = ""
         self.lag_seconds = 0.0
@@ -151,9 +153,12 @@ class IndexWorker(Thread):
             return
         moved = 0
         while not self._stopping.is_set() and not self._dropping.is_set():
+            started = time.monotonic()
             step = outbox.drain(journal, index, dim=self._dim)
             moved += step
             if step:
+                if step == outbox.BATCH and not self.hurry.is_set():
+                    self._stopping.wait(time.monotonic() - started)
                 continue
             if moved and self._changed_at is not None:
                 self.lag_seconds = time.monotonic() - self._changed_at

@@ -90,12 +90,16 @@ class LiveIndex:
         if worker is None:
             return False
         worker.want()
+        worker.hurry.set()
         deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline and worker.is_alive() and not worker.failure:
-            if worker.ready.is_set() and not outbox.pending(self._journal):
-                return True
-            time.sleep(0.01)
-        return False
+        try:
+            while time.monotonic() < deadline and worker.is_alive() and not worker.failure:
+                if worker.ready.is_set() and not outbox.pending(self._journal):
+                    return True
+                time.sleep(0.01)
+            return False
+        finally:
+            worker.hurry.clear()
 
     def rebuild(self) -> int:
         """Throw the Chroma directory away and fill a new one from SQLite; return how many vectors that takes.

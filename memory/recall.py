@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from memory.words import Vocabulary, query_words
 
 UTILITY_WEIGHT = 0.5
 """Against 1 for words and for vectors: what helped before breaks near-ties and never replaces relevance."""
-_POOL = 4
+_POOL = 3
 """Candidates asked of each side, per record wanted."""
 _SMALLEST_POOL = 64
 _FROZEN_KEPT = 4
@@ -38,9 +38,11 @@ class Scored:
     """A candidate with its score parts."""
 
     candidate: Candidate
+    row: int
+    """Where its vector stands among the admitted ones."""
     lexical: float
-    vector: float
-    rrf: float
+    cosine: float
+    rrf: float = 0.0
 
 
 class Recaller:
@@ -67,11 +69,11 @@ class Recaller:
             return ()
         corpus = self._corpus(query)
         vector = self._embedder.embed([query.text])[0]
-        scored = _rank(_gather(corpus, query, vector))
-        pool = scored[: max(_POOL * query.k, _SMALLEST_POOL)]
+        scored, vectors = _gather(corpus, query, vector)
+        pool = _rank(scored)[: _pool_size(query)]
         order = diversify(
             np.array([item.rrf for item in pool]),
-            np.array([item.candidate.vector for item in pool]),
+            vectors[[item.row for item in pool]],
             k=query.k,
             trade=query.mmr_lambda,
         )
@@ -106,7 +108,7 @@ class Recaller:
         shown = [item for item in chosen if item.candidate.id in found]
         tokens = [self._cost(found[item.candidate.id]) for item in shown]
         return tuple(
-            Recalled(
+            Recalled.model_construct(
                 record=found[shown[position].candidate.id],
                 rank=rank,
                 scores=_parts(shown[position]),
@@ -132,21 +134,27 @@ def _check(query: RecallQuery) -> None:
         )
 
 
-def _gather(corpus: Corpus, query: RecallQuery, vector: Vector) -> list[Scored]:
+def _pool_size(query: RecallQuery) -> int:
+    return max(_POOL * query.k, _SMALLEST_POOL)
+
+
+def _gather(corpus: Corpus, query: RecallQuery, vector: Vector) -> tuple[list[Scored], Vector]:
     """Return every candidate that may be shown, asking for more as long as filters leave fewer than wanted."""
     words = query_words(query.text)
-    limit = max(_POOL * query.k, _SMALLEST_POOL)
+    limit = _pool_size(query)
     while True:
         lexical, more_words = corpus.lexical(words, limit)
         nearest, more_near = corpus.nearest(vector, limit)
         ids = sorted(lexical.keys() | nearest.keys())
-        scored: list[Scored] = []
-        for candidate in corpus.admit(ids, query.exclude_task_ids):
-            cosine = round(float(candidate.vector @ vector), 6)
-            if candidate.id in lexical or cosine >= query.min_score:
-                scored.append(Scored(candidate, round(lexical.get(candidate.id, 0.0), 6), cosine, 0.0))
+        candidates, vectors = corpus.admit(ids, query.exclude_task_ids)
+        cosines = np.round(vectors @ vector, 6).tolist()
+        scored = [
+            Scored(candidate, row, round(lexical.get(candidate.id, 0.0), 6), cosine)
+            for row, (candidate, cosine) in enumerate(zip(candidates, cosines, strict=True))
+            if candidate.id in lexical or cosine >= query.min_score
+        ]
         if len(scored) >= query.k or not (more_words or (more_near and _may_pass(nearest, query.min_score))):
-            return scored
+            return scored, vectors
         limit *= 8
 
 
@@ -158,17 +166,17 @@ def _may_pass(nearest: dict[str, float], floor: float) -> bool:
 def _rank(scored: Sequence[Scored]) -> list[Scored]:
     """Return candidates by fused score, best first; equal ones in order of creation."""
     lexical = {item.candidate.id: item.lexical for item in scored if item.lexical > 0}
-    vector = {item.candidate.id: item.vector for item in scored}
+    vector = {item.candidate.id: item.cosine for item in scored}
     utility = {item.candidate.id: item.candidate.utility for item in scored}
     fused = reciprocal_ranks([(lexical, 1.0), (vector, 1.0), (utility, UTILITY_WEIGHT)])
-    ranked = [Scored(item.candidate, item.lexical, item.vector, fused[item.candidate.id]) for item in scored]
+    ranked = [replace(item, rrf=fused[item.candidate.id]) for item in scored]
     return sorted(ranked, key=lambda item: (-item.rrf, item.candidate.number))
 
 
 def _parts(item: Scored) -> dict[str, float]:
     return {
         "lexical": item.lexical,
-        "vector": item.vector,
+        "vector": item.cosine,
         "utility": round(item.candidate.utility, 6),
         "rrf": round(item.rrf, 6),
     }

@@ -60,17 +60,25 @@ class Vocabulary:
     def __init__(self, conn: sqlite3.Connection, table: str) -> None:
         """Attach to the FTS5 `table` of `conn`; makes a temporary view of it and writes nothing."""
         self._conn, self._terms = conn, f"{table}_terms"
+        self._known: dict[str, int] = {}
+        self._stamp: object = None
         conn.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS temp.{self._terms} USING fts5vocab('main', '{table}', 'row')")
 
-    def frequency(self, words: Sequence[str]) -> dict[str, int]:
-        """Return word -> number of records that hold its stem; call it with the connection's lock held."""
+    def frequency(self, words: Sequence[str], stamp: object) -> dict[str, int]:
+        """Return word -> number of records that hold its stem; call it with the connection's lock held.
+
+        Counts are kept as long as `stamp` (whatever tells that no text changed) stays the same.
+        """
+        if stamp != self._stamp:
+            self._known, self._stamp = {}, stamp
         stems = {word: _STEMMER.stem(word) for word in words}
-        marks = ", ".join("?" * len(stems))
-        rows = self._conn.execute(
-            f"SELECT term, doc FROM temp.{self._terms} WHERE term IN ({marks})", tuple(stems.values())
-        ).fetchall()
-        counts: dict[str, int] = dict(rows)
-        return {word: counts.get(stem, 0) for word, stem in stems.items()}
+        new = sorted(set(stems.values()) - self._known.keys())
+        if new:
+            rows = self._conn.execute(
+                f"SELECT term, doc FROM temp.{self._terms} WHERE term IN ({', '.join('?' * len(new))})", new
+            ).fetchall()
+            self._known |= dict.fromkeys(new, 0) | dict(rows)
+        return {word: self._known[stem] for word, stem in stems.items()}
 
 
 class _Stemmer:

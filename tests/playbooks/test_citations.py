@@ -1,0 +1,47 @@
+"""A reference means a shown record or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from playbooks.citations import cited, resolve
+
+Make = Callable[..., Any]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "shr-00012",
+        "[shr-00012]",
+        "SHR-00012",
+        '"[shr-00012]"',
+        "shr-12",
+        "12",
+        "[12]",
+        " 12. ".strip(". "),
+        "record-12",
+    ],
+)
+def test_a_shown_record_is_found_however_it_is_cited(said: str, bullet: Make) -> None:
+    assert resolve(said, [bullet(3, "x"), bullet(12, "y")]).number == 12
+
+
+@pytest.mark.parametrize("said", ["", "[]", "13", "api-00012", "shr-00013", "twelve", "12, 3", "-12-"])
+def test_anything_else_means_nothing(said: str, bullet: Make) -> None:
+    assert resolve(said, [bullet(3, "x"), bullet(12, "y")]) is None
+
+
+@pytest.mark.parametrize("section", ["PROBLEM-SOLVING HEURISTICS", "VERIFICATION CHECKLIST", "ph"])
+def test_short_slugs_are_found(section: str, bullet: Make) -> None:
+    record = bullet(7, "x", section=section)
+    assert resolve(f"[{record.label}]", [record]) is record
+
+
+def test_citations_in_an_answer_are_collected_in_order(bullet: Make) -> None:
+    shown = [bullet(3, "x"), bullet(12, "y"), bullet(14, "z")]
+    text = "As [12] says, and [shr-00003, 99] too; items[0] and [12] again."
+    assert [record.number for record in cited(text, shown)] == [12, 3]

@@ -5,6 +5,7 @@ Keeps one matrix per namespace and kind in this process and brings it up to date
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from threading import Lock
 
@@ -15,6 +16,8 @@ from memory.protocols import Vector
 from memory.records import RECALLABLE
 from memory.vectors import collection_name, from_blobs
 
+_KEPT = 20_000
+"""Single vectors kept in memory."""
 Row = tuple[str, str, str, bool, int, bytes | None]
 """(record id, kind, status, forgotten, seq, vector)."""
 
@@ -27,12 +30,32 @@ class BlobSearch:
         self._index = ExactIndex()
         self._seen: dict[str, int] = {}
         self._lock = Lock()
+        self._recent: dict[tuple[str, int], Vector] = {}
 
     def search(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]]:
         """Return up to `k` (record id, cosine), best first, as of the last commit on disk."""
         with self._lock:
             self._refresh(namespace)
             return self._index.search(collection_name(namespace, kind), vector, k)
+
+    def vectors(self, versions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Vector]:
+        """Return the vectors of those (record id, version) pairs that have one; it never changes, so it is kept."""
+        with self._lock:
+            if len(self._recent) > _KEPT:
+                self._recent.clear()
+            new = [pair for pair in versions if pair not in self._recent]
+            if new:
+                rows = self._journal.query(
+                    "SELECT e.record_id, e.version, e.vector FROM json_each(?) j CROSS JOIN embeddings e"
+                    " ON e.record_id = j.value ->> 0 AND e.version = j.value ->> 1",
+                    (json.dumps(new),),
+                )
+                self._recent.update(
+                    zip(
+                        ((row[0], row[1]) for row in rows), from_blobs([row[2] for row in rows], self._dim), strict=True
+                    )
+                )
+            return {pair: self._recent[pair] for pair in versions if pair in self._recent}
 
     def count(self, namespace: str, kind: str) -> int:
         """Return how many records the last search of that kind could choose from."""
@@ -42,6 +65,7 @@ class BlobSearch:
         """Forget what was read, e.g. after every vector was made anew."""
         with self._lock:
             self._index.close()
+            self._recent.clear()
             self._seen.clear()
 
     def _refresh(self, namespace: str) -> None:

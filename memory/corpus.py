@@ -106,19 +106,24 @@ class LiveCorpus:
 
     def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
         rows = self.sources.journal.query(
-            "SELECT r.id, r.number, u.helpful, u.harmful, e.vector FROM json_each(?) j"
+            "SELECT r.id, r.number, u.helpful, u.harmful, r.version FROM json_each(?) j"
             " CROSS JOIN records r ON r.id = j.value CROSS JOIN usage u ON u.record_id = r.id"
-            " CROSS JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
             " WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten",
             (json.dumps(list(ids)),),
         )
         barred = _drawn_from(self.sources.journal, without_tasks)
-        rows = [row for row in rows if row[0] not in barred]
-        known = [Candidate(row[0], row[1], UsageCounts(helpful=row[2], harmful=row[3]).utility) for row in rows]
-        return known, from_blobs([row[4] for row in rows], self.sources.dim)
+        known = [row for row in rows if row[0] not in barred]
+        vectors = self.sources.index.blobs.vectors([(row[0], row[4]) for row in known])
+        known = [row for row in known if (row[0], row[4]) in vectors]
+        found = [Candidate(row[0], row[1], UsageCounts(helpful=row[2], harmful=row[3]).utility) for row in known]
+        return found, _matrix([vectors[row[0], row[4]] for row in known], self.sources.dim)
 
     def records(self, ids: Sequence[str]) -> list[Record[Any]]:
         return list(self.sources.reader.load(ids))
+
+
+def _matrix(vectors: Sequence[Vector], dim: int) -> Vector:
+    return np.array(vectors, dtype=np.float32).reshape(len(vectors), dim)
 
 
 def _drawn_from(journal: Journal, tasks: Sequence[str]) -> set[str]:
@@ -192,7 +197,7 @@ class FrozenCorpus:
         known = [self._records[row[0]] for row in rows if row[0] in self._vectors and row[0] not in barred]
         vectors = [self._vectors[record.id] for record in known]
         found = [Candidate(record.id, record.number, record.usage.utility) for record in known]
-        return found, np.array(vectors, dtype=np.float32).reshape(len(vectors), self._dim)
+        return found, _matrix(vectors, self._dim)
 
     def record(self, record_id: str) -> Record[Any]:
         """Return a record as it was."""

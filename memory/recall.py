@@ -53,7 +53,8 @@ class Recaller:
     ) -> None:
         self._journal, self._embedder, self._count_tokens = journal, embedder, count_tokens
         with journal.lock:
-            self._sources = Sources(journal, reader, index, Vocabulary(journal.conn, "record_text"), embedder.dim)
+            vocabulary = Vocabulary(journal.conn, "record_text")
+        self._sources = Sources(journal, reader, index, vocabulary, embedder.dim)
         self._frozen: OrderedDict[str, FrozenCorpus] = OrderedDict()
         self._tokens: OrderedDict[str, int] = OrderedDict()
 
@@ -87,7 +88,7 @@ class Recaller:
         with self._journal.lock:
             corpus = self._frozen.get(name)
             if corpus is None:
-                corpus = self._frozen[name] = FrozenCorpus(self._journal, name, dim=self._sources.dim)
+                corpus = self._frozen[name] = FrozenCorpus(self._journal, name, dim=self._embedder.dim)
                 while len(self._frozen) > _FROZEN_KEPT:
                     self._frozen.popitem(last=False)
             self._frozen.move_to_end(name)

@@ -42,12 +42,16 @@ class View:
 
 
 class Reader:
-    """Builds records and keeps them until an event changes them; a parsed record is shared, never copied."""
+    """Builds records and keeps them until an event changes them; a parsed record is shared, never copied.
+
+    A view is brought up to date with the records that changed since the last one, so it costs what changed, not what is
+    there.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._records: dict[str, tuple[int, Record[Any]]] = {}
-        self._views: dict[str, tuple[int, View]] = {}
+        self._views: dict[str, tuple[int, dict[int, Record[Any]], View]] = {}
 
     def head(self, namespace: str) -> tuple[int, int]:
         """Return (namespace version, seq of its last change); zeros for one that does not exist yet."""
@@ -58,11 +62,12 @@ class Reader:
         """Return the live view; the same object as long as nothing changed."""
         with self._journal.lock:
             version, head = self.head(namespace)
-            cached = self._views.get(namespace)
-            if cached is None or cached[0] != head:
-                cached = (head, View(namespace, version, self._live(namespace), self.get))
-                self._views[namespace] = cached
-            return cached[1]
+            seen, live, view = self._views.get(namespace, (-1, {}, None))
+            if view is None or seen != head:
+                live = self._update(namespace, live, seen)
+                view = View(namespace, version, tuple(live[number] for number in sorted(live)), self.get)
+                self._views[namespace] = (head, live, view)
+            return view
 
     def get(self, record_id: str) -> Record[Any] | None:
         """Return a record of any status; None when there is none or it was forgotten."""
@@ -71,16 +76,20 @@ class Reader:
 
     def everything(self, namespace: str) -> tuple[Record[Any], ...]:
         """Return all records of a namespace that were not forgotten, in order of creation."""
-        return self.load(self._ids("SELECT id FROM records WHERE namespace = ? ORDER BY number", namespace))
+        rows = self._journal.query("SELECT id FROM records WHERE namespace = ? ORDER BY number", (namespace,))
+        return self.load([row[0] for row in rows])
 
-    def _live(self, namespace: str) -> tuple[Record[Any], ...]:
-        marks = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
-        return self.load(
-            self._ids(f"SELECT id FROM records WHERE namespace = ? AND status IN ({marks}) ORDER BY number", namespace)
+    def _update(self, namespace: str, live: dict[int, Record[Any]], seen: int) -> dict[int, Record[Any]]:
+        """Return number -> record of the recallable ones: `live` with everything applied that changed after `seen`."""
+        changed = self._journal.query(
+            "SELECT r.id, r.number FROM (SELECT id FROM records WHERE seq > ? UNION"
+            " SELECT record_id FROM usage WHERE seq > ?) c JOIN records r ON r.id = c.id WHERE +r.namespace = ?",
+            (seen, seen, namespace),
         )
-
-    def _ids(self, sql: str, namespace: str) -> list[str]:
-        return [row[0] for row in self._journal.query(sql, (namespace,))]
+        gone = {number for _, number in changed}
+        kept = {number: record for number, record in live.items() if number not in gone}
+        fresh = self.load([record_id for record_id, _ in changed])
+        return kept | {record.number: record for record in fresh if record.status in RECALLABLE}
 
     def load(self, ids: Sequence[str]) -> tuple[Record[Any], ...]:
         """Return records in the order of `ids`; forgotten and unknown ones are left out."""

@@ -87,6 +87,7 @@ CREATE TABLE usage (
     neutral INTEGER NOT NULL, success INTEGER NOT NULL, failure INTEGER NOT NULL,
     seq INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE INDEX usage_seq ON usage (seq);
 CREATE TABLE record_tasks (
     record_id TEXT NOT NULL REFERENCES records (id),
     task_id TEXT NOT NULL,

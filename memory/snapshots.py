@@ -37,15 +37,25 @@ def take(journal: Journal, namespace: str) -> Snapshot:
     """Freeze the recallable records of a namespace now. Nothing is written when the last freeze still holds."""
     with journal.transaction() as conn:
         rows = frozen_rows(conn, namespace)
-        manifest = [row[:3] for row in rows]
-        name = digest(canonical([namespace, manifest]))
-        last = conn.execute(
-            "SELECT body, position FROM snapshots WHERE id = ? ORDER BY position DESC", (name,)
-        ).fetchone()
+        name = digest(canonical([namespace, [row[:3] for row in rows]]))
+        newest = "SELECT body, position, created_at FROM snapshots WHERE id = ? ORDER BY position DESC"
+        last = conn.execute(newest, (name,)).fetchone()
         if last is None or last[0] != canonical(rows):
-            position = journal.position()
-            journal.write(Entry("snapshot", name, namespace, meta={"position": position}))
-        return find(journal, name)
+            journal.write(Entry("snapshot", name, namespace, meta={"position": journal.position()}))
+            last = conn.execute(newest, (name,)).fetchone()
+        return _snapshot(name, namespace, last[1], rows, last[2])
+
+
+def _snapshot(name: str, namespace: str, position: int, rows: list[Row], created_at: str) -> Snapshot:
+    return Snapshot.model_validate(
+        {
+            "id": name,
+            "namespace": namespace,
+            "manifest": [row[:3] for row in rows],
+            "position": position,
+            "created_at": created_at,
+        }
+    )
 
 
 def address(snapshot: Snapshot) -> str:
@@ -56,10 +66,7 @@ def address(snapshot: Snapshot) -> str:
 def find(journal: Journal, name: str) -> Snapshot:
     """Return a snapshot by `<id>` or `<id>@<position>`. Raises `NotFound`."""
     namespace, position, rows, created_at = _load(journal, name)
-    manifest = tuple((row[0], row[1], row[2]) for row in rows)
-    return Snapshot(
-        id=name.partition("@")[0], namespace=namespace, manifest=manifest, position=position, created_at=created_at
-    )
+    return _snapshot(name.partition("@")[0], namespace, position, rows, created_at)
 
 
 def _load(journal: Journal, name: str) -> tuple[str, int, list[Row], Any]:

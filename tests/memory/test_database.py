@@ -149,7 +149,7 @@ def test_a_full_disk_keeps_what_was_committed_and_nothing_of_the_rest(path: Path
         store.commit("default", [add("safe")], actor="t")
         pages = store.db.execute("PRAGMA page_count").fetchone()[0]
         store.db.execute(f"PRAGMA max_page_count = {pages + 2}")
-        with pytest.raises(JournalError, match="disk is full.*Free some space"):
+        with pytest.raises(JournalError, match=r"disk is full.*Free some space"):
             store.commit("default", [add(f"{i} " + "y" * 5000) for i in range(20)], actor="t")
         assert [r.payload.content for r in store.view("default").records()] == ["safe"]
         store.db.execute("PRAGMA max_page_count = 1000000")
@@ -162,7 +162,7 @@ def test_a_locked_database_is_reported_after_the_wait(path: Path, add: Add, monk
     monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
     with reopen(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(JournalError, match="locked.*nothing was written"):
+        with pytest.raises(JournalError, match=r"locked.*nothing was written"):
             store.commit("default", [add("x")], actor="t")
         other.execute("ROLLBACK")
         assert store.commit("default", [add("x")], actor="t").results[0].applied

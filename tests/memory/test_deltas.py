@@ -126,7 +126,11 @@ def test_a_merge_sums_usage_and_carries_the_weakest_trust_and_the_pin(store: Sto
     )
     (result,) = store.commit("default", [merge], actor="test").results
     child = record(store, result.record_id)
-    assert (child.usage, child.pinned, child.provenance.trust) == (UsageCounts(helpful=3, harmful=3), True, Trust.IMPORTED)
+    assert (child.usage, child.pinned, child.provenance.trust) == (
+        UsageCounts(helpful=3, harmful=3),
+        True,
+        Trust.IMPORTED,
+    )
     assert {record(store, parent).status for parent in parents} == {Status.SUPERSEDED}
 
 
@@ -173,9 +177,7 @@ def test_remove_and_restore(seeded: tuple[Store, list[str]], add: Add) -> None:
             "imported",
         ),
         (
-            DeltaOp(
-                op=Op.SUPERSEDE, kind="fact", target_id="FIRST", payload={"content": "x"}, status=Status.CANDIDATE
-            ),
+            DeltaOp(op=Op.SUPERSEDE, kind="fact", target_id="FIRST", payload={"content": "x"}, status=Status.CANDIDATE),
             "cannot give status",
         ),
     ],

@@ -16,7 +16,8 @@ Add = Callable[..., DeltaOp]
 def busy(store: Store, add: Add) -> Store:
     """A store in which everything happened once."""
     one, two, three = (
-        r.record_id or "" for r in store.commit("default", [add("one", "t1"), add("two"), add("three")], actor="t").results
+        r.record_id or ""
+        for r in store.commit("default", [add("one", "t1"), add("two"), add("three")], actor="t").results
     )
     before = store.snapshot("default")
     ops = [
@@ -73,7 +74,10 @@ def test_a_lost_word_index_is_found_and_mended(busy: Store) -> None:
     assert codes(busy) == ["word-index"]
     busy.doctor(rebuild=True)
     assert busy.doctor() == []
-    assert busy.db.execute("SELECT text FROM record_text WHERE record_text MATCH 'three'").fetchall() == [("three",), ("two and three",)]
+    assert busy.db.execute("SELECT text FROM record_text WHERE record_text MATCH 'three'").fetchall() == [
+        ("three",),
+        ("two and three",),
+    ]
 
 
 def test_altered_and_missing_text_is_found(busy: Store) -> None:

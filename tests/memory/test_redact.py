@@ -52,7 +52,19 @@ def test_a_secret_is_cut_out_of_the_text_around_it(name: str) -> None:
     assert cleaned.startswith("before ")
     if name != "cut private key":
         assert cleaned.endswith(" after")
-    for piece in ("Zq9Zq9", "s3cr3t", "qwerty", "hunter2", "MIIEow", "b3BlbnNz", "ABCDEFGH", "c2lnbmF0", "abcdef12", "xxxxx", "abcdefghij"):
+    for piece in (
+        "Zq9Zq9",
+        "s3cr3t",
+        "qwerty",
+        "hunter2",
+        "MIIEow",
+        "b3BlbnNz",
+        "ABCDEFGH",
+        "c2lnbmF0",
+        "abcdef12",
+        "xxxxx",
+        "abcdefghij",
+    ):
         assert piece not in cleaned
 
 

@@ -28,7 +28,9 @@ def pair(store: Store, add: Add) -> tuple[str, str]:
     return first, second
 
 
-def test_rollback_restores_the_set_its_hash_and_its_searchable_text(store: Store, add: Add, pair: tuple[str, str]) -> None:
+def test_rollback_restores_the_set_its_hash_and_its_searchable_text(
+    store: Store, add: Add, pair: tuple[str, str]
+) -> None:
     before = store.snapshot("default")
     store.commit("default", [edit(pair[0], "uno"), add("three"), DeltaOp(op=Op.REMOVE, target_id=pair[1])], actor="t")
     assert contents(store) == ["uno", "three"]

@@ -18,11 +18,11 @@ MAX_CHARS = 200_000
 MAX_DEPTH = 48
 """Deeper nesting is no answer; parsers recurse."""
 MAX_SPANS = 64
-MAX_TAILS = 4
+MAX_TAILS = 6
 MAX_REPAIR = 40_000
 """Longest span handed to json-repair, in characters."""
-SCAN_BUDGET = 2_000_000
-"""Characters that may be scanned again after braces that never close."""
+SCAN_BUDGET = 400_000
+"""Brackets, commas and strings that may be looked at in vain, after braces that never close."""
 
 _TAG = re.compile(r"<(/?)(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
 _TO_END = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\Z)|[{}\[\],]', re.DOTALL)
@@ -79,42 +79,49 @@ def spans(text: str) -> list[Span]:
     """
     found: list[Span] = []
     tails: list[Span] = []
-    restarts = max(MAX_TAILS, SCAN_BUDGET // (len(text) + 1))
+    budget = SCAN_BUDGET
     start = text.find("{")
-    while start >= 0 and restarts:
-        end, cut = _balance(text, start, _TO_END)
-        end = end or _balance(text, start, _STRAY_QUOTE)[0]
+    while start >= 0 and budget > 0:
+        end, cuts, cost = _balance(text, start, _TO_END)
+        if not end:
+            end, _, more = _balance(text, start, _STRAY_QUOTE)
+            budget -= cost + more
         if end:
             found.append(Span(text[start:end]))
         else:
-            restarts -= 1
-            if cut and len(tails) < MAX_TAILS:
-                tails.append(Span(text[start:cut].rstrip().removesuffix("```"), closed=False))
+            tails += [Span(text[start:cut].rstrip().removesuffix("```"), closed=False) for cut in cuts]
         start = text.find("{", end or start + 1)
-    return tails + found[: -MAX_SPANS - 1 : -1]
+    return tails[:MAX_TAILS] + found[: -MAX_SPANS - 1 : -1]
 
 
-def _balance(text: str, start: int, tokens: re.Pattern[str]) -> tuple[int, int]:
-    """Return (end of the span that opens at `start`, 0) or (0, where to cut the unclosed one; 0 = nested too deep)."""
-    stack: list[tuple[str, int]] = []
-    """Open brackets, each with the position of its last comma."""
-    last = start
-    for token in tokens.finditer(text, start):
+def _balance(text: str, start: int, tokens: re.Pattern[str]) -> tuple[int, tuple[int, ...], int]:
+    """Return (end of the span that opens at `start`, or 0; where to cut an unclosed one, best first; tokens read)."""
+    stack: list[tuple[str, int, int]] = []
+    """Open brackets: which, end of it, its last comma."""
+    last = count = 0
+    for count, token in enumerate(tokens.finditer(text, start)):
         mark, last = token.group(), token.end()
         if mark in _CLOSE:
-            stack.append((mark, 0))
+            stack.append((mark, last, 0))
             if len(stack) > MAX_DEPTH:
-                return 0, 0
+                return 0, (), count
         elif mark == ",":
-            stack[-1] = (stack[-1][0], token.start())
+            stack[-1] = (*stack[-1][:2], token.start())
         elif mark in ("}", "]"):
             if _CLOSE[stack.pop()[0]] != mark:
-                return 0, len(text)
+                return 0, (len(text),), count
             if not stack:
-                return last, 0
-    element_is_whole = stack[-1][0] == "[" and not text[last:].strip()
-    commas = [comma for bracket, comma in stack if bracket == "[" and comma]
-    return 0, commas[-1] if commas and not element_is_whole else len(text)
+                return last, (), count
+    return 0, _cuts(stack, len(text), whole=not text[last:].strip()), count
+
+
+def _cuts(stack: list[tuple[str, int, int]], end: int, *, whole: bool) -> tuple[int, ...]:
+    """Return where to cut a truncated text: before the array element that was cut off, if a whole one stands before it,
+    else nowhere; and, should that not validate, before the last incomplete member of ever outer brackets."""
+    commas = [comma for bracket, _, comma in stack if bracket == "[" and comma]
+    element_is_whole = whole and stack[-1][0] == "["
+    first = commas[-1] if commas and not element_is_whole else end
+    return (first, *(comma or opened for _, opened, comma in stack[: -MAX_TAILS // 2 - 1 : -1]))
 
 
 def _strict(text: str) -> Any:

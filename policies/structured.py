@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -44,14 +45,13 @@ async def generate_structured(
     The schema constrains decoding where `policy.supports_schema`. A reply that cannot be recovered is answered once
     with its validation error. Raises what the policy raises; a re-ask that is refused leaves the first reply as raw.
     """
-    schema = model_cls.model_json_schema()
     if policy.supports_schema:
-        params = params.model_copy(update={"response_schema": schema})
+        params = params.model_copy(update={"response_schema": _schema(model_cls)})
     first = await policy.generate(messages, params)
     value, error = parse(first.text, model_cls)
     if value is not None:
         return Structured(value, first, first.text)
-    question = _reask(policy, schema, error)
+    question = _reask(policy, model_cls, error)
     quoted = Message(role="assistant", content=first.text[:QUOTED])
     try:
         second = await policy.generate([*messages, quoted, Message(role="user", content=question)], params)
@@ -82,11 +82,15 @@ def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
     return None, error
 
 
-def _reask(policy: Policy, schema: dict[str, Any], error: str) -> str:
+@cache
+def _schema(model_cls: type[BaseModel]) -> dict[str, Any]:
+    return model_cls.model_json_schema()
+
+
+def _reask(policy: Policy, model_cls: type[BaseModel], error: str) -> str:
     if policy.profile == "compact":
-        fields = ", ".join(schema.get("properties", {}))
-        return render("policies", "reask_compact", error=error, fields=fields)
-    return render("policies", "reask", error=error, schema=json.dumps(schema, ensure_ascii=False))
+        return render("policies", "reask_compact", error=error, fields=", ".join(model_cls.model_fields))
+    return render("policies", "reask", error=error, schema=json.dumps(_schema(model_cls), ensure_ascii=False))
 
 
 def _aligned(value: dict[str, Any], model_cls: type[BaseModel]) -> dict[str, Any]:
@@ -129,7 +133,7 @@ def _mend(value: dict[str, Any], errors: Sequence[tuple[str, tuple[int | str, ..
         if holder is None or kind == "missing":
             continue
         key: Any = location[-1]
-        if kind == "extra_forbidden" or got is None:
+        if kind == "extra_forbidden" or got is None or got == "":
             del holder[key]
         elif kind in ("list_type", "tuple_type", "set_type"):
             holder[key] = [got]

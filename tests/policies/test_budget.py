@@ -1,0 +1,100 @@
+"""Budgets stop before the call, are shared, and survive a resume."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from memory.records import Usage
+from policies.budget import Budget, BudgetedPolicy
+from policies.cache import CachedPolicy
+from policies.errors import BudgetExceeded, PolicyUnavailable
+from policies.price import Price
+from policies.protocols import Message, Reply, SamplingParams
+from policies.recordings import Recordings
+from policies.scripted import ScriptedPolicy
+
+HELLO = [Message(role="user", content="hello")]
+GREEDY = SamplingParams()
+
+
+def priced(**budget: float) -> BudgetedPolicy:
+    reply = Reply(text="x", usage=Usage(prompt_tokens=60, completion_tokens=40, calls=1, cost_usd=0.25))
+    return BudgetedPolicy(ScriptedPolicy(lambda *_: reply), Budget(**budget))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("limit", "allowed", "said"),
+    [
+        ({"calls": 3}, 3, "3 of 3 calls"),
+        ({"tokens": 250}, 3, "300 of 250 tokens"),
+        ({"cost_usd": 0.5}, 2, "0.5 of 0.5 cost_usd"),
+        ({"calls": 0}, 0, "0 of 0 calls"),
+        ({"calls": 2, "tokens": 150}, 2, "2 of 2 calls; 200 of 150 tokens"),
+    ],
+)
+async def test_a_limit_stops_before_the_next_call(limit: dict[str, float], allowed: int, said: str) -> None:
+    policy = priced(**limit)
+    for _ in range(allowed):
+        await policy.generate(HELLO, GREEDY)
+    with pytest.raises(BudgetExceeded, match=f"{said}; raise the limit and resume"):
+        await policy.generate(HELLO, GREEDY)
+    assert policy.policy.calls == allowed  # type: ignore[attr-defined]
+
+
+async def test_wall_time_counts_earlier_parts_of_the_run() -> None:
+    now = 100.0
+    budget = Budget(seconds=10, earlier_s=4, clock=lambda: now)
+    policy = BudgetedPolicy(ScriptedPolicy(lambda *_: "x"), budget)
+    now = 105.9
+    await policy.generate(HELLO, GREEDY)
+    now = 106.0
+    with pytest.raises(BudgetExceeded, match="10 of 10 seconds"):
+        await policy.generate(HELLO, GREEDY)
+
+
+async def test_parallel_calls_never_exceed_the_number_of_calls() -> None:
+    inner = ScriptedPolicy(lambda *_: "x", latency_s=0.01)
+    policy = BudgetedPolicy(inner, Budget(calls=5))
+    results = await asyncio.gather(*(policy.generate(HELLO, GREEDY) for _ in range(20)), return_exceptions=True)
+    assert inner.calls == 5
+    assert sum(isinstance(r, BudgetExceeded) for r in results) == 15
+
+
+async def test_policies_share_a_budget_and_a_failed_call_costs_none() -> None:
+    budget = Budget(calls=2)
+    down = BudgetedPolicy(ScriptedPolicy([PolicyUnavailable("down")]), budget)
+    up = BudgetedPolicy(ScriptedPolicy(lambda *_: "x"), budget)
+    with pytest.raises(PolicyUnavailable):
+        await down.generate(HELLO, GREEDY)
+    await up.generate(HELLO, GREEDY)
+    await up.generate(HELLO, GREEDY)
+    assert budget.spent.calls == 2
+    with pytest.raises(BudgetExceeded):
+        await down.generate(HELLO, GREEDY)
+
+
+async def test_a_resumed_run_goes_on_where_it_stopped() -> None:
+    first = priced(calls=3)
+    await first.generate(HELLO, GREEDY)
+    resumed = BudgetedPolicy(first.policy, Budget(calls=3, spent=first.budget.spent))
+    await resumed.generate(HELLO, GREEDY)
+    await resumed.generate(HELLO, GREEDY)
+    with pytest.raises(BudgetExceeded):
+        await resumed.generate(HELLO, GREEDY)
+
+
+async def test_replies_from_the_cache_are_free_even_when_the_budget_is_used_up(tmp_path: Path) -> None:
+    policy = CachedPolicy(priced(calls=1), Recordings(tmp_path / "r.jsonl"))
+    await policy.generate(HELLO, GREEDY)
+    assert (await policy.generate(HELLO, GREEDY)).text == "x"
+    with pytest.raises(BudgetExceeded):
+        await policy.generate([Message(role="user", content="new")], GREEDY)
+
+
+def test_cost_of_cached_tokens() -> None:
+    usage = Usage(prompt_tokens=1_000_000, cached_tokens=400_000, completion_tokens=100_000)
+    assert Price(prompt=1, completion=10).cost(usage) == pytest.approx(2.0)
+    assert Price(prompt=1, completion=10, cached=0.1).cost(usage) == pytest.approx(0.6 + 0.04 + 1.0)

@@ -1,0 +1,67 @@
+"""The shipped fake, and how light importing it is."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memory.records import ToolCall, Usage
+from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.protocols import Message, Reply, SamplingParams
+from policies.scripted import ScriptedPolicy
+
+HELLO = [Message(role="user", content="hello")]
+GREEDY = SamplingParams()
+
+
+async def test_a_sequence_is_answered_in_order_and_ends_clearly() -> None:
+    policy = ScriptedPolicy(["a", "b"])
+    assert [(await policy.generate(HELLO, GREEDY)).text for _ in range(2)] == ["a", "b"]
+    with pytest.raises(PolicyRefused, match="has 2 replies, call 3 was made"):
+        await policy.generate(HELLO, GREEDY)
+    assert policy.calls == 3
+    assert policy.seen[0] == tuple(HELLO)
+
+
+async def test_a_function_sees_messages_and_params() -> None:
+    policy = ScriptedPolicy(lambda messages, params: f"{messages[-1].content} {params.seed}")
+    assert (await policy.generate(HELLO, SamplingParams(seed=4))).text == "hello 4"
+
+
+async def test_whole_replies_keep_what_they_bring() -> None:
+    call = ToolCall(id="1", name="f", arguments={"a": 1})
+    told = Reply(text="", tool_calls=(call,), usage=Usage(prompt_tokens=9, calls=1), policy_version="v7")
+    policy = ScriptedPolicy([told, Reply(text="x", token_ids=(1, 2, 3), logprobs=(-0.1, -0.2, -0.3))])
+    assert await policy.generate(HELLO, GREEDY) == told
+    assert (await policy.generate(HELLO, GREEDY)).usage.completion_tokens == 3
+
+
+async def test_scripted_errors_are_raised() -> None:
+    with pytest.raises(PolicyUnavailable, match="down"):
+        await ScriptedPolicy([PolicyUnavailable("down")]).generate(HELLO, GREEDY)
+
+
+async def test_latency_is_simulated_and_overlaps() -> None:
+    policy = ScriptedPolicy(lambda *_: "x", latency_s=0.2)
+    started = time.monotonic()
+    await asyncio.gather(*(policy.generate(HELLO, GREEDY) for _ in range(8)))
+    assert 0.2 <= time.monotonic() - started < 0.8
+
+
+def test_the_version_follows_the_script() -> None:
+    assert ScriptedPolicy(["a"]).version == ScriptedPolicy(["a"]).version != ScriptedPolicy(["b"]).version
+    assert ScriptedPolicy(["a"], version="v1").version == "v1"
+
+
+HEAVY = ("openai", "langchain_core", "langchain", "jinja2", "json_repair", "tenacity", "torch", "httpx")
+
+
+@pytest.mark.parametrize("module", ["protocols", "scripted", "structured", "prompts", "budget", "cache", "parsing"])
+def test_importing_a_module_that_is_no_backend_loads_nothing_heavy(module: str) -> None:
+    code = f"import sys, policies.{module}; print(*[m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

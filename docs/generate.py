@@ -1,4 +1,4 @@
-"""Writes what is generated in the documentation: `docs/cli.md` and the table of results in `README.md`.
+"""Writes what is generated in the documentation: `docs/cli.md`, `docs/api.md` and the table of results in `README.md`.
 
 `python -m docs.generate` writes; `tests/test_docs.py` calls `generated()` and fails on drift. The prose around the
 table is written by hand and left alone.
@@ -6,6 +6,7 @@ table is written by hand and left alone.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import click
 import typer.main
 
+import evolve
 from benchmarks.table import markdown, stored, unmeasured
 from evolve.cli import app
 
@@ -23,7 +25,11 @@ MARKED = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTAL
 def generated() -> dict[Path, str]:
     """Return each generated page with what should stand in it."""
     readme = ROOT / "README.md"
-    return {ROOT / "docs" / "cli.md": commands(), readme: MARKED.sub(lambda _: results(), readme.read_text())}
+    return {
+        ROOT / "docs" / "cli.md": commands(),
+        ROOT / "docs" / "api.md": surface(),
+        readme: MARKED.sub(lambda _: results(), readme.read_text()),
+    }
 
 
 def results() -> str:
@@ -31,6 +37,16 @@ def results() -> str:
     table = stored()
     missing = "".join(f"\n`{name}`: not measured yet.\n" for name in unmeasured())
     return (f"{markdown(table)}\n" if table else "Nothing is measured yet.\n") + missing
+
+
+def surface() -> str:
+    """Return what `import evolve` offers as Markdown."""
+    parts = ["# What `import evolve` offers\n\nWritten by `make docs` from the docstrings.\n"]
+    for name in evolve.__all__:
+        value = getattr(evolve, name)
+        signature = str(inspect.signature(value)) if inspect.isfunction(value) else ""
+        parts.append(f"## `{name}{signature}`\n\n{inspect.getdoc(value)}\n")
+    return "\n".join(parts)
 
 
 def commands() -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from evolve.config import Config, PolicySection
+from evolve.environments import jsonl
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from memory.protocols import Embedder, Gate
@@ -59,7 +60,7 @@ def make_environment(config: Config) -> Environment:
         {
             "office": lambda: _configured("evolve.environments.office.environment", "Office", "OfficeConfig", options),
             "bfcl": lambda: _configured("evolve.environments.bfcl", "Bfcl", "BfclConfig", options),
-            "tools": lambda: _configured("evolve.environments.tools", "ToolsEnvironment", "ToolsConfig", options),
+            "tools": lambda: _configured("evolve.environments.tools", "from_config", "ToolsConfig", options),
         },
         lambda own: own(**options),
     )
@@ -180,35 +181,16 @@ def make_gates(config: Config) -> tuple[Gate, ...]:
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:
     """Return the tasks of a split: from the tasks file where one is configured, else the environment's own.
 
-    Raises `ConfigError` for a malformed line, a duplicate id, or a split without tasks.
+    Raises `BadInput` for a malformed line or a duplicate id, and `ConfigError` for a split without tasks.
     """
     if config.environment.tasks_file:
-        tasks = tuple(t for t in read_tasks(config.root / config.environment.tasks_file) if t.split == split)
+        path = config.root / config.environment.tasks_file
+        tasks = tuple(task for task in jsonl.load_tasks(path, environment.name) if task.split == split)
     else:
         tasks = tuple(environment.tasks(split))
     if not tasks:
         raise ConfigError(f"split {split!r} of {environment.name!r} has no tasks; name another in [run]")
     return tasks
-
-
-def read_tasks(path: Path) -> list[Task]:
-    """Return the tasks of a JSON Lines file. Raises `ConfigError` that names the line."""
-    if not path.is_file():
-        raise ConfigError(f"no tasks file {str(path)!r}; give a JSON Lines file of tasks with `id` and `instruction`")
-    tasks: dict[str, Task] = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            task = Task.model_validate_json(line)
-        except ValidationError as invalid:
-            error = invalid.errors(include_url=False)[0]
-            where = ".".join(map(str, error["loc"])) or "line"
-            raise ConfigError(f"{path} line {number}: {where}: {error['msg']}; got {line[:80]!r}") from invalid
-        if task.id in tasks:
-            raise ConfigError(f"{path} line {number}: task id {task.id!r} occurs twice; ids must differ")
-        tasks[task.id] = task
-    return list(tasks.values())
 
 
 def is_free(section: PolicySection) -> bool:

@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 from langchain_core.tools import BaseTool, tool
 
+from evolve.app import open_store
+from evolve.config import Config, ControlsSection, EnvironmentSection, MemorySection, PlaybookSection
 from evolve.environments.mcp import McpTools
 from evolve.environments.tools import (
     Tools,
@@ -22,6 +24,7 @@ from evolve.environments.tools import (
     from_config,
 )
 from evolve.protocols import Action, Environment
+from evolve.session import Parts, run
 from memory.errors import BadInput
 from memory.records import Outcome, Task, ToolCall
 from policies.protocols import Message, Reply, SamplingParams
@@ -132,6 +135,29 @@ async def test_a_configuration_names_tools_and_grade(monkeypatch: pytest.MonkeyP
     environment = from_config(config)
     assert environment.describe("full") == "A ledger."
     assert (await _play(environment, PAY))[0].success
+
+
+def test_the_loop_runs_tools_and_a_task_file_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    module = ModuleType("my_ledger")
+    monkeypatch.setattr(module, "ledger", ledger, raising=False)
+    monkeypatch.setattr(module, "paid_four", paid_four, raising=False)
+    monkeypatch.setitem(sys.modules, "my_ledger", module)
+    lines = ['{"id": "a", "instruction": "Pay Bob 4.", "answer": 4}', '{"id": "b", "instruction": "Pay Bob four."}']
+    (tmp_path / "tasks.jsonl").write_text("\n".join(lines))
+    named = {"name": "tools", "tools": "my_ledger:ledger", "grade": "my_ledger:paid_four", "tasks_file": "tasks.jsonl"}
+    config = Config(
+        root=tmp_path,
+        environment=EnvironmentSection.model_validate(named),
+        memory=MemorySection(index="exact"),
+        playbook=PlaybookSection(reflector="rules", curator="direct"),
+        controls=ControlsSection(no_memory=0.0),
+    )
+    result = run(config, parts=Parts(policy=_policy()))
+    assert result.metrics is not None
+    assert (result.metrics.tgc, result.metrics.coverage) == (1.0, 1.0)
+    with open_store(config, read_only=True) as store:
+        (first, _) = store.trajectories(run_id=result.run_id)
+    assert [step.error for step in first.steps] == ["ValueError: ann has only 10", None, None]
 
 
 async def test_a_dead_mcp_server_is_not_the_agents_mistake() -> None:

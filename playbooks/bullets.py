@@ -67,7 +67,8 @@ def section_slug(section: str) -> str:
     words = _fold(section).split()
     if not words:
         return _SLUGS[OTHERS]
-    return words[0][:4] if len(words) == 1 else "".join(word[0] for word in words[:5])
+    slug = words[0][:4] if len(words) == 1 else "".join(word[0] for word in words[:5])
+    return slug if slug[0].isalpha() else f"s{slug}"
 
 
 def clean_text(text: str) -> str:

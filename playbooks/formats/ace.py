@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.records import Record, UsageCounts
-from playbooks.bullets import OTHERS
+from playbooks.bullets import OTHERS, clean_text
 from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
 
 _INDENT = "  "
@@ -89,7 +89,7 @@ class _Reader:
 
     def _close(self) -> None:
         content = "\n".join(self._content or ())
-        if content.strip():
+        if clean_text(content):
             fields = {"section": self._section, "content": content}
             self._entries.append(make_entry(fields, label=self._label, usage=self._usage))
         self._content, self._blanks = None, 0

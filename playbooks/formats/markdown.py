@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.records import Record
-from playbooks.bullets import OTHERS
+from playbooks.bullets import OTHERS, clean_text
 from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
 
 TITLE = "# Playbook"
@@ -51,5 +51,5 @@ def load(text: str) -> list[Entry]:
     return [
         make_entry({"section": name, "content": "\n".join(content)}, label=label)
         for name, label, content in found
-        if "\n".join(content).strip()
+        if clean_text("\n".join(content))
     ]

@@ -77,6 +77,7 @@ def _usage(message: AIMessage) -> Usage:
 
 
 def to_langchain(message: Message) -> AnyMessage:
+    """Return the LangChain message of the same role, tool calls and tool call id included."""
     match message.role:
         case "system":
             return SystemMessage(message.content)

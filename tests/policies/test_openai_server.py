@@ -22,7 +22,8 @@ from tests.policies.model_server import MODEL, ModelServer, serving
 
 HELLO = [Message(role="user", content="hello")]
 SCHEMA = {"title": "Said", "type": "object", "properties": {"said": {"type": "string"}}}
-SECRET = "sk-test-4f9a8b7c6d5e4f3a2b1c0d9e"
+SECRET = "plain-unremarkable-9d2e7f"
+"""No pattern of a redactor would know it."""
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from memory.content import digest
 from memory.journal import Journal
 from memory.kinds import parse_payload
+from memory.live import IndexState
 from memory.projection import TABLES, Entry, apply
 from memory.records import Frozen
 from memory.schema import PROJECTION
@@ -29,6 +30,17 @@ def examine(journal: Journal) -> list[Finding]:
     """Return what is wrong with the database; an empty list is a clean bill of health. Changes nothing."""
     with journal.lock:
         return [*_file(journal), *_bodies(journal), *_projection(journal), *_derived(journal)]
+
+
+def examine_index(state: IndexState) -> list[Finding]:
+    """Return what is wrong with the vector index of this process, and what it mended by itself."""
+    findings: list[Finding] = []
+    if state.failure:
+        fix = "search goes on exactly; run `evolve memory reindex` to make the index anew"
+        findings.append(Finding(level="warning", code="index", message=state.failure, fix=fix))
+    if state.healed:
+        findings.append(Finding(level="info", code="index-healed", message=state.healed))
+    return findings
 
 
 def rebuild(journal: Journal) -> list[Finding]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memory.errors import BadInput, NotFound
+from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.projection import Entry
@@ -69,7 +69,11 @@ def scrub(journal: Journal) -> None:
             conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")
             conn.execute("INSERT INTO record_text (record_text) VALUES ('optimize')")
         journal.query("VACUUM")
-        journal.query("PRAGMA wal_checkpoint(TRUNCATE)")
+        if journal.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+            raise JournalError(
+                f"{journal.path}: the text is gone from every table, but a process that is reading keeps old pages on "
+                "disk. Close the other processes of this workspace and forget the same once more"
+            )
 
 
 def _start(journal: Journal, record_id: str | None, task_id: str | None) -> _Sweep:

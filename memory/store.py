@@ -265,9 +265,9 @@ class Store:
     # --- upkeep ---
 
     def doctor(self, rebuild: bool = False) -> list[doctor.Finding]:
-        """Return what is wrong with the database, after rebuilding the projection from the journal if asked to."""
+        """Return what is wrong with database and index, after rebuilding the projection from the journal if asked."""
         rebuilt = doctor.rebuild(self.journal) if rebuild else []
-        return [*rebuilt, *doctor.examine(self.journal)]
+        return [*rebuilt, *doctor.examine(self.journal), *doctor.examine_index(self.index.state())]
 
     def reindex(self) -> int:
         """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""
@@ -279,9 +279,12 @@ class Store:
     ) -> forget.Forgotten:
         """Forget a record, or a task with its episodes and all records drawn from it; `purge` erases the text as well.
 
-        Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given.
+        After a purge the owner's vector index is made anew, because Chroma keeps deleted vectors on disk. Raises
+        `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given.
         """
         result = forget.forget(self.journal, record_id, task_id, purge=purge, actor=actor)
+        if purge:
+            self.index.rebuild()
         self.index.wake()
         return result
 

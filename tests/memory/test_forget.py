@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from memory.errors import BadInput, NotFound
-from memory.records import DeltaOp, Event, Op, Reflection, Step, Task, Trajectory
+import memory.database
+from memory.embedders.hashing import HashingEmbedder
+from memory.errors import BadInput, JournalError, NotFound
+from memory.records import DeltaOp, Event, Op, RecallQuery, Reflection, Step, Task, Trajectory
+from memory.sql import sqlite3
 from memory.store import Store
 
 Add = Callable[..., DeltaOp]
@@ -117,6 +121,31 @@ def test_a_forgotten_text_can_be_learned_again(store: Store, add: Add) -> None:
     assert store.get(again.record_id or "") is not None
     assert store.get(first.record_id or "") is None
     assert store.doctor() == []
+
+
+def test_a_reader_that_keeps_old_pages_is_reported_and_a_second_purge_finishes(
+    path: Path, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
+    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+        (result,) = store.commit("default", [add(MARK)], actor="t").results
+        with closing(sqlite3.connect(path, isolation_level=None)) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT count(*) FROM events").fetchone()
+            with pytest.raises(JournalError, match="once more"):
+                store.forget(result.record_id, purge=True)
+        store.forget(result.record_id, purge=True)
+        assert not on_disk(path, "pelican")
+        assert store.doctor() == []
+
+
+def test_recall_from_a_snapshot_read_before_leaves_the_forgotten_out(secretive: tuple[Store, str, str]) -> None:
+    store, bad, _ = secretive
+    query = RecallQuery(text="vault pelican harmless", snapshot_id=store.snapshot("default").id)
+    assert bad in {found.record.id for found in store.recall(query)}
+    store.forget(bad)
+    assert bad not in {found.record.id for found in store.recall(query)}
+    assert bad not in {found.record.id for found in store.recall(RecallQuery(text="vault pelican"))}
 
 
 def test_nothing_to_forget_is_an_error(store: Store) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -40,6 +41,9 @@ _REFUSALS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
 )
 """Feature, the body's key that asks for it, words of a refusal that name it, what is left without it."""
 
+_UNSUPPORTED = ("support", "unrecogni", "unknown", "unexpected", "permitted", "allowed", "extra")
+"""Words that tell a refused feature from a wrong value of one. A schema is given up for any complaint about it."""
+
 
 def request(model: str, messages: Sequence[Message], params: SamplingParams, offers: Offers) -> dict[str, Any]:
     """Return the JSON body of one chat completion."""
@@ -52,7 +56,7 @@ def request(model: str, messages: Sequence[Message], params: SamplingParams, off
     if params.seed is not None and offers.seed:
         body["seed"] = params.seed
     if params.response_schema is not None and offers.json_schema:
-        name = str(params.response_schema.get("title", "reply"))
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(params.response_schema.get("title", "reply")))[:64]
         body["response_format"] = {
             "type": "json_schema",
             "json_schema": {"name": name, "schema": params.response_schema},
@@ -79,8 +83,9 @@ def narrow(offers: Offers, body: Mapping[str, Any], refusal: str) -> tuple[Offer
     text = refusal.lower()
     if "max_completion_tokens" in text and "max_tokens" in body and "context length" not in text:
         return offers.model_copy(update={"max_completion_tokens": True}), "max_completion_tokens instead of max_tokens"
+    unsupported = any(word in text for word in _UNSUPPORTED)
     for feature, key, words, meaning in _REFUSALS:
-        if key in body and any(word in text for word in words):
+        if key in body and (unsupported or feature == "json_schema") and any(word in text for word in words):
             return offers.model_copy(update={feature: False}), meaning
     return None
 

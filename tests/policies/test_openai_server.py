@@ -259,6 +259,10 @@ def test_a_refusal_that_names_no_feature_narrows_nothing() -> None:
     body = request("m", HELLO, SamplingParams(), Offers())
     assert narrow(Offers(), body, "messages must alternate") is None
     assert narrow(Offers(), body, "bad response_format") is None
+    assert narrow(Offers(), body, "temperature must be at most 2") is None
+    narrowed = narrow(Offers(), body, "'temperature' does not support 0.0 with this model")
+    assert narrowed is not None
+    assert "temperature" not in request("m", HELLO, SamplingParams(), narrowed[0])
 
 
 def test_every_event_loop_gets_its_own_client() -> None:

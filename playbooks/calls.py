@@ -76,6 +76,8 @@ def _parse(action: str) -> ast.Module | None:
 def _calls(tree: ast.Module, known: dict[str, ast.expr | None]) -> Iterator[Call]:
     for statement in tree.body:
         nodes = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        for name in _bound(statement):
+            known.setdefault(name, None)
         for node in sorted(nodes, key=lambda n: (n.end_lineno or 0, n.end_col_offset or 0)):
             name = call_name(node.func)
             root = _root(node.func)
@@ -86,15 +88,19 @@ def _calls(tree: ast.Module, known: dict[str, ast.expr | None]) -> Iterator[Call
 
 def _assign(statement: ast.stmt, known: dict[str, ast.expr | None]) -> None:
     """Remember what a statement binds: the expression of a plain assignment, otherwise that the name is a variable."""
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            known[node.id] = None
-        elif isinstance(node, ast.alias):
-            known[(node.asname or node.name).partition(".")[0]] = None
-        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
-            known[node.name] = None
+    known.update(dict.fromkeys(_bound(statement)))
     if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], ast.Name):
         known[statement.targets[0].id] = statement.value
+
+
+def _bound(statement: ast.stmt) -> Iterator[str]:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.alias):
+            yield (node.asname or node.name).partition(".")[0]
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            yield node.name
 
 
 def _arguments(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:

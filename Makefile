@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTRAS := pocket,embed,openai,langchain,mcp,plot,bfcl,dev
+DEMO := build/demo
 CLAIMS := $(patsubst benchmarks/claims/%.py,%,$(sort $(wildcard benchmarks/claims/*_[0-9]*.py)))
 export OMP_NUM_THREADS ?= 1
 
@@ -29,7 +30,10 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 demo: $(INSTALLED) ## install, then watch the pocket model learn the house rules of an office (no key, no download)
-	$(BIN)/evolve demo
+	@test -f $(DEMO)/evolve.toml || $(BIN)/evolve init $(DEMO)
+	$(BIN)/evolve --config $(DEMO)/evolve.toml run
+	$(BIN)/evolve --config $(DEMO)/evolve.toml playbook list
+	@echo "Everything is kept in $(DEMO). Go on there: evolve run | eval | playbook log | playbook rollback SNAPSHOT"
 
 test: lint types layers ## every check: style, types, layers, then all tests with a coverage floor
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered

@@ -11,12 +11,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import typer.main
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import evolve
 from benchmarks.table import markdown, stored, unmeasured
-from evolve.cli import app
+from evolve.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
 MARKED = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
@@ -44,8 +44,8 @@ def surface() -> str:
     parts = ["# What `import evolve` offers\n\nWritten by `make docs` from the docstrings.\n"]
     for name in evolve.__all__:
         value = getattr(evolve, name)
-        signature = str(inspect.signature(value)) if inspect.isfunction(value) else ""
-        parts.append(f"## `{name}{signature}`\n\n{inspect.getdoc(value)}\n")
+        call = f"    {name}{inspect.signature(value)}\n\n".replace("'", "") if inspect.isfunction(value) else ""
+        parts.append(f"## `{name}`\n\n{call}{inspect.getdoc(value)}\n")
     return "\n".join(parts)
 
 
@@ -57,25 +57,24 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-def leaves(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+def leaves(path: str, command: TyperGroup | TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
     """Yield every command that does something, with the words that call it."""
-    if not isinstance(command, click.Group):
+    if isinstance(command, TyperGroup):
+        for name, child in command.commands.items():
+            yield from leaves(f"{path} {name}", child)
+    else:
         yield path, command
-        return
-    for name, child in command.commands.items():
-        yield from leaves(f"{path} {name}", child)
 
 
-def parameters(command: click.Command) -> str:
+def parameters(command: TyperCommand) -> str:
     """Return the arguments and options of a command as a list."""
     lines = list[str]()
     for parameter in command.params:
-        if parameter.name == "help" or getattr(parameter, "hidden", False):
-            continue
-        is_option = isinstance(parameter, click.Option)
-        names = ", ".join(parameter.opts + parameter.secondary_opts) if is_option else parameter.human_readable_name
-        text = getattr(parameter, "help", None) or ""
-        lines.append(f"- `{names}` {' '.join(text.split())}".rstrip())
+        if isinstance(parameter, TyperArgument):
+            lines.append(f"- `{(parameter.name or '').upper()}`: {parameter.help or ''}".rstrip(": "))
+        elif isinstance(parameter, TyperOption) and not parameter.hidden:
+            names = ", ".join(parameter.opts + parameter.secondary_opts)
+            lines.append(f"- `{names}`: {parameter.help or ''}".rstrip(": "))
     return "\n".join(lines)
 
 

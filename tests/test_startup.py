@@ -15,7 +15,15 @@ import pytest
 HEAVY = ("torch", "langgraph", "chromadb", "transformers", "openai", "langchain_core", "sklearn", "matplotlib")
 SECONDS = 0.5
 IMPORT = "import evolve"
-HELP = "import sys; sys.argv = ['evolve', '--help']\nimport evolve.cli\ntry: evolve.cli.main()\nexcept SystemExit: pass"
+HELP = """
+import sys
+sys.argv = ["evolve", "--help"]
+from evolve.cli.main import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
 
 
 def run(code: str) -> tuple[str, float]:

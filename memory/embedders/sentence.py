@@ -7,6 +7,7 @@ comes with a model.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -56,10 +57,10 @@ class SentenceEmbedder:
         """Name and fingerprint of the files: two folders with the same weights are the same model."""
         return f"sentence-{Path(self._name).name}-{_fingerprint(self.folder)}"
 
-    @property
+    @cached_property
     def dim(self) -> int:
-        """Length of a vector."""
-        size = self._encoder.get_embedding_dimension()
+        """Length of a vector: as the model's files say, or, where they do not, as the loaded model does."""
+        size = _declared_dim(self.folder) or self._encoder.get_embedding_dimension()
         if size is None:
             raise BadInput(f"got model {self._name!r}, which names no embedding dimension; choose another model")
         return size
@@ -71,8 +72,9 @@ class SentenceEmbedder:
                 raise BadInput(f"got blank text {text[:20]!r} to embed; expected at least one visible character")
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
+        whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # tokenizers refuse lone surrogates
         encoded = self._encoder.encode(
-            list(texts), batch_size=_BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+            whole, batch_size=_BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
         vectors = np.asarray(encoded, dtype=np.float32)
         for text, norm in zip(texts, np.linalg.norm(vectors, axis=1), strict=True):
@@ -84,8 +86,15 @@ class SentenceEmbedder:
     def _encoder(self) -> SentenceTransformer:
         folder = self.folder
         from sentence_transformers import SentenceTransformer
+        from transformers.utils import logging
 
-        return SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        bars = logging.is_progress_bar_enabled()
+        logging.disable_progress_bar()
+        try:
+            return SentenceTransformer(str(folder), device="cpu", local_files_only=True, trust_remote_code=False)
+        finally:
+            if bars:
+                logging.enable_progress_bar()
 
 
 _EXPECTED = "expected a folder with a sentence-transformers model, or a hub name such as 'all-MiniLM-L6-v2'"
@@ -111,6 +120,31 @@ def _hub_folder(name: str, *, offline: bool) -> Path:
         return Path(snapshot_download(repo, etag_timeout=5))
     except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
         raise BadInput(f"embedding model {name!r} could not be downloaded ({error}); {_EXPECTED}") from error
+
+
+def _declared_dim(folder: Path) -> int | None:
+    """Return the dimension that `modules.json` and the module configs name, without loading anything."""
+    listing = folder / "modules.json"
+    if not listing.exists():
+        return None
+    size: int | None = None
+    for module in json.loads(listing.read_text(encoding="utf-8")):
+        config = folder / module["path"] / "config.json"
+        if not module["path"] or not config.exists():
+            continue
+        settings = json.loads(config.read_text(encoding="utf-8"))
+        kind = module["type"].rsplit(".", 1)[-1]
+        if kind == "Dense":
+            size = settings["out_features"]
+        elif kind == "Pooling":
+            modes = settings.get(
+                "pooling_mode", [name for name in settings if settings[name] is True and "_mode_" in name]
+            )
+            single = isinstance(modes, str) or len(modes) == 1
+            size = settings.get("embedding_dimension", settings.get("word_embedding_dimension")) if single else None
+        elif kind != "Normalize":
+            return None
+    return size
 
 
 def _fingerprint(folder: Path) -> str:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPECIALS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>")
-ROLES = ("act", "reflect", "curate")
+ROLES = ("act", "reflect", "curate", "drill")
 PROMPT_WEIGHT = 0.4
-"""Loss weight of the tokens the model reads; those it writes weigh 1."""
+"""Loss weight of the tokens the model reads; those it writes weigh 1. What a drill asks is random and weighs 0."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,12 @@ def _encode(document: Document, tokenizer: Tokenizer) -> tuple[list[int], list[f
     ids: list[int] = []
     weights: list[float] = []
     end = SPECIALS.index("<|end|>")
+    prompt_weight = 0.0 if document.role == "drill" else PROMPT_WEIGHT
     for opener, content in _turns(document):
         body = tokenizer.encode(content, add_special_tokens=False).ids
-        said = 1.0 if opener == "<|assistant|>" else PROMPT_WEIGHT
+        said = 1.0 if opener == "<|assistant|>" else prompt_weight
         ids += [SPECIALS.index(opener), *body, end]
-        weights += [PROMPT_WEIGHT, *([said] * (len(body) + 1))]
+        weights += [prompt_weight, *([said] * (len(body) + 1))]
     return ids, weights
 
 

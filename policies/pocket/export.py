@@ -36,7 +36,9 @@ def chat_tokenizer(tokenizer_json: bytes) -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer.from_str(tokenizer_json.decode())
     ids = tuple(tokenizer.token_to_id(token) for token in SPECIAL_TOKENS)
     if ids != tuple(range(len(SPECIAL_TOKENS))):
-        raise CorpusInvalid(f"special tokens {SPECIAL_TOKENS} have ids {ids}, expected 0 to 3; train the tokenizer again")
+        raise CorpusInvalid(
+            f"special tokens {SPECIAL_TOKENS} have ids {ids}, expected 0 to 3; train the tokenizer again"
+        )
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         pad_token=SPECIAL_TOKENS[PAD],

@@ -7,6 +7,8 @@ the Hugging Face forward.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -32,11 +34,11 @@ class FastForward:
         angles = torch.arange(config.max_position_embeddings)[:, None] * inverse
         device = next(model.parameters()).device
         self.cos, self.sin = angles.cos().to(device), angles.sin().to(device)
-        self.project, self.mix, self.loss = _project, _mix, _loss
+        wrap: Callable[[Any], Any] = partial(torch.compile, dynamic=True) if compiled else (lambda f: f)
+        self.project, self.mix, self.loss = wrap(_project), wrap(_mix), wrap(_loss)
         if compiled:
-            self.project, self.mix, self.loss = (torch.compile(f, dynamic=True) for f in (_project, _mix, _loss))
-            attention.BlockAttention.softmax = torch.compile(attention.masked_softmax, dynamic=True)
-            attention.BlockAttention.gradient = torch.compile(attention.softmax_gradient, dynamic=True)
+            attention.BlockAttention.softmax = staticmethod(wrap(attention.masked_softmax))
+            attention.BlockAttention.gradient = staticmethod(wrap(attention.softmax_gradient))
 
     def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss, hit) of the next token: fp32 and bool [rows, length - 1], for ids int64 [rows, length]."""

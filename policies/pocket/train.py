@@ -53,7 +53,7 @@ class Trainer:
         self.corpus, self.settings, self.out = corpus, settings, out
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         vocab_size = len(chat_tokenizer(corpus.tokenizer))
-        self.model = LlamaForCausalLM(pocket_config(depth=settings.depth, vocab_size=vocab_size))
+        self.model: Any = LlamaForCausalLM(pocket_config(depth=settings.depth, vocab_size=vocab_size))
         initialise(self.model, settings.seed)
         self.model.to(self.device)
         self.forward = FastForward(self.model, compiled=settings.compiled)

@@ -1,0 +1,37 @@
+"""`evolve config`: what applies here, and where it comes from."""
+
+from __future__ import annotations
+
+import typer
+
+from evolve.cli.output import Json, load, show
+
+app = typer.Typer(help="The configuration that applies here.", no_args_is_help=True)
+
+
+@app.command("show")
+def show_all(context: typer.Context, as_json: Json = False) -> None:
+    """Print every key with the value in force."""
+    config = load(context)
+    data = config.model_dump(mode="json")
+    lines = [f"root = {config.root}", f"digest = {config.digest}"]
+    for section, keys in data.items():
+        if isinstance(keys, dict):
+            lines += ["", f"[{section}]", *(f"{key} = {value!r}" for key, value in keys.items())]
+    show(data | {"digest": config.digest}, as_json, "\n".join(lines))
+
+
+@app.command()
+def path(context: typer.Context, as_json: Json = False) -> None:
+    """Print the evolve.toml in use."""
+    from evolve.configfile import find_config
+
+    found = context.obj or find_config()
+    show({"path": found and str(found)}, as_json, str(found or "no evolve.toml here or above; defaults apply"))
+
+
+@app.command()
+def check(context: typer.Context, as_json: Json = False) -> None:
+    """Read the configuration and build nothing; exit 2 with one sentence when something in it is wrong."""
+    config = load(context)
+    show({"ok": True, "digest": config.digest}, as_json, "the configuration is valid")

@@ -1,0 +1,94 @@
+"""`evolve memory`: search it, count it, forget things, check and repair it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from evolve.cli.output import Json, load, reading, show, table, writing
+
+app = typer.Typer(help="The memory underneath: search, stats, forget, doctor, reindex.", no_args_is_help=True)
+
+
+@app.command()
+def search(
+    context: typer.Context,
+    text: Annotated[str, typer.Argument(help="What to look for.")],
+    k: Annotated[int, typer.Option("-k", help="Most records to return.")] = 10,
+    as_json: Json = False,
+) -> None:
+    """Recall records as a task with this text would, with the parts of their scores."""
+    from memory.records import RecallQuery
+
+    with reading(context) as (config, store):
+        query = RecallQuery(text=text, namespace=config.memory.namespace, k=k, min_score=config.memory.min_score)
+        found = store.recall(query)
+    rows = [
+        {"rank": r.rank, "label": r.record.label, "content": r.record.payload.text(), "tokens": r.tokens, **r.scores}
+        for r in found
+    ]
+    table(rows, as_json, empty="nothing recalled")
+
+
+@app.command()
+def stats(context: typer.Context, as_json: Json = False) -> None:
+    """Count what the workspace holds."""
+    with reading(context) as (config, store):
+        records = store.records(config.memory.namespace)
+        data = {
+            "workspace": str(config.workspace),
+            "namespace": config.memory.namespace,
+            "version": store.version(config.memory.namespace),
+            "records": dict(Counter(f"{r.kind} {r.status.value}" for r in records)),
+            "snapshots": len(store.snapshots(config.memory.namespace)),
+            "runs": len(store.runs()),
+            "embedder": config.memory.embedder,
+            "index": config.memory.index,
+            "database_bytes": (config.workspace / "evolve.db").stat().st_size,
+        }
+    show(data, as_json, "\n".join(f"{key}: {value}" for key, value in data.items()))
+
+
+@app.command()
+def forget(
+    context: typer.Context,
+    record: Annotated[str | None, typer.Argument(help="Record to forget.")] = None,
+    task: Annotated[str | None, typer.Option(help="Forget a task: its episodes and all drawn from it.")] = None,
+    purge: Annotated[bool, typer.Option("--purge", help="Erase the text everywhere; cannot be undone.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Forget a record or a task; a tombstone stays. With --purge the text itself is erased."""
+    from evolve.lookup import find_record
+
+    with writing(context) as (config, store):
+        record_id = find_record(store, config.memory.namespace, record).id if record else None
+        gone = store.forget(record_id, task_id=task, purge=purge)
+    data = {"records": gone.records, "bodies": gone.bodies, "kept_descendants": gone.descendants}
+    show(data, as_json, f"forgot {len(gone.records)} records, erased {gone.bodies} texts")
+
+
+@app.command()
+def doctor(
+    context: typer.Context,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the tables again from the journal.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Check the workspace; exit 1 when something is wrong."""
+    opened = writing if rebuild else reading
+    with opened(context) as (_, store):
+        findings = store.doctor(rebuild=rebuild)
+    table([f.model_dump(mode="json") for f in findings], as_json, empty="healthy")
+    if any(f.level == "error" for f in findings):
+        raise typer.Exit(1)
+
+
+@app.command()
+def reindex(context: typer.Context, as_json: Json = False) -> None:
+    """Embed every record anew with the configured embedder and refill the vector index."""
+    from evolve.app import open_store
+
+    with open_store(load(context)) as store:
+        count = store.reindex()
+    show({"records": count}, as_json, f"re-indexed {count} records")

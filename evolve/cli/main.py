@@ -1,0 +1,88 @@
+"""The command's root: sub-commands, the global options, and how errors end.
+
+Exit codes: 0 done, 1 refused or failed (one sentence on stderr), 2 wrong usage or configuration, 3 stopped by a budget
+and resumable, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evolve.cli import config, knowledge, logs, playbook, review, run, workspace
+from evolve.cli.output import Json, show
+from evolve.errors import ConfigError
+from memory.errors import BadInput, EvolveError
+from policies.errors import BudgetExceeded
+
+FAILED, USAGE, STOPPED, INTERRUPTED = 1, 2, 3, 130
+
+app = typer.Typer(
+    name="evolve",
+    help="Let an agent learn from its own tasks: run, inspect what it learned, roll it back.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(playbook.app, name="playbook")
+app.add_typer(knowledge.app, name="memory")
+app.add_typer(logs.app, name="logs")
+app.add_typer(review.app, name="review")
+app.add_typer(config.app, name="config")
+workspace.register(app)
+run.register(app)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Option("--config", "-c", help="evolve.toml to use; else the nearest one above here.")
+    ] = None,
+) -> None:
+    """Let an agent learn from its own tasks."""
+    context.obj = file
+
+
+@app.command()
+def version(as_json: Json = False) -> None:
+    """Print the installed version."""
+    number = installed("evolve-agents")
+    show({"version": number}, as_json, f"evolve {number}")
+
+
+def main() -> None:
+    """Run the command; expected errors become one sentence and an exit code."""
+    try:
+        app()
+    except EvolveError as error:
+        _complain(f"{type(error).__name__}", str(error))
+        sys.exit(_code(error))
+    except OSError as error:
+        _complain(type(error).__name__, f"{error.strerror or error} ({error.filename or 'no file named'})")
+        sys.exit(FAILED)
+    except KeyboardInterrupt:
+        _complain("Interrupted", "interrupted; nothing committed is lost, go on with `evolve resume`")
+        sys.exit(INTERRUPTED)
+
+
+def _code(error: EvolveError) -> int:
+    if isinstance(error, BudgetExceeded):
+        return STOPPED
+    return USAGE if isinstance(error, ConfigError | BadInput) else FAILED
+
+
+def _complain(kind: str, message: str) -> None:
+    if "--json" in sys.argv:
+        print(json.dumps({"error": {"type": kind, "message": message}}))
+    else:
+        print(f"error: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,250 @@
+"""`evolve playbook`: look at what was learned, compare versions, change it by hand, bring it in and out."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from evolve.cli.output import Json, reading, show, table, writing
+
+if TYPE_CHECKING:
+    from memory.records import Commit, Record
+
+app = typer.Typer(help="What was learned: list, show, diff, change, roll back.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Number (12), label (shr-00012) or id.")]
+Format = Literal["ace", "kayba", "markdown", "json"]
+ACTOR = "operator"
+
+
+@app.command("list")
+def listing(
+    context: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Also superseded, retired and rejected ones.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the bullets with their counters."""
+    from memory.records import RECALLABLE
+
+    with reading(context) as (config, store):
+        records = [r for r in store.records(config.memory.namespace) if everything or r.status in RECALLABLE]
+    table([_row(record) for record in records], as_json, empty="the playbook is empty")
+
+
+@app.command("show")
+def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Show one bullet with its origin and counters."""
+    with reading(context) as (config, store):
+        record = _find(store, config.memory.namespace, name)
+    data = record.model_dump(mode="json")
+    facts = {k: data[k] for k in ("id", "status", "version", "supersedes", "provenance", "usage", "created_at")}
+    lines = [f"[{record.label}] {record.payload.text()}", "", *(f"{key}: {value}" for key, value in facts.items())]
+    show(data, as_json, "\n".join(lines))
+
+
+@app.command()
+def log(context: typer.Context, limit: int = 20, as_json: Json = False) -> None:
+    """List the latest versions (snapshots) of the playbook, newest last."""
+    with reading(context) as (config, store):
+        found = store.snapshots(config.memory.namespace)[-limit:]
+    rows = [
+        {
+            "snapshot": f"{s.id[:12]}@{s.position}",
+            "bullets": len(s.manifest),
+            "at": s.created_at.isoformat("T", "seconds"),
+        }
+        for s in found
+    ]
+    table(rows, as_json, empty="no snapshot yet")
+
+
+@app.command()
+def diff(
+    context: typer.Context,
+    a: Annotated[str, typer.Argument(help="Older snapshot.")],
+    b: Annotated[str, typer.Argument(help="Newer snapshot.")],
+    as_json: Json = False,
+) -> None:
+    """Show what changed between two snapshots."""
+    with reading(context) as (config, store):
+        names = [_snapshot(store, config.memory.namespace, name) for name in (a, b)]
+        change = store.diff(names[0], names[1])
+    data = {
+        "added": [_line(r) for r in change.added],
+        "removed": [_line(r) for r in change.removed],
+        "changed": [{"before": _line(old), "after": _line(new)} for old, new in change.changed],
+    }
+    lines = [f"+ {line}" for line in data["added"]] + [f"- {line}" for line in data["removed"]]
+    for old, new in change.changed:
+        lines += [f"~ {_line(old)}", f"  {_line(new)}"]
+    show(data, as_json, "\n".join(lines) or "no difference")
+
+
+@app.command()
+def blame(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Show every event in the life of a bullet: who wrote it, from which run and tasks, who changed it."""
+    with reading(context) as (config, store):
+        events = store.history(_find(store, config.memory.namespace, name).id)
+    rows = [
+        {
+            "seq": event.seq,
+            "at": event.created_at.isoformat("T", "seconds"),
+            "event": event.type,
+            "by": event.data.get("actor", ""),
+            "run": event.run_id,
+        }
+        for event in events
+    ]
+    table(rows, as_json)
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    content: Annotated[str, typer.Argument(help="The rule in words.")],
+    section: Annotated[str, typer.Option(help="Section it belongs to.")] = "STRATEGIES AND HARD RULES",
+    pin: Annotated[bool, typer.Option(help="Always show it.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Add a bullet by hand."""
+    from memory.records import DeltaOp, Op, Provenance, Status, Trust
+
+    with writing(context) as (config, store):
+        op = DeltaOp(
+            op=Op.ADD,
+            payload={"content": content, "section": section},
+            status=Status.ACTIVE,
+            pinned=pin,
+            provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
+        )
+        _report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+
+
+@app.command()
+def edit(
+    context: typer.Context,
+    name: Name,
+    content: Annotated[str, typer.Argument(help="The new text.")],
+    as_json: Json = False,
+) -> None:
+    """Change the text of a bullet; the old version stays in the journal."""
+    from memory.records import DeltaOp, Op
+
+    with writing(context) as (config, store):
+        record = _find(store, config.memory.namespace, name)
+        payload = record.payload.model_dump(mode="json") | {"content": content}
+        op = DeltaOp(op=Op.EDIT, target_id=record.id, payload=payload, base_version=record.version)
+        _report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+
+
+@app.command()
+def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Take a bullet out of all prompts; `restore` brings it back."""
+    _change(context, name, "REMOVE", as_json)
+
+
+@app.command()
+def restore(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Bring a retired or quarantined bullet into prompts, on your authority."""
+    _change(context, name, "RESTORE", as_json)
+
+
+@app.command()
+def rollback(
+    context: typer.Context,
+    snapshot: Annotated[str, typer.Argument(help="Snapshot to return to, from `evolve playbook log`.")],
+    as_json: Json = False,
+) -> None:
+    """Make an earlier snapshot the live playbook again. The rollback is journalled and can itself be rolled back."""
+    with writing(context) as (config, store):
+        name = _snapshot(store, config.memory.namespace, snapshot)
+        store.snapshot(config.memory.namespace)
+        _report(store.rollback(config.memory.namespace, name, actor=ACTOR), as_json)
+
+
+@app.command("import")
+def import_file(
+    context: typer.Context,
+    file: Path,
+    form: Annotated[Format, typer.Option("--format", "-f")] = "ace",
+    trust: Annotated[bool, typer.Option("--trust", help="Show them in prompts at once, on your authority.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Bring in a playbook of others. It is quarantined: in no prompt until you `restore` it."""
+    from memory.records import Status
+    from playbooks.formats.entry import import_ops
+
+    entries = importlib.import_module(f"playbooks.formats.{form}").load(file.read_text(encoding="utf-8"))
+    ops = import_ops(entries, source=f"{form}:{file.name}")
+    if trust:
+        ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
+    with writing(context) as (config, store):
+        _report(store.commit(config.memory.namespace, ops, actor=ACTOR), as_json)
+
+
+@app.command("export")
+def export_file(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="Where to write; else printed.")] = None,
+    form: Annotated[Format, typer.Option("--format", "-f")] = "ace",
+) -> None:
+    """Write the live playbook in a format of others."""
+    from memory.records import RECALLABLE
+
+    with reading(context) as (config, store):
+        records = [r for r in store.records(config.memory.namespace) if r.status in RECALLABLE]
+    text = importlib.import_module(f"playbooks.formats.{form}").dump(records)
+    if file is None:
+        print(text)
+    else:
+        file.write_text(text, encoding="utf-8")
+
+
+def _change(context: typer.Context, name: str, verb: Literal["REMOVE", "RESTORE"], as_json: bool) -> None:
+    from memory.records import DeltaOp, Op
+
+    with writing(context) as (config, store):
+        op = DeltaOp(op=Op(verb), target_id=_find(store, config.memory.namespace, name).id)
+        _report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+
+
+def _row(record: Record[Any]) -> dict[str, Any]:
+    usage = record.usage
+    return {
+        "label": record.label,
+        "status": record.status.value + (" (pinned)" if record.pinned else ""),
+        "content": record.payload.text(),
+        "shown": usage.injected,
+        "cited": usage.cited,
+        "helpful": usage.helpful,
+        "harmful": usage.harmful,
+        "trust": record.provenance.trust.value,
+    }
+
+
+def _line(record: Record[Any]) -> str:
+    return f"[{record.label} v{record.version}] {record.payload.text()}"
+
+
+def _find(store: Any, namespace: str, name: str) -> Record[Any]:
+    from evolve.lookup import find_record
+
+    return find_record(store, namespace, name)
+
+
+def _snapshot(store: Any, namespace: str, name: str) -> str:
+    from evolve.lookup import find_snapshot
+
+    return find_snapshot(store, namespace, name)
+
+
+def _report(commit: Commit, as_json: bool) -> None:
+    """Say what a commit did; a refused op makes the exit code 1."""
+    data = commit.model_dump(mode="json")
+    lines = [f"{len(commit.applied)} applied, {len(commit.refused)} refused; version {commit.version}"]
+    show(data, as_json, "\n".join([*lines, *(f"refused: {result.reason}" for result in commit.refused)]))
+    if commit.refused:
+        raise typer.Exit(1)

@@ -1,0 +1,102 @@
+"""`evolve review`: decide about learned changes that wait for a person (`evolve run --review`)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from evolve.cli.output import Json, reading, show, table, writing
+
+app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="Number of the proposal, from `evolve review list`.")]
+ACTOR = "operator"
+
+
+@app.command("list")
+def listing(
+    context: typer.Context,
+    everything: Annotated[bool, typer.Option("--all", help="Also the decided ones.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the queue, oldest first."""
+    from evolve.proposals import proposals
+
+    with reading(context) as (config, store):
+        waiting = proposals(store, config.memory.namespace, decided=everything)
+    rows = [
+        {"number": p.seq, "op": p.op.op.value, "content": _content(p.op.payload), "decision": p.decision or "waiting"}
+        for p in waiting
+    ]
+    table(rows, as_json, empty="nothing waits for review")
+
+
+@app.command("show")
+def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
+    """Show one proposal with where it came from and what it would replace."""
+    from evolve.proposals import find
+
+    with reading(context) as (_, store):
+        proposal = find(store, name)
+        target = store.get(proposal.op.target_id) if proposal.op.target_id else None
+    lines = [f"{proposal.op.op.value} {_content(proposal.op.payload)}"]
+    lines += [f"replaces: {target.payload.text()}"] if target else []
+    lines += [f"reason: {proposal.op.reason}", f"from tasks: {', '.join(proposal.op.provenance.task_ids)}"]
+    show(proposal.model_dump(mode="json"), as_json, "\n".join(lines))
+
+
+@app.command()
+def accept(context: typer.Context, names: list[str], as_json: Json = False) -> None:
+    """Apply proposals."""
+    from evolve import proposals
+
+    with writing(context) as (_, store):
+        commits = [proposals.accept(store, name, actor=ACTOR) for name in names]
+    refused = [result.reason for commit in commits for result in commit.refused]
+    applied = sum(len(commit.applied) for commit in commits)
+    show(
+        {"applied": applied, "refused": refused},
+        as_json,
+        f"{applied} applied" + "".join(f"\nrefused: {r}" for r in refused),
+    )
+    if refused:
+        raise typer.Exit(1)
+
+
+@app.command()
+def reject(
+    context: typer.Context,
+    names: list[str],
+    reason: Annotated[str, typer.Option(help="Why; kept in the journal.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Turn proposals down."""
+    from evolve import proposals
+
+    with writing(context) as (_, store):
+        for name in names:
+            proposals.reject(store, name, actor=ACTOR, reason=reason)
+    show({"rejected": names}, as_json, f"{len(names)} rejected")
+
+
+@app.command()
+def edit(
+    context: typer.Context,
+    name: Name,
+    content: Annotated[str, typer.Argument(help="The text to apply instead.")],
+    as_json: Json = False,
+) -> None:
+    """Apply a proposal with your own words."""
+    from evolve import proposals
+
+    with writing(context) as (_, store):
+        payload = (proposals.find(store, name).op.payload or {}) | {"content": content}
+        commit = proposals.accept(store, name, actor=ACTOR, payload=payload)
+    show(commit.model_dump(mode="json"), as_json, f"{len(commit.applied)} applied")
+    if commit.refused:
+        raise typer.Exit(1)
+
+
+def _content(payload: dict[str, Any] | None) -> str:
+    return str((payload or {}).get("content", ""))

@@ -1,0 +1,169 @@
+"""`evolve run | resume | eval | report`: the main verbs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evolve.cli.output import Json, load, show
+
+if TYPE_CHECKING:
+    from evolve.cli.display import Display
+    from evolve.config import Config
+    from evolve.session import RunResult
+
+Tasks = Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of tasks, instead of the environment's.")]
+Env = Annotated[str | None, typer.Option("--env", help="Environment: a shipped name or `module:Class`.")]
+Policy = Annotated[str | None, typer.Option("--policy", help="Policy: a shipped name or `module:function`.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", help="Most tasks.")]
+Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the root command."""
+    app.command("run")(run)
+    app.command("resume")(resume)
+    app.command("eval")(evaluate)
+    app.command("report")(report)
+
+
+def run(
+    context: typer.Context,
+    tasks: Tasks = None,
+    env: Env = None,
+    policy: Policy = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    review: Annotated[bool, typer.Option("--review", help="Let learned changes wait for `evolve review`.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Work through the tasks and learn from them."""
+    changes = _changes(tasks, env, policy, limit, seed) | ({"run.review": True} if review else {})
+    from evolve import session
+
+    with _display(as_json) as display:
+        result = session.run(_configured(context, changes), observers=[display] if display else ())
+    _finish(context, result, as_json)
+
+
+def resume(
+    context: typer.Context,
+    run_id: Annotated[str | None, typer.Argument(help="Run to go on with; else the latest unfinished one.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with a run that was killed or stopped; no model call that was journalled is repeated."""
+    from evolve import session
+
+    with _display(as_json) as display:
+        result = session.resume(load(context), run_id, observers=[display] if display else ())
+    _finish(context, result, as_json)
+
+
+def evaluate(
+    context: typer.Context,
+    split: Annotated[list[str] | None, typer.Option("--split", help="Split to evaluate; may be repeated.")] = None,
+    no_memory: Annotated[bool, typer.Option("--no-memory", help="Evaluate the agent without its knowledge.")] = False,
+    tasks: Tasks = None,
+    env: Env = None,
+    policy: Policy = None,
+    limit: Limit = None,
+    seed: Seed = None,
+    as_json: Json = False,
+) -> None:
+    """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
+    changes = _changes(tasks, env, policy, limit, seed) | {"run.mode": "frozen"}
+    if split:
+        changes["run.eval_splits"] = split
+    if no_memory:
+        changes["playbook.enabled"] = False
+    from evolve import session
+
+    with _display(as_json) as display:
+        result = session.run(_configured(context, changes), observers=[display] if display else ())
+    _finish(context, result, as_json)
+
+
+def report(
+    context: typer.Context,
+    run_id: Annotated[str | None, typer.Argument(help="Run to report on; else the latest.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the learning curve as PNG there.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Print the figures of a run, read from the journal, and draw its learning curve."""
+    from evolve import curve
+    from evolve.cli.output import reading
+    from evolve.report import lines, make_report
+
+    with reading(context) as (_, store):
+        made = make_report(store, run_id)
+    control = 100 * made.control.tgc if made.control else None
+    text = "\n".join(lines(made))
+    if made.curve and not as_json:
+        text += "\n\n" + curve.draw(made.curve, control)
+    show(made.model_dump(mode="json"), as_json, text)
+    if plot is not None and made.curve:
+        curve.save(plot, made.curve, control, f"{made.environment}, {made.policy}")
+
+
+def _changes(
+    tasks: Path | None, env: str | None, policy: str | None, limit: int | None, seed: int | None
+) -> dict[str, Any]:
+    """Return what the options override, as `section.key` -> value."""
+    given = {
+        "environment.tasks_file": str(tasks.resolve()) if tasks else None,
+        "environment.name": env,
+        "policy.name": policy,
+        "run.tasks": limit,
+        "run.seed": seed,
+    }
+    return {key: value for key, value in given.items() if value is not None}
+
+
+def _configured(context: typer.Context, changes: dict[str, Any]) -> Config:
+    from evolve.configfile import load_config
+
+    overrides: dict[str, dict[str, Any]] = {}
+    for path, value in changes.items():
+        section, key = path.split(".")
+        overrides.setdefault(section, {})[key] = value
+    return load_config(context.obj, overrides)
+
+
+def _display(as_json: bool) -> AbstractContextManager[Display | None]:
+    if as_json:
+        return nullcontext()
+    from evolve.cli.display import Display
+
+    return Display()
+
+
+def _finish(context: typer.Context, result: RunResult, as_json: bool) -> None:
+    """Print the result; write the curve beside the run; a stopped run ends with exit code 3."""
+    from evolve import curve
+    from evolve.app import open_store
+    from evolve.report import lines, make_report
+
+    config = load(context)
+    with open_store(config, read_only=True) as store:
+        made = make_report(store, result.run_id)
+    control = 100 * made.control.tgc if made.control else None
+    text = "\n".join(lines(made))
+    if made.curve:
+        picture = config.workspace / "runs" / result.run_id / "curve.png"
+        text += "\n\n" + curve.draw(made.curve, control) + f"\n{_saved(picture, made.curve, control)}"
+    show(made.model_dump(mode="json"), as_json, text)
+    if result.status == "stopped":
+        raise typer.Exit(3)
+
+
+def _saved(picture: Path, passed: tuple[bool, ...], control: float | None) -> str:
+    from evolve import curve
+
+    try:
+        curve.save(picture, passed, control, picture.parent.name)
+    except ModuleNotFoundError:
+        return "no PNG of the curve: matplotlib is not installed (pip install 'evolve-agents[plot]')"
+    return f"learning curve: {picture}"

@@ -1,0 +1,77 @@
+"""`evolve init` and `evolve export`: begin a workspace, and carry one elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evolve.cli.output import Json, load, show
+
+_TEMPLATE = """\
+# What `evolve run` does here. Every key and its default: `evolve config show`.
+
+[run]
+mode = "online"
+tasks = 60
+batch_size = 4
+
+[policy]
+name = "pocket"
+
+[environment]
+name = "office"
+deployment = 0
+max_steps = 16
+
+[memory]
+embedder = "hashing"
+"""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs to the root command."""
+    app.command("init")(init)
+    app.command("export")(export)
+
+
+def init(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="Where; made when missing.")] = Path(),
+    source: Annotated[Path | None, typer.Option("--from", help="Archive of `evolve export --workspace`.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a workspace: write evolve.toml and make .evolve/, empty or from an archive with all its trust."""
+    from evolve.configfile import load_config
+    from evolve.transfer import import_workspace
+    from memory.errors import BadInput
+
+    file = folder / "evolve.toml"
+    if file.exists() and source is None:
+        raise BadInput(f"{str(file)!r} exists already; edit it, or choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        file.write_text(_TEMPLATE, encoding="utf-8")
+    config = load_config(file)
+    digest = import_workspace(source, config.workspace) if source else None
+    from evolve.app import open_store
+
+    with open_store(config, owner=False) as store:
+        records = len(store.records(config.memory.namespace))
+    text = f"workspace ready at {config.workspace} (settings: {file})"
+    if digest:
+        text += f"\n{records} records with their trust, sha256 {digest}: verified"
+    show({"workspace": str(config.workspace), "sha256": digest, "records": records}, as_json, text)
+
+
+def export(
+    context: typer.Context,
+    workspace: Annotated[Path, typer.Option("--workspace", help="Archive to write (.tar.gz).")],
+    as_json: Json = False,
+) -> None:
+    """Write the whole workspace into one archive; `evolve init --from` takes it up elsewhere."""
+    from evolve.transfer import export_workspace
+
+    digest = export_workspace(load(context).workspace, workspace)
+    show({"archive": str(workspace), "sha256": digest}, as_json, f"wrote {workspace}, database sha256 {digest}")

@@ -1,0 +1,37 @@
+"""Finds records and snapshots by the short names people use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memory.errors import BadInput, NotFound
+from memory.records import Record
+from memory.store import Store
+
+
+def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
+    """Return the record with that number (`12`), label (`shr-00012`) or id. Raises `NotFound`."""
+    number = name.rpartition("-")[2] if "-" in name else name
+    for record in store.records(namespace):
+        if record.id == name or (number.isdecimal() and record.number == int(number)):
+            return record
+    raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
+
+
+def find_snapshot(store: Store, namespace: str, name: str) -> str:
+    """Return the full address of the snapshot that `name` (an id or the start of one, with or without `@position`)
+    means.
+
+    Raises `NotFound`, and `BadInput` when several snapshots start like that.
+    """
+    prefix, _, position = name.partition("@")
+    matching = [
+        snapshot
+        for snapshot in store.snapshots(namespace)
+        if snapshot.id.startswith(prefix) and (not position or str(snapshot.position) == position)
+    ]
+    if not matching:
+        raise NotFound(f"no snapshot {name!r} in namespace {namespace!r}; see `evolve playbook log`")
+    if len({snapshot.id for snapshot in matching}) > 1:
+        raise BadInput(f"{name!r} is the start of {len(matching)} snapshots; give more of it")
+    return f"{matching[-1].id}@{matching[-1].position}"

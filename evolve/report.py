@@ -1,0 +1,124 @@
+"""What a run came to, read from the journal alone: figures by half, controls, cost, and the points of its curve.
+
+Nothing is remembered outside the journal, so a report can be printed again at any time and says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.evaluate import EvalReport
+from evolve.metrics import Metrics, summarize
+from evolve.runs import RunRecord, load_run
+from evolve.state import MAIN, NO_MEMORY
+from memory.errors import NotFound
+from memory.records import Frozen, Trajectory
+from memory.store import Store
+
+
+class Report(Frozen):
+    """One run in figures."""
+
+    run_id: str
+    mode: str
+    status: str
+    policy: str
+    policy_version: str
+    environment: str
+    config_hash: str
+    seed: int
+    snapshot_id: str | None
+    first_half: Metrics | None = None
+    second_half: Metrics | None = None
+    whole: Metrics | None = None
+    control: Metrics | None = None
+    """The same stream's tasks without memory, on the sampled share."""
+    evaluations: tuple[EvalReport, ...] = ()
+    learned: int = 0
+    """Changes that were applied."""
+    curve: tuple[bool, ...] = ()
+    """Success of the main arm, in order of the stream."""
+    warnings: tuple[str, ...] = ()
+
+
+def make_report(store: Store, run_id: str | None = None) -> Report:
+    """Return the report of a run: the named one, or the latest. Raises `NotFound`."""
+    record = _record(store, run_id)
+    episodes = {(t.arm, t.task.id): t for t in store.trajectories(run_id=record.run_id)}
+    stream = [episodes[MAIN, task] for task in record.tasks if (MAIN, task) in episodes]
+    control = [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
+    half = len(stream) // 2
+    events = store.events(type="evaluation", run_id=record.run_id)
+    return Report(
+        run_id=record.run_id,
+        mode=record.mode,
+        status=record.status,
+        policy=record.policy,
+        policy_version=record.policy_version,
+        environment=record.environment,
+        config_hash=record.config_hash,
+        seed=record.config.get("run", {}).get("seed", 0),
+        snapshot_id=record.snapshot_id,
+        first_half=_metrics(stream[:half]),
+        second_half=_metrics(stream[half:]),
+        whole=_metrics(stream),
+        control=_metrics(control),
+        evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        learned=_applied(store, record.run_id),
+        curve=tuple(t.success for t in stream),
+        warnings=_warnings(stream),
+    )
+
+
+def lines(report: Report) -> list[str]:
+    """Return the report as text for people."""
+    head = [
+        f"run {report.run_id} ({report.mode}, {report.status})",
+        f"policy {report.policy} {report.policy_version}, environment {report.environment}",
+        f"seed {report.seed}, config {report.config_hash}, snapshot {report.snapshot_id or '-'}",
+    ]
+    named = {
+        "first half": report.first_half,
+        "second half": report.second_half,
+        "whole stream": report.whole,
+        "without memory (sample)": report.control,
+    }
+    body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
+    body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
+    return [*head, "", *body, "", f"changes applied: {report.learned}", *report.warnings]
+
+
+def _figures(name: str, m: Metrics) -> str:
+    return (
+        f"{name:<28} TGC {m.tgc:6.1%} [{m.interval.low:.0%}, {m.interval.high:.0%}]  SGC {m.sgc:6.1%}  "
+        f"n={m.tasks}  steps {m.steps:.1f}  tokens {m.tokens:,.0f}  shown {m.injected:.1f}  coverage {m.coverage:.0%}"
+    )
+
+
+def _record(store: Store, run_id: str | None) -> RunRecord:
+    if run_id is not None:
+        return load_run(store, run_id)
+    runs = store.runs()
+    if not runs:
+        raise NotFound("no run in this workspace; start one with `evolve run`")
+    return load_run(store, runs[-1]["run_id"])
+
+
+def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:
+    return summarize([t.task for t in trajectories], trajectories) if trajectories else None
+
+
+def _applied(store: Store, run_id: str) -> int:
+    return sum(_count(event.data) for event in store.events(type="commit", run_id=run_id))
+
+
+def _count(data: dict[str, Any]) -> int:
+    return sum(bool(result.get("applied")) for result in data.get("results", ()))
+
+
+def _warnings(stream: Sequence[Trajectory]) -> tuple[str, ...]:
+    late = stream[len(stream) // 2 :]
+    if late and not any(t.injected for t in late):
+        return ("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it",)
+    return ()

@@ -1,6 +1,7 @@
 """The documentation is true: its code runs, its links and paths exist, its generated parts are current.
 
-D1  every `bash` block: `make` targets exist, `evolve` commands run, in order, in one fresh folder per page
+D1  every `bash` block: `make` targets exist, `evolve` commands run, in order, in one fresh folder per page; OLD and NEW
+    stand for the first and the last snapshot there
 D2  every `python` block runs by itself, after the page's shell blocks, in that folder
 D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every path of the README's tree exists
@@ -9,6 +10,7 @@ D5  docs/cli.md and the README's table of results are what `make docs` writes
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -18,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from evolve.configfile import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs" / "guides").glob("*.md")])
@@ -39,21 +43,38 @@ def shell_commands(page: Path) -> list[str]:
     return [line for line in text.splitlines() if shlex.split(line, comments=True)]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+def run(command: list[str], folder: Path) -> str:
+    """Run a command as a reader would, with this virtual environment on the path; return what it printed."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "COLUMNS": "120"}
+    ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    assert ran.returncode == 0, f"{command}\n{ran.stdout}\n{ran.stderr}"
+    return ran.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     for command in shell_commands(page):
         first, *rest = shlex.split(command, comments=True)
         if first == "make":
             assert [target for target in rest if "=" not in target and target not in TARGETS] == []
         elif not command.startswith(NOT_RUN_HERE):
             assert first in {"evolve", "python"}, f"{page.name}: no test knows how to run {command!r}"
-            ran = subprocess.run([first, *rest], cwd=tmp_path, env=env, capture_output=True, text=True)
-            assert ran.returncode == 0, f"{command}\n{ran.stdout}\n{ran.stderr}"
+            if {"OLD", "NEW"} & set(rest):
+                log = json.loads(run(["evolve", "playbook", "log", "--json"], tmp_path))
+                names = {"OLD": log[0]["snapshot"], "NEW": log[-1]["snapshot"]}
+                rest = [names.get(word, word) for word in rest]
+            run([first, *rest], tmp_path)
     for code in blocks(page, "python"):
-        ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
-        assert ran.returncode == 0, f"{code}\n{ran.stdout}\n{ran.stderr}"
+        run([sys.executable, "-c", code], tmp_path)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_configuration_of_a_page_is_accepted(page: Path, tmp_path: Path) -> None:
+    for number, text in enumerate(blocks(page, "toml")):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(text)
+        load_config(file)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -24,8 +24,8 @@ from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
 
-FREE_POLICIES = frozenset({"pocket", "local", "scripted"})
-"""Policies whose calls cost nothing but time, unless a price is configured."""
+FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
+"""Modules of the policies whose calls cost nothing but time, unless a price is configured."""
 
 
 def load_object(name: str) -> Any:
@@ -193,6 +193,7 @@ def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Ta
     return tasks
 
 
-def is_free(section: PolicySection) -> bool:
-    """Return True when control episodes cost nothing but time."""
-    return section.name in FREE_POLICIES and section.price is None
+def is_free(policy: Policy, section: PolicySection) -> bool:
+    """Return True when control episodes cost nothing but time: computed in this process, and no price is configured."""
+    homes = {base.__module__.rsplit(".policy", 1)[0] for base in type(policy).__mro__}
+    return bool(homes & FREE_POLICIES) and section.price is None

@@ -65,9 +65,12 @@ async def run_pass(deps: Deps, checkpoints: Path) -> None:
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
         graph = build(deps).compile(checkpointer=saver)
         stopped = await graph.aget_state(config)
-        if stopped.next or not stopped.values:
-            start: State | None = None if stopped.values else {"batch": 0}
-            await graph.ainvoke(start, config, durability="async")
+        batch = stopped.values.get("batch", 0)
+        while batch < deps.stream.batches or stopped.tasks:
+            # `tasks`, not `next`: a step that was killed after its last write has tasks and no next
+            start: State | None = None if stopped.tasks else {"batch": batch}
+            batch = (await graph.ainvoke(start, config, durability="async"))["batch"]
+            stopped = await graph.aget_state(config)
         await saver.adelete_thread(thread)
 
 

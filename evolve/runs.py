@@ -8,7 +8,7 @@ its last checkpoint, and replies that were journalled are replayed, so that none
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,10 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from evolve.config import Config
+from evolve.seeds import id_for
 from evolve.state import Deps
 from memory.errors import JournalError, NotFound
-from memory.records import Event, Frozen, Snapshot, Usage
+from memory.records import Event, Frozen, Reflection, Snapshot, Usage
 from memory.store import Store
 from policies.protocols import Reply
 
@@ -120,6 +121,18 @@ def spent(store: Store, run_id: str) -> Usage:
 
     replies = find(store.journal, _StoredReply, "replies", run_id=run_id)
     return sum((stored.reply.usage for stored in replies), Usage())
+
+
+def keeper(store: Store) -> Callable[[Reflection], object]:
+    """Return what stores a lesson whose curation could not be parsed, once even when it is curated again."""
+
+    def keep(reflection: Reflection) -> None:
+        said = [insight.content for insight in reflection.insights]
+        store.add_reflection(
+            reflection.model_copy(update={"id": id_for("rf", reflection.author, reflection.trajectory_id, said)})
+        )
+
+    return keep
 
 
 @contextmanager

@@ -24,12 +24,11 @@ from evolve.prompting import briefing
 from evolve.protocols import Environment
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
-from evolve.runs import STOPPED, Run, RunRecord, exclusive, load_run, recorded, save_run, spent
-from evolve.seeds import id_for
+from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent
 from evolve.state import MAIN, NO_MEMORY, Deps, Stream
 from memory.errors import EvolveError
 from memory.protocols import Gate
-from memory.records import Frozen, Reflection, Task, new_id
+from memory.records import Frozen, Task, new_id
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.budget import Budget, BudgetedPolicy
@@ -126,7 +125,7 @@ class _Opened:
 
     @property
     def share(self) -> tuple[float, str]:
-        return control_share(self.config, free=self.parts.policy is not None or app.is_free(self.config.policy))
+        return control_share(self.config, free=app.is_free(self.policy, self.config.policy))
 
 
 def _plan(opened: _Opened) -> RunRecord:
@@ -192,7 +191,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         policy=policy,
         acting=acting,
         reflector=parts.reflector or app.make_reflector(config, policy),
-        curator=parts.curator or app.make_curator(config, policy, _keeper(store)),
+        curator=parts.curator or app.make_curator(config, policy, keeper(store)),
         gates=parts.gates if parts.gates is not None else app.make_gates(config),
         stream=stream,
         tally=Tally(len(tasks) * (config.run.epochs if record.mode == "offline" else 1), done),
@@ -216,18 +215,6 @@ def _tasks(opened: _Opened, record: RunRecord) -> tuple[Task, ...]:
             "no longer has; restore the environment's settings or start a new run"
         )
     return tuple(found[task_id] for task_id in record.tasks)
-
-
-def _keeper(store: Store) -> Callable[[Reflection], object]:
-    """Return what stores a lesson whose curation could not be parsed, once even when it is curated again."""
-
-    def keep(reflection: Reflection) -> None:
-        said = [insight.content for insight in reflection.insights]
-        store.add_reflection(
-            reflection.model_copy(update={"id": id_for("rf", reflection.author, reflection.trajectory_id, said)})
-        )
-
-    return keep
 
 
 def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:

@@ -58,6 +58,8 @@ class Stream:
     batch_size: int
     seed: int
     name: str = "e0"
+    before: int = 0
+    """Tasks done before this pass; they count for the compaction points."""
     control: frozenset[str] = frozenset()
     """Ids of the tasks that are also done without memory."""
 
@@ -69,6 +71,10 @@ class Stream:
     def batch(self, index: int) -> tuple[Task, ...]:
         """Return the tasks of a batch."""
         return self.tasks[index * self.batch_size : (index + 1) * self.batch_size]
+
+    def done(self, batches: int) -> int:
+        """Return how many tasks are done after so many batches of this pass."""
+        return self.before + min(batches * self.batch_size, len(self.tasks))
 
     def key(self, *parts: object) -> str:
         """Return the journal subject of something in this pass."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.injection import Shown, shown_again
+from evolve.nodes.recall import recalled
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
 from evolve.state import NO_MEMORY, Deps, Episode
-from memory.records import Injection
 
 
 async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
@@ -18,7 +18,7 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
     episode_id = stream.episode_id(task.id, arm)
     if deps.store.trajectory(episode_id) is not None:
         return {"episodes": [episode_id]}
-    shown = Shown() if arm == NO_MEMORY else _shown(episode, deps)
+    shown = Shown() if arm == NO_MEMORY else shown_again(deps.store, recalled(episode["batch"], task.id, deps))
     attempt = Attempt(
         id=episode_id,
         task=task,
@@ -36,9 +36,3 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
     deps.tally.add(trajectory)
     deps.observers.notify(deps.tally.event(trajectory))
     return {"episodes": [episode_id]}
-
-
-def _shown(episode: Episode, deps: Deps) -> Shown:
-    (event,) = deps.store.events(type="recall", subject=deps.stream.key(episode["batch"]), limit=1)
-    logged = event.data["shown"].get(episode["task_id"], ())
-    return shown_again(deps.store, [Injection.model_validate(item) for item in logged])

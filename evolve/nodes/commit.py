@@ -66,7 +66,7 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
 def _refine(state: State, deps: Deps, subject: str) -> None:
     """Keep the playbook small: the hard budget after every batch, merges and retirement at compaction points."""
     settings = deps.config.playbook
-    done = (state.get("batch", 0) + 1) * deps.stream.batch_size
+    done = deps.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = deps.store.view(deps.namespace)
         _apply(deps, merge_duplicates(view.records(), deps.config.gate.near_duplicate), subject)

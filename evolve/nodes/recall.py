@@ -6,7 +6,7 @@ from typing import Any
 
 from evolve.injection import choose_core, recall_for
 from evolve.state import Deps, State
-from memory.records import Event
+from memory.records import Event, Injection
 from playbooks.core import Core, core_records, due
 from playbooks.view import RecordView
 
@@ -25,7 +25,7 @@ async def recall(state: State, deps: Deps) -> dict[str, Any]:
         return {"batch": batch, "core": data["core"], "core_at": data["core_at"], "episodes": None, "reflections": []}
     shown: dict[str, list[dict[str, Any]]] = {}
     if config.playbook.enabled:
-        done = batch * stream.batch_size
+        done = stream.done(batch)
         if due(core, done, every=config.playbook.compact_every):
             core = choose_core(config, deps.store.view(deps.namespace), deps.policy, done)
         records = core_records(core, RecordView(filter(None, map(deps.store.get, core.ids))))
@@ -36,3 +36,9 @@ async def recall(state: State, deps: Deps) -> dict[str, Any]:
     event = Event(type="recall", namespace=deps.namespace, run_id=stream.run_id, subject=subject, data=data)
     deps.store.append(event)
     return {"batch": batch, "core": data["core"], "core_at": core.tasks, "episodes": None, "reflections": []}
+
+
+def recalled(batch: int, task_id: str, deps: Deps) -> tuple[Injection, ...]:
+    """Return what was chosen for a task, in the order it was chosen."""
+    (event,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    return tuple(Injection.model_validate(item) for item in event.data["shown"].get(task_id, ()))

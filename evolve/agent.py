@@ -1,0 +1,169 @@
+"""Memory and learning for an agent of one's own: a function `(task, knowledge) -> Trajectory` is all it takes.
+
+    async with Agent(solve, config) as agent:
+        trajectories = await agent.run(["Book a room for Ann.", ...])
+
+Each batch is recalled for, solved, reflected on and learned from through the same nodes as `evolve.run`, without the
+graph and without an environment. Not here: checkpoints and resume, since nothing is known of how `solve` works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+
+from evolve import app
+from evolve.config import Config
+from evolve.errors import EnvironmentFailure
+from evolve.injection import Shown, shown_again
+from evolve.nodes.commit import commit
+from evolve.nodes.curate import curate
+from evolve.nodes.gate import gate
+from evolve.nodes.judge import judge
+from evolve.nodes.recall import recall, recalled
+from evolve.nodes.reflect import reflect
+from evolve.parallel import all_of
+from evolve.progress import Observer, Observers, Tally
+from evolve.prompting import knowledge
+from evolve.protocols import ActionFormat, Episode
+from evolve.replies import RunReplies, about
+from evolve.rollout import Acting
+from evolve.runs import keeper
+from evolve.seeds import id_for
+from evolve.session import Parts
+from evolve.state import MAIN, Deps, State, Stream
+from memory.records import Task, Trajectory, new_id
+from memory.store import Store
+from policies.budget import Budget, BudgetedPolicy
+from policies.cache import CachedPolicy
+from policies.protocols import Policy, ToolSpec
+from policies.scripted import ScriptedPolicy
+
+Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
+"""Does a task with what is known (text for a prompt, may be empty) and says what happened."""
+
+
+class _Elsewhere:
+    """Stands where an environment would: the user's function has its own."""
+
+    name = "own"
+    action_format: ActionFormat = "text"
+    tools: tuple[ToolSpec, ...] = ()
+
+    def describe(self, profile: str) -> str:
+        return ""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return ()
+
+    def start(self, task: Task, seed: int = 0) -> Episode:
+        raise EnvironmentFailure("an Agent solves tasks with its own function; it has no environment to start")
+
+
+class Agent:
+    """One's own agent with a memory that learns. An async context manager; `run` may be called many times."""
+
+    def __init__(
+        self, solve: Solve, config: Config, *, parts: Parts | None = None, observers: Iterable[Observer] = ()
+    ) -> None:
+        """Take the function and the configuration; of `[run]` only learning, batch size and concurrency count.
+
+        With `reflector = "rules"` and `curator = "direct"` no model is needed.
+        """
+        self.run_id = new_id()
+        self._solve = solve
+        self._config = config
+        self._parts = parts or Parts()
+        self._observers = Observers(observers)
+        self._exit = AsyncExitStack()
+        self._policy: Policy | None = None
+        self._store: Store | None = None
+        self._batches = self._done = 0
+        self._core: State = {}
+        self._tally = Tally(0)
+
+    async def __aenter__(self) -> Agent:
+        policy = self._parts.policy or self._make_policy()
+        if self._parts.policy is None:
+            self._exit.push_async_callback(policy.aclose)
+        self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
+        budgeted = BudgetedPolicy(policy, Budget(**self._config.budget.model_dump()))
+        self._policy = CachedPolicy(budgeted, RunReplies(self._store, self.run_id), scope=self.run_id)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exit.aclose()
+
+    async def run(self, tasks: Iterable[Task | str]) -> list[Trajectory]:
+        """Do the tasks in order, `run.batch_size` at a time, learning after each batch. Returns their trajectories."""
+        todo = [Task(id=id_for("task", task), instruction=task) if isinstance(task, str) else task for task in tasks]
+        self._tally.total += len(todo)
+        size = self._config.run.batch_size
+        done: list[Trajectory] = []
+        for at in range(0, len(todo), size):
+            done += await self._batch(tuple(todo[at : at + size]))
+        return done
+
+    async def _batch(self, tasks: tuple[Task, ...]) -> list[Trajectory]:
+        name, before = f"b{self._batches}", self._done
+        stream = Stream(self.run_id, tasks, len(tasks), self._config.run.seed, name=name, before=before)
+        self._batches += 1
+        self._done += len(tasks)
+        deps = self._deps(stream)
+        state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
+        state = {**state, **await recall(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
+        self._core = state
+        trajectories = await all_of(self._attempt(task, deps) for task in tasks)
+        for node in (judge, reflect, curate, gate, commit):
+            state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
+        return trajectories
+
+    async def _attempt(self, task: Task, deps: Deps) -> Trajectory:
+        shown: Shown = shown_again(deps.store, recalled(0, task.id, deps))
+        text = knowledge(shown.core, shown.recalled, deps.policy.profile)
+        async with deps.slots:
+            with about(task.id):
+                said = self._solve(task, text)
+                given = await said if inspect.isawaitable(said) else said
+        trajectory = given.model_copy(
+            update={
+                "id": deps.stream.episode_id(task.id, MAIN),
+                "task": task,
+                "injected": shown.injected,
+                "run_id": self.run_id,
+                "arm": MAIN,
+            }
+        )
+        deps.store.add_trajectory(trajectory)
+        deps.tally.add(trajectory)
+        deps.observers.notify(deps.tally.event(trajectory))
+        return trajectory
+
+    def _deps(self, stream: Stream) -> Deps:
+        if self._store is None or self._policy is None:
+            raise RuntimeError("the Agent is not open; use `async with Agent(...) as agent`")
+        config, parts = self._config, self._parts
+        return Deps(
+            config=config,
+            store=self._store,
+            environment=_Elsewhere(),
+            policy=self._policy,
+            acting=Acting(world=""),
+            reflector=parts.reflector or app.make_reflector(config, self._policy),
+            curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store)),
+            gates=parts.gates if parts.gates is not None else app.make_gates(config),
+            stream=stream,
+            tally=self._tally,
+            observers=self._observers,
+            slots=asyncio.Semaphore(config.run.concurrency),
+        )
+
+    def _make_policy(self) -> Policy:
+        """Return the configured policy; where no role asks a model, one that is never called."""
+        asked = "model" in (self._config.playbook.reflector, self._config.playbook.curator)
+        return app.make_policy(self._config.policy) if asked else ScriptedPolicy((), name="none")

@@ -152,7 +152,8 @@ def frozen_records(journal: Journal, rows: Sequence[Sequence[Any]]) -> tuple[Rec
     In order of creation; records forgotten since are left out.
     """
     found = journal.query(
-        f"SELECT {_COLUMNS}, c.body, j.value ->> 3 FROM json_each(?) j JOIN records r ON r.id = j.value ->> 0"
+        f"SELECT {_COLUMNS.replace('r.updated_at', 'v.updated_at')}, c.body, j.value ->> 3 FROM json_each(?) j"
+        " JOIN records r ON r.id = j.value ->> 0"
         " JOIN versions v ON v.record_id = r.id AND v.version = j.value ->> 1"
         " LEFT JOIN content c ON c.hash = v.content_hash WHERE NOT r.forgotten ORDER BY r.number",
         (json.dumps(list(rows)),),

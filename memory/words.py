@@ -32,10 +32,10 @@ _FUNCTION_WORDS = frozenset(
 def query_words(text: str) -> tuple[str, ...]:
     """Return the distinct words of a text, lower-case, in order; punctuation and FTS5 operators are no words.
 
-    English function words are left out, unless there is nothing else: a record that shares only `the` shares nothing.
+    English function words are left out: a record that shares only `the` shares nothing.
     """
     words = dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
-    return tuple(word for word in words if word not in _FUNCTION_WORDS) or tuple(words)
+    return tuple(word for word in words if word not in _FUNCTION_WORDS)
 
 
 def match_expression(words: Sequence[str], frequency: Mapping[str, int], *, postings: int = POSTINGS) -> str:

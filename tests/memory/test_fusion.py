@@ -1,0 +1,59 @@
+"""Rank fusion, diversity and budget on numbers small enough to check by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memory.fusion import diversify, ranks, reciprocal_ranks, within_budget
+
+EYE = np.eye(4, dtype=np.float32)
+
+
+def test_ranks_share_the_better_place_on_ties() -> None:
+    assert ranks({"a": 3.0, "b": 5.0, "c": 3.0, "d": 1.0}) == {"b": 1, "a": 2, "c": 2, "d": 4}
+
+
+def test_fusion_is_the_published_sum() -> None:
+    fused = reciprocal_ranks([({"a": 9.0, "b": 1.0}, 1.0), ({"b": 0.2, "c": 0.1}, 1.0), ({"a": 1.0}, 0.5)])
+    assert fused == pytest.approx({"a": 1 / 61 + 0.5 / 61, "b": 1 / 62 + 1 / 61, "c": 1 / 62})
+
+
+@given(st.dictionaries(st.integers(0, 30), st.floats(-5, 5), max_size=20), st.floats(0.1, 10), st.floats(-3, 3))
+def test_only_the_order_of_a_side_counts(scores: dict[int, float], scale: float, shift: float) -> None:
+    rounded = {key: round(value, 2) for key, value in scores.items()}
+    moved = {key: value * 4.0 - 7.0 for key, value in rounded.items()}
+    assert reciprocal_ranks([(rounded, 1.0)]) == reciprocal_ranks([(moved, 1.0)])
+
+
+def test_without_diversity_order_is_relevance_and_ties_keep_their_place() -> None:
+    assert diversify(np.array([0.2, 0.9, 0.2, 0.5]), EYE, k=4, trade=1.0) == [1, 3, 0, 2]
+
+
+def test_a_near_copy_waits_behind_something_new() -> None:
+    vectors = np.stack([EYE[0], EYE[0], EYE[1]])
+    relevance = np.array([1.0, 0.95, 0.5])
+    assert diversify(relevance, vectors, k=3, trade=1.0) == [0, 1, 2]
+    assert diversify(relevance, vectors, k=3, trade=0.5) == [0, 2, 1]
+
+
+def test_diversity_of_nothing_and_of_equals() -> None:
+    assert diversify(np.array([]), np.zeros((0, 4), dtype=np.float32), k=3, trade=0.5) == []
+    assert diversify(np.array([1.0, 1.0]), EYE[:2], k=5, trade=0.7) == [0, 1]
+    assert diversify(np.array([1.0, 1.0]), EYE[:2], k=0, trade=0.7) == []
+
+
+@given(st.lists(st.integers(0, 50), max_size=20), st.integers(0, 200))
+def test_budget_is_hard_and_keeps_order(tokens: list[int], budget: int) -> None:
+    kept = within_budget(tokens, budget)
+    assert kept == sorted(set(kept))
+    total = sum(tokens[i] for i in kept)
+    assert total <= budget
+    assert all(total + tokens[i] > budget for i in set(range(len(tokens))) - set(kept))
+
+
+def test_no_budget_keeps_all_and_a_big_item_does_not_block_small_ones() -> None:
+    assert within_budget([5, 5], None) == [0, 1]
+    assert within_budget([100, 4, 3], 7) == [1, 2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Mapping
 from functools import wraps
 from typing import Any
@@ -23,16 +24,25 @@ class HostCalls:
     def __init__(self) -> None:
         self._raised: Exception | None = None
         self._interrupt: BaseException | None = None
+        self._started = 0.0
+        self._inside = 0.0
 
     def begin(self) -> None:
-        """Forget what an earlier run raised."""
+        """Start a run: forget what an earlier one raised, and start its clock."""
         self._raised = None
+        self._started, self._inside = time.perf_counter(), 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the run began, without the time spent inside host functions."""
+        return time.perf_counter() - self._started - self._inside
 
     def watch(self, function: HostFunction) -> HostFunction:
         """Return `function`, remembering what it raises."""
 
         @wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            entered = time.perf_counter()
             try:
                 return function(*args, **kwargs)
             except Exception as error:
@@ -41,6 +51,8 @@ class HostCalls:
             except BaseException as interrupt:
                 self._interrupt = interrupt
                 raise
+            finally:
+                self._inside += time.perf_counter() - entered
 
         return call
 

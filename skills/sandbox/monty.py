@@ -17,6 +17,7 @@ from functools import cache
 from pydantic_monty import (
     ExternalModule,
     Monty,
+    MontyComplete,
     MontyConversionError,
     MontyCrashedError,
     MontyRuntimeError,
@@ -32,6 +33,8 @@ from skills.sandbox.hosts import HostCalls, Modules
 from skills.sandbox.output import Printed, cut, describe
 
 _IDS = uuid.UUID("5b1a7c52-8f0e-4c7e-9d5b-6f3c1c0a7e11")
+_TRANSPORT = 2
+"""A run may take this many times `seconds_per_run` together with the time its values travel."""
 _FATAL = ("TimeoutError: feed time limit", "MemoryError: memory limit", "RuntimeError: suspension limit")
 
 
@@ -109,14 +112,29 @@ class MontySandboxSession:
         printed = Printed(self._limits.output_chars)
         self._hosts.begin()
         try:
-            self._session.feed_run(code, print_callback=lambda _stream, text: printed.write(text))
+            finished = self._drive(self._session, code, printed)
         except (MontyRuntimeError, MontySyntaxError) as error:
             return self._failed(self._hosts.named(error.display("type-msg")), printed)
         except (MontyCrashedError, MontyConversionError) as error:
-            return self._failed(describe(error), printed, crashed=True)
+            return self._failed(describe(error), printed, fatal=True)
         finally:
             self._hosts.reraise_interrupt()
+        if not finished:
+            seconds = f"{_TRANSPORT * self._limits.seconds_per_run} s"
+            return self._failed(f"TimeoutError: passing values to host calls took over {seconds}", printed, fatal=True)
         return RunResult(stdout=printed.text())
+
+    def _drive(self, session: MontySession, code: str, printed: Printed) -> bool:
+        """Run the code from one host call to the next; False = stopped, because the traffic took too long.
+
+        The interpreter's own clock stands still while values travel, so a flood of big arguments needs this one.
+        """
+        progress = session.feed_start(code, print_callback=lambda _stream, text: printed.write(text))
+        while not isinstance(progress, MontyComplete):
+            if self._hosts.seconds > _TRANSPORT * self._limits.seconds_per_run:
+                return False
+            progress = progress.resume_auto()
+        return True
 
     def dump(self) -> bytes:
         """Return the session's state (3 to 200 kB). Raises `EvolveError` on a session that has ended."""
@@ -130,8 +148,8 @@ class MontySandboxSession:
             self._session.__exit__(None, None, None)
             self._session = None
 
-    def _failed(self, text: str, printed: Printed, crashed: bool = False) -> RunResult:
-        fatal = crashed or text.startswith(_FATAL)
+    def _failed(self, text: str, printed: Printed, fatal: bool = False) -> RunResult:
+        fatal = fatal or text.startswith(_FATAL)
         if fatal:
             self.close()
         return RunResult(stdout=printed.text(), error=cut(text, self._limits.output_chars), fatal=fatal)

@@ -74,7 +74,7 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
-    changes = _changes(tasks, env, policy, limit, seed) | {"run.mode": "frozen"}
+    changes = _changes(tasks, env, policy, limit, seed) | {"run.mode": "frozen", "run.tasks": limit}
     if split:
         changes["run.eval_splits"] = split
     if no_memory:

@@ -7,24 +7,23 @@ the Hugging Face forward.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from policies.pocket import attention
+from policies.pocket.attention import causal_attention
 
 
 class FastForward:
     """Calls a Llama model's parameters; has none of its own.
 
-    `dtype` is the precision of matrix products (bf16, or fp32 for the equality test); `compiled` needs a C++ compiler.
+    `dtype` is the precision of matrix products: bf16, or fp32 for the equality test. Compiling needs a C++ compiler;
+    `torch.compiler.set_stance("force_eager")` does without.
     """
 
-    def __init__(self, model: Any, *, dtype: torch.dtype = torch.bfloat16, compiled: bool = True) -> None:
+    def __init__(self, model: Any, *, dtype: torch.dtype = torch.bfloat16) -> None:
         self.model, self.dtype = model, dtype
         config = model.config
         self.heads, self.eps = int(config.num_attention_heads), float(config.rms_norm_eps)
@@ -34,11 +33,6 @@ class FastForward:
         angles = torch.arange(config.max_position_embeddings)[:, None] * inverse
         device = next(model.parameters()).device
         self.cos, self.sin = angles.cos().to(device), angles.sin().to(device)
-        wrap: Callable[[Any], Any] = partial(torch.compile, dynamic=True) if compiled else (lambda f: f)
-        self.project, self.mix, self.loss = wrap(_project), wrap(_mix), wrap(_loss)
-        if compiled:
-            attention.BlockAttention.softmax = staticmethod(wrap(attention.masked_softmax))
-            attention.BlockAttention.gradient = staticmethod(wrap(attention.softmax_gradient))
 
     def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return (loss, hit) of the next token: fp32 and bool [rows, length - 1], for ids int64 [rows, length]."""
@@ -49,14 +43,14 @@ class FastForward:
         for layer in inner.layers:
             att, mlp = layer.self_attn, layer.mlp
             matrices = (att.q_proj.weight, att.k_proj.weight, att.v_proj.weight)
-            heads = self.project(x, (layer.input_layernorm.weight, *matrices), rope, (self.heads, self.eps, self.dtype))
+            heads = _project(x, (layer.input_layernorm.weight, *matrices), rope, (self.heads, self.eps, self.dtype))
             split = (h.unflatten(0, (rows, width)).transpose(1, 2) for h in heads)
-            mixed = attention.causal_attention(*split).transpose(1, 2).reshape(rows * width, -1)
+            mixed = causal_attention(*split).transpose(1, 2).reshape(rows * width, -1)
             matrices = (mlp.gate_proj.weight, mlp.up_proj.weight, mlp.down_proj.weight)
             norm = layer.post_attention_layernorm.weight
-            x = self.mix(x, mixed, (att.o_proj.weight, norm, *matrices), self.eps)
+            x = _mix(x, mixed, (att.o_proj.weight, norm, *matrices), self.eps)
         targets = torch.cat((ids[:, 1:], ids[:, :1]), 1).flatten()
-        loss, hit = self.loss(x, (inner.norm.weight, inner.embed_tokens.weight), targets, (self.eps, self.dtype))
+        loss, hit = _loss(x, (inner.norm.weight, inner.embed_tokens.weight), targets, (self.eps, self.dtype))
         return loss.view(rows, width)[:, :-1], hit.view(rows, width)[:, :-1]
 
 
@@ -70,6 +64,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
+@torch.compile(dynamic=True)
 def _project(x: Tensor, weights: tuple[Tensor, ...], rope: list[Tensor], how: tuple[int, float, torch.dtype]) -> Any:
     """Query, key and value [tokens, heads, head_dim] of the normed residual stream, rotated."""
     norm, *matrices = weights
@@ -79,6 +74,7 @@ def _project(x: Tensor, weights: tuple[Tensor, ...], rope: list[Tensor], how: tu
     return _rotate(query, *rope).to(dtype), _rotate(key, *rope).to(dtype), value
 
 
+@torch.compile(dynamic=True)
 def _mix(x: Tensor, mixed: Tensor, weights: tuple[Tensor, ...], eps: float) -> Tensor:
     """Add what attention gathered and the gated MLP to the fp32 residual stream."""
     output, norm, gate, up, down = weights
@@ -90,6 +86,7 @@ def _mix(x: Tensor, mixed: Tensor, weights: tuple[Tensor, ...], eps: float) -> T
     return x + functional.linear(gated.to(dtype), down.to(dtype))
 
 
+@torch.compile(dynamic=True)
 def _loss(x: Tensor, weights: tuple[Tensor, Tensor], targets: Tensor, how: tuple[float, torch.dtype]) -> Any:
     """Cross-entropy and greedy hit of every token."""
     norm, embedding = weights

@@ -56,7 +56,7 @@ class Trainer:
         self.model: Any = LlamaForCausalLM(pocket_config(depth=settings.depth, vocab_size=vocab_size))
         initialise(self.model, settings.seed)
         self.model.to(self.device)
-        self.forward = FastForward(self.model, compiled=settings.compiled)
+        self.forward = FastForward(self.model)
         self.optimizers = make_optimizers(self.model, muon_lr=settings.muon_lr, adam_lr=settings.adam_lr)
         self.step, self.tokens, self.seconds, self.epoch, self.position = 0, 0, 0.0, 0, 0
         self.held_out: dict[str, dict[str, float]] = {}
@@ -211,6 +211,7 @@ def main(argv: list[str] | None = None) -> int:
     if options["compiled"] and not (torch.cuda.is_available() or shutil.which("c++") or shutil.which("g++")):
         print("no C++ compiler found: training without torch.compile, about half as fast", flush=True)
         options["compiled"] = False
+    torch.compiler.set_stance("default" if options["compiled"] else "force_eager")
     if threads:
         torch.set_num_threads(threads)
     keep_freed_memory()

@@ -1,0 +1,67 @@
+"""Loads a model, its tokenizer and an optional adapter, and names the weights by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from policies.errors import PolicyRefused
+
+
+def load_tokenizer(path: str) -> Any:
+    """Return the tokenizer of a model. Raises `PolicyRefused` where there is none or it has no chat template."""
+    try:
+        tokenizer: Any = AutoTokenizer.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise _refusal(f"the tokenizer of {path!r}", path, error) from error
+    if tokenizer.chat_template is None:
+        raise PolicyRefused(f"the tokenizer of {path!r} has no chat template; use a chat model, or add one to it")
+    return tokenizer
+
+
+def load_model(path: str, adapter: str | None) -> Any:
+    """Return the model in fp32, adapter merged, ready for inference. Raises `PolicyRefused` if it cannot be loaded."""
+    bar_was_on = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        if adapter is not None:
+            model = _merge(model, adapter)
+    except (OSError, ValueError) as error:
+        raise _refusal(f"{adapter or path!r}", adapter or path, error) from error
+    finally:
+        if bar_was_on:
+            logging.enable_progress_bar()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.to(device).eval().requires_grad_(requires_grad=False)
+
+
+def weights_hash(model: Any) -> str:
+    """Return `sha256:` and 16 hex digits over the names, shapes and values of all weights (adapter included)."""
+    digest = hashlib.sha256()
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(value.shape)}\n".encode())
+        digest.update(value.detach().cpu().contiguous().numpy())
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _merge(model: Any, adapter: str) -> Any:
+    try:
+        peft: Any = import_module("peft")
+    except ModuleNotFoundError as error:
+        raise PolicyRefused(f"adapter {adapter!r} needs the package 'peft'; run `pip install peft`") from error
+    return peft.PeftModel.from_pretrained(model, adapter).merge_and_unload()
+
+
+def _refusal(what: str, path: str, error: Exception) -> PolicyRefused:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    expected = "a directory with a model, or the name of one on the Hugging Face hub"
+    if Path(path).is_dir():
+        expected = "config.json, tokenizer.json and model.safetensors (or adapter files) in that directory"
+    return PolicyRefused(f"cannot load {what}: {lines[0][:200]}; expected {expected}")

@@ -1,0 +1,144 @@
+"""`LocalPolicy`: a Hugging Face causal language model in this process, behind the `Policy` protocol."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from memory.records import Usage
+from policies.errors import PolicyRefused
+from policies.local.batcher import Batcher
+from policies.local.llama import LlamaEngine, is_plain_llama
+from policies.local.loading import load_model, load_tokenizer, weights_hash
+from policies.local.request import Completion, Engine, Request
+from policies.local.transformers_engine import TransformersEngine
+from policies.protocols import Message, Profile, Reply, SamplingParams
+
+POCKET = Path(__file__).parent.parent / "pocket" / "weights"
+
+
+class LocalPolicy:
+    """Computes in fp32, on a GPU where there is one. Concurrent calls run as one batch; neither greedy nor seeded
+    output depends on what else is in it. No native tool calls, no schema-constrained decoding.
+
+    `path`: a directory or hub name; `adapter`: a PEFT adapter, merged on loading; `threads`: CPU threads to use.
+    Raises `PolicyRefused` where the model cannot be loaded.
+    """
+
+    supports_schema = False
+
+    def __init__(
+        self,
+        path: str | Path,
+        adapter: str | Path | None = None,
+        threads: int | None = None,
+        *,
+        name: str | None = None,
+        profile: Profile = "full",
+        max_batch: int = 128,
+    ) -> None:
+        self.tokenizer = load_tokenizer(str(path))
+        model = load_model(str(path), None if adapter is None else str(adapter))
+        self.name: str = name or Path(path).name
+        self.version: str = weights_hash(model)
+        self.profile: Profile = profile
+        self._ends = frozenset(_end_tokens(model, self.tokenizer))
+        self._special: tuple[str, ...] = tuple(self.tokenizer.all_special_tokens)
+        self.engine: Engine = _engine(model)
+        self._batcher = Batcher(self.engine.generate, max_batch, threads)
+
+    @classmethod
+    def pocket(cls, threads: int | None = None, *, max_batch: int = 128) -> LocalPolicy:
+        """Return the pocket model whose weights come with the package. Raises `PolicyRefused` where they are absent."""
+        if not (POCKET / "model.safetensors").exists():
+            raise PolicyRefused("the weights of the pocket model are not installed; train them with `make pocket`")
+        return cls(POCKET, threads=threads, name="pocket", profile="compact", max_batch=max_batch)
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return one completion. Raises `PolicyRefused` for native tools and for prompts that leave no room."""
+        if params.tools:
+            raise PolicyRefused(f"{self.name!r} in process has no native tool calls; describe the tools in the prompt")
+        prompt = self.encode(messages)
+        room = self.engine.context - len(prompt)
+        if room < 1:
+            raise PolicyRefused(
+                f"the prompt has {len(prompt)} tokens, {self.name!r} takes {self.engine.context}; shorten it"
+            )
+        request = Request(
+            prompt=prompt,
+            max_tokens=min(params.max_tokens, room),
+            temperature=params.temperature,
+            top_p=params.top_p,
+            seed=params.seed,
+            ends=self._ends,
+            **({"stop": self._stop(params.stop)} if params.stop else {}),
+        )
+        return self._reply(await self._batcher.submit(request), params.stop)
+
+    def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Return the prompt's token ids. Special tokens inside a message's text are broken up: text is data."""
+        chat = [{"role": message.role, "content": self._defused(message.content)} for message in messages]
+        text: str = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def count_tokens(self, text: str) -> int:
+        """Return the number of tokens of a text on its own."""
+        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    async def aclose(self) -> None:
+        """Finish the running batch and end the worker thread."""
+        await self._batcher.close()
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        kept = [token for token in tokens if token not in self._ends]
+        return self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+
+    def _defused(self, text: str) -> str:
+        for token in self._special:
+            text = text.replace(token, f"{token[0]} {token[1:]}")
+        return text
+
+    def _stop(self, stops: tuple[str, ...]) -> Callable[[Sequence[int]], bool]:
+        longest = max(map(len, stops))
+
+        def reached(tokens: Sequence[int]) -> bool:
+            tail = self._decode(tokens[-4 * longest - 8 :])
+            return any(stop in tail for stop in stops)
+
+        return reached
+
+    def _reply(self, completion: Completion, stops: tuple[str, ...]) -> Reply:
+        text = self._decode(completion.tokens)
+        cut = min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))
+        prompt = completion.request.prompt
+        return Reply(
+            text=text[:cut],
+            finish_reason=completion.finish_reason,
+            prompt_token_ids=prompt,
+            token_ids=tuple(completion.tokens),
+            logprobs=tuple(completion.logprobs),
+            usage=Usage(
+                prompt_tokens=len(prompt),
+                completion_tokens=len(completion.tokens),
+                cached_tokens=completion.cached,
+                calls=1,
+            ),
+            policy_version=self.version,
+        )
+
+
+def _engine(model: Any) -> Engine:
+    if is_plain_llama(model.config):
+        return LlamaEngine(model)
+    kind = model.config.model_type
+    print(f"local policy: {kind!r} runs through transformers (the fast decoder is for plain Llama)", file=sys.stderr)
+    return TransformersEngine(model)
+
+
+def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
+    ends = model.generation_config.eos_token_id
+    if ends is None:
+        ends = tokenizer.eos_token_id
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

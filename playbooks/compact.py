@@ -16,11 +16,18 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.records import Check, Insight, Outcome, Record, Step, Trajectory
 from playbooks.bullets import one_line
+from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message
 
 OBSERVATION_CHARS = 200
 NEAREST = 6
+
+
+def listed(value: Any) -> list[Any]:
+    """Return what a model gave where a list was wanted as a list: absent is empty, a single thing is a list of one."""
+    items: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    return [item for item in items if item is not None]
 
 
 class CompactReflection(BaseModel):
@@ -34,14 +41,12 @@ class CompactReflection(BaseModel):
     @field_validator("insights", mode="before")
     @classmethod
     def _sentences(cls, value: Any) -> Any:
-        items = [value] if isinstance(value, str | dict) else value or []
-        return [item.get("content", "") if isinstance(item, dict) else item for item in items]
+        return [item.get("content") or "" if isinstance(item, dict) else item for item in listed(value)]
 
     @field_validator("harmful", mode="before")
     @classmethod
     def _numbers(cls, value: Any) -> Any:
-        items = value if isinstance(value, list | tuple) else [] if value is None else [value]
-        return [int(number) for item in items for number in re.findall(r"\d{1,9}", str(item))[-1:]]
+        return [int(number) for item in listed(value) for number in re.findall(r"\d{1,9}", str(item))[-1:]]
 
 
 class CompactDecision(BaseModel):
@@ -89,8 +94,8 @@ def salient_steps(trajectory: Trajectory, *, label_free: bool = False) -> tuple[
 
 def shown_observation(step: Step) -> str:
     """Return a step's observation on one line, cut to 200 characters; its error text where the cut would hide it."""
-    text = one_line(step.observation)
-    error = one_line(step.error or "")
+    text = _plain(step.observation)
+    error = _plain(step.error or "")
     if error[:OBSERVATION_CHARS] not in text[:OBSERVATION_CHARS]:
         text = error
     return text[:OBSERVATION_CHARS]
@@ -101,15 +106,15 @@ def reflect_prompt(
 ) -> list[Message]:
     """Return the one user message of the `reflect` role. `injected` are the records the trajectory was shown."""
     failed = () if label_free else failed_checks(trajectory.outcome)
-    verdict = [one_line(f"fail: {check.name}: {check.detail}") for check in failed]
+    verdict = [_plain(f"fail: {check.name}: {check.detail}") for check in failed]
     if not label_free and not failed:
         verdict = ["ok"]
     content = render(
         "playbooks",
         "reflect_compact",
-        task=one_line(trajectory.task.instruction),
+        task=_plain(trajectory.task.instruction),
         steps=[
-            {"action": step.action.strip(), "observation": shown_observation(step)}
+            {"action": neutral(step.action), "observation": shown_observation(step)}
             for step in salient_steps(trajectory, label_free=label_free)
         ],
         verdict=verdict,
@@ -125,7 +130,7 @@ def reflect_reply(insights: Iterable[str], harmful: Iterable[int] = ()) -> str:
 
 def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[Message]:
     """Return the one user message of the `curate` role. `candidates` is what `nearest` chose."""
-    content = render("playbooks", "curate_compact", rules=_rules(candidates), lesson=one_line(insight.content))
+    content = render("playbooks", "curate_compact", rules=_rules(candidates), lesson=_plain(insight.content))
     return [Message(role="user", content=content.strip())]
 
 
@@ -147,7 +152,11 @@ def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> t
 
 
 def _rules(records: Sequence[Record[Any]]) -> list[dict[str, Any]]:
-    return [{"number": record.number, "content": one_line(record.payload.text())} for record in records]
+    return [{"number": record.number, "content": _plain(record.payload.text())} for record in records]
+
+
+def _plain(text: str) -> str:
+    return one_line(neutral(text))
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -6,13 +6,15 @@ Pure: nothing here calls a model. Learned and observed text enters the templates
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import indent
 from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from memory.records import Insight, Record, Trajectory
 from playbooks.bullets import SECTIONS, match_section, one_line
-from playbooks.compact import failed_checks
+from playbooks.compact import failed_checks, listed
+from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message
 
@@ -63,15 +65,18 @@ class FullReflection(_Lenient):
     @field_validator("insights", mode="before")
     @classmethod
     def _lessons(cls, value: Any) -> Any:
-        items = [value] if isinstance(value, str | dict) else value or []
-        return [{"content": item} if isinstance(item, str) else item for item in items if item]
+        return [{"content": item} if isinstance(item, str) else item for item in listed(value) if item]
 
     @field_validator("bullet_tags", mode="before")
     @classmethod
     def _tags(cls, value: Any) -> Any:
         if isinstance(value, dict):
-            return [{"id": key, "tag": tag} for key, tag in value.items()]
-        return value or []
+            value = (
+                [value]
+                if {"id", "bullet_id", "bullet"} & set(value)
+                else [{"id": k, "tag": t} for k, t in value.items()]
+            )
+        return listed(value)
 
     @field_validator("reasoning", "root_cause", "correct_approach", mode="before")
     @classmethod
@@ -98,8 +103,7 @@ class Operation(_Lenient):
     @field_validator("targets", mode="before")
     @classmethod
     def _texts(cls, value: Any) -> Any:
-        items = [value] if isinstance(value, str | int) else value or []
-        return [str(item) if isinstance(item, int) else item for item in items]
+        return [str(item) if isinstance(item, int) else item for item in listed(value)]
 
 
 class FullCuration(_Lenient):
@@ -121,13 +125,13 @@ def reflect_prompt(
     content = render(
         "playbooks",
         "reflect",
-        task=trajectory.task.instruction.strip(),
+        task=_block(trajectory.task.instruction),
         steps=[
             {
                 "index": step.index,
-                "action": step.action.strip(),
-                "observation": _cut(step.observation),
-                "error": _cut(step.error or ""),
+                "action": _block(step.action),
+                "observation": _block(step.observation),
+                "error": "" if (step.error or "") in step.observation else _block(step.error or ""),
             }
             for step in trajectory.steps
         ],
@@ -149,7 +153,7 @@ def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]
         "curate",
         groups=[{"section": one_line(name), "rules": _labelled(records)} for name, records in groups.items()],
         lessons=[
-            {"section": match_section(insight.section) or "no section", "content": one_line(insight.content)}
+            {"section": match_section(insight.section) or "no section", "content": one_line(neutral(insight.content))}
             for insight in insights
         ],
         sections=tuple(SECTIONS),
@@ -158,7 +162,7 @@ def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]
 
 
 def _labelled(records: Sequence[Record[Any]]) -> list[dict[str, str]]:
-    return [{"label": record.label, "content": one_line(record.payload.text())} for record in records]
+    return [{"label": record.label, "content": one_line(neutral(record.payload.text()))} for record in records]
 
 
 def _verdict(trajectory: Trajectory) -> list[str]:
@@ -166,12 +170,13 @@ def _verdict(trajectory: Trajectory) -> list[str]:
     if not failed:
         return ["The task was solved."]
     lines = [f"failed check {check.name}: {check.detail}" for check in failed]
-    return ["The task was not solved.", *(one_line(line) for line in lines)]
+    return ["The task was not solved.", *(one_line(neutral(line)) for line in lines)]
 
 
-def _cut(text: str) -> str:
-    text = text.strip()
-    if len(text) <= OBSERVATION_CHARS:
-        return text
-    half = OBSERVATION_CHARS // 2
-    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+def _block(text: str) -> str:
+    """Return outside text, its middle left out when it is long, indented so that no line of it can pass for a mark."""
+    text = neutral(text)
+    if len(text) > OBSERVATION_CHARS:
+        half = OBSERVATION_CHARS // 2
+        text = f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+    return indent(text, "  ")

@@ -1,0 +1,179 @@
+"""The arms of an office experiment: workspaces with a given playbook, frozen evaluations, and what was followed.
+
+Used by the claims about learning; it measures and returns numbers, and stores nothing outside the folder it is given.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from evolve.app import open_store
+from evolve.config import Config, EnvironmentSection, MemorySection, PlaybookSection, PolicySection, RunSection
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
+from evolve.environments.office.wording import frames, sentence
+from evolve.session import Parts, RunResult, run
+from memory.records import DeltaOp, Op, Provenance, Status, Trajectory, Trust
+from policies.protocols import Policy
+
+TRAIN_TASKS = 60
+SPLITS = ("test_normal", "test_challenge")
+CONTROL = ("control",)
+
+
+def office(deployment: int) -> Office:
+    """Return the office of a deployment."""
+    return Office(OfficeConfig(deployment=deployment))
+
+
+@dataclass
+class Tally:
+    """Successes and trajectories of one arm over its splits."""
+
+    passed: dict[str, bool] = field(default_factory=dict[str, bool])
+    trajectories: list[Trajectory] = field(default_factory=list[Trajectory])
+    sgc: dict[str, float] = field(default_factory=dict[str, float])
+    steps_per_solved: float = 0.0
+    tokens_per_solved: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Share of tasks solved."""
+        return sum(self.passed.values()) / len(self.passed)
+
+    def split_rate(self, office: Office, split: str) -> float:
+        """Share of one split's tasks solved."""
+        tasks = office.tasks(split)
+        return sum(self.passed[task.id] for task in tasks) / len(tasks)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One deployment with the policy under test."""
+
+    policy: Policy
+    deployment: int
+    concurrency: int = 64
+    batch_size: int = 4
+    train_tasks: int = TRAIN_TASKS
+    test_tasks: int | None = None
+    """Only that many tasks of each test split (quick runs); none = all."""
+
+    @property
+    def office(self) -> Office:
+        """A fresh office of the deployment."""
+        return office(self.deployment)
+
+    def learn(
+        self, root: Path, *, reflector: str = "model", curator: str = "model", label_free: bool = False
+    ) -> RunResult:
+        """Work through the online stream in a workspace under `root`."""
+        section = RunSection(
+            tasks=self.train_tasks, batch_size=self.batch_size, concurrency=self.concurrency, label_free=label_free
+        )
+        config = self._config(root, section, PlaybookSection(reflector=reflector, curator=curator))
+        return run(config, parts=Parts(policy=self.policy, environment=self.office))
+
+    def evaluate(
+        self,
+        root: Path,
+        *,
+        splits: Sequence[str] = SPLITS,
+        memory: bool = True,
+        temperature: float = 0.0,
+        seed: int = 0,
+    ) -> Tally:
+        """Evaluate what the workspace under `root` knows, frozen."""
+        section = RunSection(
+            mode="frozen", eval_splits=tuple(splits), concurrency=self.concurrency, seed=seed, tasks=self.test_tasks
+        )
+        config = self._config(root, section, PlaybookSection(enabled=memory), temperature)
+        result = run(config, parts=Parts(policy=self.policy, environment=self.office))
+        return self._tally(config, result)
+
+    def with_rules(self, root: Path, sentences: Sequence[str]) -> Path:
+        """Make a workspace under `root` whose playbook is `sentences`, as an operator would write it."""
+        config = self._config(root, RunSection(), PlaybookSection())
+        ops = [
+            DeltaOp(
+                op=Op.ADD,
+                payload={"content": text},
+                status=Status.ACTIVE,
+                pinned=True,
+                provenance=Provenance(trust=Trust.OPERATOR, author="benchmark"),
+            )
+            for text in sentences
+        ]
+        with open_store(config, self.policy.count_tokens) as store:
+            commit = store.commit(config.memory.namespace, ops, actor="benchmark")
+        if commit.refused:
+            raise RuntimeError(f"the playbook was refused: {commit.refused[0].reason}")
+        return root
+
+    def reworded(self) -> list[str]:
+        """Return this deployment's oracle playbook in wordings that no training corpus contains."""
+        chosen: list[str] = []
+        for i, rule in enumerate(RULES):
+            held_out = frames(rule, held_out=True)
+            chosen.append(sentence(rule, self.office.values[rule.id], held_out[i % len(held_out)]))
+        return chosen
+
+    def _config(self, root: Path, section: RunSection, playbook: PlaybookSection, temperature: float = 0.0) -> Config:
+        return Config(
+            root=root,
+            run=section,
+            playbook=playbook,
+            policy=PolicySection(name="pocket", temperature=temperature, max_tokens=120),
+            environment=EnvironmentSection(name="office", max_steps=16),
+            memory=MemorySection(index="exact", recall_k=40),
+        )
+
+    def _tally(self, config: Config, result: RunResult) -> Tally:
+        tally = Tally()
+        with open_store(config, self.policy.count_tokens, read_only=True) as store:
+            for report in result.evaluations:
+                if report.arm not in {"main", "no_memory"} or (config.playbook.enabled and report.arm == "no_memory"):
+                    continue
+                tally.passed.update({task: mark is True for task, mark in report.passed.items()})
+                tally.sgc[report.split] = report.metrics.sgc
+                tally.trajectories += store.trajectories(run_id=report.id)
+        solved = [t for t in tally.trajectories if t.success] or tally.trajectories
+        tally.steps_per_solved = sum(len(t.steps) for t in solved) / len(solved)
+        tally.tokens_per_solved = sum(t.usage.completion_tokens for t in solved) / len(solved)
+        return tally
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Give a folder that is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="evolve-bench-") as name:
+        yield Path(name)
+
+
+def followed(office: Office, trajectories: Sequence[Trajectory]) -> dict[Feedback, float]:
+    """Return, for each class of rule, how often a rule that came up was followed from the start.
+
+    A told or code rule is broken when its error was seen; a silent one when the grader names it. A rule comes up when
+    an action of the episode calls what it governs.
+    """
+    seen: dict[Feedback, list[bool]] = {"told": [], "code": [], "silent": []}
+    for trajectory in trajectories:
+        actions = "\n".join(step.action for step in trajectory.steps)
+        errors = [step.error for step in trajectory.steps if step.error]
+        details = " ".join(check.detail for check in trajectory.outcome.checks) if trajectory.outcome else ""
+        goal = office.goal(trajectory.task)
+        for rule in (rule for intent, _ in goal.intents for call in intent.calls for rule in of_call(call)):
+            if f"apps.{rule.call}(" in actions:
+                seen[rule.feedback].append(not _broken(rule, office, errors, details))
+    return {feedback: sum(marks) / len(marks) for feedback, marks in seen.items() if marks}
+
+
+def _broken(rule: Rule, office: Office, errors: Sequence[str], details: str) -> bool:
+    if rule.feedback == "silent":
+        return f"{rule.call} {rule.thing}: expected" in details
+    said = sentence(rule, office.values[rule.id]) if rule.feedback == "told" else f"{rule.call}: {rule.code}"
+    return said in errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from memory.errors import JournalError
@@ -37,8 +38,11 @@ class View:
 
     def get(self, record_id: str) -> Record[Any] | None:
         """Return a record of any status, as it stands in this view if it is recallable here."""
-        seen = next((record for record in self.all_records if record.id == record_id), None)
-        return seen or self.find(record_id)
+        return self._by_id.get(record_id) or self.find(record_id)
+
+    @cached_property
+    def _by_id(self) -> dict[str, Record[Any]]:
+        return {record.id: record for record in self.all_records}
 
 
 class Reader:

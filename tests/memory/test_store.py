@@ -48,3 +48,16 @@ def test_merge_supersedes_every_parent(store: Store, add: Add) -> None:
         record = store.get(parent)
         assert record is not None
         assert record.status is Status.SUPERSEDED
+
+
+def test_a_view_stays_as_it_was_read(store: Store, add: Add) -> None:
+    record_id = store.commit("default", [add("first")], actor="t").results[0].record_id or ""
+    view = store.view("default")
+    edit = DeltaOp(op=Op.EDIT, kind="fact", target_id=record_id, payload={"content": "second"})
+    store.commit("default", [edit, add("third")], actor="t")
+    seen = view.get(record_id)
+    assert seen is not None
+    assert (view.version, len(view.records("fact")), view.records("other")) == (1, 1, ())
+    assert seen.payload.content == "first"
+    assert view.get("nobody") is None
+    assert [record.payload.content for record in store.view("default").records()] == ["second", "third"]

@@ -7,6 +7,8 @@ tasks were all solved, as AppWorld reports them. Intervals are over tasks and tr
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import comb, sqrt
+from statistics import NormalDist
 from typing import Literal
 
 from memory.records import Frozen, Task, Trajectory, Usage
@@ -44,16 +46,24 @@ class Metrics(Frozen):
 
 
 def interval(successes: int, total: int, method: Literal["wilson", "exact"] = "wilson") -> Interval:
-    """Return the two-sided 95 % interval of a rate: Wilson's score, or Clopper and Pearson's exact one.
+    """Return the two-sided 95 % interval of a rate: Wilson's score (1927), or Clopper and Pearson's exact one (1934).
 
     Without trials it is [0, 1].
     """
-    from scipy.stats import binomtest
-
     if not total:
         return Interval(low=0.0, high=1.0)
-    found = binomtest(successes, total).proportion_ci(confidence_level=0.95, method=method)
-    return Interval(low=float(found.low), high=float(found.high))
+    if method == "exact":
+        from scipy.special import betaincinv
+
+        failures = total - successes
+        low = float(betaincinv(successes, failures + 1, 0.025)) if successes else 0.0
+        high = float(betaincinv(successes + 1, failures, 0.975)) if failures else 1.0
+        return Interval(low=low, high=high)
+    z = NormalDist().inv_cdf(0.975)
+    rate, shrink = successes / total, 1 + z * z / total
+    center = (rate + z * z / (2 * total)) / shrink
+    half = z * sqrt(rate * (1 - rate) / total + (z / (2 * total)) ** 2) / shrink
+    return Interval(low=max(center - half, 0.0), high=min(center + half, 1.0))
 
 
 def passed(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> dict[str, bool | None]:
@@ -111,10 +121,8 @@ class Flips(Frozen):
     @property
     def p_value(self) -> float:
         """Return the one-sided exact McNemar p-value of "after is better"; 1.0 without flips."""
-        from scipy.stats import binomtest
-
         flipped = len(self.gained) + len(self.lost)
-        return float(binomtest(len(self.gained), flipped, alternative="greater").pvalue) if flipped else 1.0
+        return sum(comb(flipped, won) for won in range(len(self.gained), flipped + 1)) / 2**flipped
 
 
 def flips(before: Mapping[str, bool | None], after: Mapping[str, bool | None]) -> Flips:

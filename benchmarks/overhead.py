@@ -1,0 +1,168 @@
+"""What the framework itself costs: an instant policy in a tiny world, with 10 to 10,000 bullets in the workspace.
+
+    python benchmarks/overhead.py [--tasks 60] [--bullets 10 100 1000 10000]
+
+`step` is the wall time of one agent step minus policy and environment, i.e. prompt, parsing, journalling the reply.
+`task` is everything the run did divided by its tasks, in processor time: recall, graph, checkpoints, credit, journal.
+Milliseconds; batch 1, concurrency 1, exact index, six steps per task. Run it on an idle machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.session import Parts, arun
+from memory.records import DeltaOp, Op, Outcome, Reflection, Task, Trajectory
+from policies.protocols import Message, SamplingParams, ToolSpec
+from policies.scripted import ScriptedPolicy
+
+STEPS = 6
+WORDS = [
+    "ledger",
+    "invoice",
+    "room",
+    "mail",
+    "folder",
+    "budget",
+    "calendar",
+    "contact",
+    "payment",
+    "reminder",
+    "archive",
+    "team",
+    "report",
+    "draft",
+]
+
+
+class Clock:
+    """Takes the time at both ends of the framework's part of a step: from an observation to the next action."""
+
+    def __init__(self) -> None:
+        self.left = 0.0
+        self.steps: list[float] = []
+
+    def leave(self) -> None:
+        self.left = time.perf_counter()
+
+    def enter(self) -> None:
+        if self.left:
+            self.steps.append(time.perf_counter() - self.left)
+        self.left = 0.0
+
+
+class Instant:
+    """An environment whose every step is instant."""
+
+    name = "instant"
+    action_format: ActionFormat = "code"
+    tools: tuple[ToolSpec, ...] = ()
+
+    def __init__(self, tasks: int, clock: Clock) -> None:
+        self.count, self.clock = tasks, clock
+
+    def describe(self, profile: str) -> str:
+        return ""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return [Task(id=f"t{at}", instruction=f"{WORDS[at % 14]} {WORDS[at % 13]} {at}") for at in range(self.count)]
+
+    def start(self, task: Task, seed: int = 0) -> _Episode:
+        return _Episode(self.clock)
+
+
+class _Episode:
+    def __init__(self, clock: Clock) -> None:
+        self.clock, self.left = clock, STEPS
+
+    async def step(self, action: Action) -> StepResult:
+        self.clock.enter()
+        self.left -= 1
+        result = StepResult(observation="ok", done=self.left == 0)
+        if not result.done:
+            self.clock.leave()
+        return result
+
+    async def grade(self) -> Outcome:
+        return Outcome(success=True, reward=1.0)
+
+    async def close(self) -> None:
+        pass
+
+
+class Silent:
+    """A reflector that learns nothing, so that the number of bullets stays what it is."""
+
+    name = "silent"
+
+    async def reflect(self, trajectory: Trajectory, injected: Any, *, label_free: bool = False) -> Reflection:
+        return Reflection(trajectory_id=trajectory.id, task_id=trajectory.task.id)
+
+
+def fill(config: Config, bullets: int) -> None:
+    """Put so many different bullets into the workspace."""
+    with open_store(config) as store:
+        for start in range(0, bullets, 500):
+            ops = [
+                DeltaOp(op=Op.ADD, payload={"content": f"{WORDS[n % 14]} {n} comes before {WORDS[n % 11]} {n * 7}"})
+                for n in range(start, min(start + 500, bullets))
+            ]
+            store.commit("default", ops, actor="benchmark")
+
+
+def measure(tasks: int, bullets: int) -> list[str]:
+    """Return one row of the table."""
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config.model_validate(
+            {
+                "root": folder,
+                "run": {"batch_size": 1, "concurrency": 1},
+                "memory": {"index": "exact"},
+                "controls": {"no_memory": 0},
+            }
+        )
+        fill(config, bullets)
+        script = ScriptedPolicy(lambda messages, params: _reply(messages, params), profile="compact", version="i")
+        parts = Parts(policy=script, environment=Instant(tasks, clock), reflector=Silent())
+        import evolve.graph  # noqa: F401 - its import is start-up, not overhead
+
+        started = time.process_time()
+        asyncio.run(arun(config, parts=parts))
+        task = (time.process_time() - started) / tasks
+    steps = sorted(clock.steps)
+    p95 = steps[int(len(steps) * 0.95)]
+    return [str(bullets), _ms(statistics.median(steps)), _ms(p95), _ms(task), _ms(task / STEPS)]
+
+
+def _reply(messages: Sequence[Message], params: SamplingParams) -> str:
+    return f"print({len(messages)})"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1000:.2f}"
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=60, help="tasks per row")
+    parser.add_argument("--bullets", type=int, nargs="+", default=[10, 100, 1000, 10000], help="rows")
+    options = parser.parse_args()
+    print("| bullets | step p50 | step p95 | task | task per step |")
+    print("|---|---|---|---|---|")
+    for bullets in options.bullets:
+        print("| " + " | ".join(measure(options.tasks, bullets)) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

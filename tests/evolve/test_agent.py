@@ -1,0 +1,83 @@
+"""One's own agent: a function gets memory and learning without any of our environments or models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evolve import Agent, Outcome, Step, Task, Trajectory
+from evolve.app import open_store
+from evolve.progress import Learned
+from tests.evolve.toy_doors import COLORS, doors_config, password
+
+NO_MODEL = {"playbook": {"reflector": "rules", "curator": "direct"}}
+TASKS = [Task(id=f"d{at}", instruction=f"Open the {color} door.") for at, color in enumerate(COLORS * 2)]
+
+
+class Tally:
+    """Counts what was learned."""
+
+    def __init__(self) -> None:
+        self.applied: list[int] = []
+
+    def notify(self, event: object) -> None:
+        if isinstance(event, Learned):
+            self.applied.append(event.applied)
+
+
+def solve(task: Task, knowledge: str) -> Trajectory:
+    """Open a door with the password that is known, else learn it from the refusal."""
+    color = task.instruction.split()[2]
+    word = password(color)
+    error = f"the {color} door must hear the word {word}"
+    right = Step(index=0, action=f"doors.open(color='{color}', word='{word}')", observation="ok")
+    if word in knowledge:
+        return Trajectory(task=task, steps=(right,), outcome=Outcome(success=True, reward=1.0))
+    wrong = Step(index=0, action=f"doors.open(color='{color}')", observation=f"error: {error}", error=error)
+    steps = (wrong, right.model_copy(update={"index": 1}))
+    return Trajectory(task=task, steps=steps, outcome=Outcome(success=False, reward=0.0))
+
+
+async def test_a_function_gets_memory_and_learning_without_a_model(tmp_path: Path) -> None:
+    tally = Tally()
+    config = doors_config(tmp_path, run={"batch_size": 5}, **NO_MODEL)
+    async with Agent(solve, config, observers=[tally]) as agent:
+        done = await agent.run(TASKS)
+        again = await agent.run(["Open the red door."])
+    assert [trajectory.success for trajectory in done] == [False] * 5 + [True] * 5
+    assert again[0].success
+    assert tally.applied[0] == 5
+    assert all(t.injected for t in done[5:])
+    with open_store(config, read_only=True) as store:
+        assert len(store.trajectories(run_id=agent.run_id)) == 11
+        assert len(store.view("default").records()) == 5
+        assert max(record.usage.success for record in store.view("default").records()) >= 1
+
+
+async def test_it_may_be_a_coroutine_and_remembers_tomorrow(tmp_path: Path) -> None:
+    async def later(task: Task, knowledge: str) -> Trajectory:
+        return solve(task, knowledge)
+
+    config = doors_config(tmp_path, run={"batch_size": 5}, **NO_MODEL)
+    async with Agent(later, config) as agent:
+        await agent.run(TASKS[:5])
+    async with Agent(later, config) as agent:
+        assert all(trajectory.success for trajectory in await agent.run(TASKS[:5]))
+
+
+async def test_a_bug_in_the_function_flies_and_the_workspace_stays_whole(tmp_path: Path) -> None:
+    def broken(task: Task, knowledge: str) -> Trajectory:
+        raise KeyError("mine")
+
+    config = doors_config(tmp_path, **NO_MODEL)
+    with pytest.raises(KeyError, match="mine"):
+        async with Agent(broken, config) as agent:
+            await agent.run(TASKS)
+    with open_store(config) as store:
+        assert store.doctor() == []
+
+
+async def test_it_must_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="async with"):
+        await Agent(solve, doors_config(tmp_path, **NO_MODEL)).run(TASKS)

@@ -31,7 +31,7 @@ def draw(passed: Sequence[bool], control: float | None, width: int = 72) -> str:
     plotext.ylim(0, 100)
     plotext.title(f"success, mean of {WINDOW} tasks, %" + ("" if control is None else " (line: without memory)"))
     plotext.xlabel("task")
-    return str(plotext.build())
+    return str(plotext.uncolorize(plotext.build()))
 
 
 def save(path: Path, passed: Sequence[bool], control: float | None, title: str) -> None:

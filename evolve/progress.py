@@ -125,7 +125,7 @@ class Tally:
             task_id=trajectory.task.id,
             arm=trajectory.arm,
             success=trajectory.success,
-            done=len(self._passed.get("main", ())),
+            done=len(self._passed.get("main") or self._passed[trajectory.arm]),
             total=self.total,
             running_success=self.success("main"),
             control_success=self.success("no_memory"),

@@ -6,7 +6,6 @@ Nothing is remembered outside the journal, so a report can be printed again at a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from evolve.evaluate import EvalReport
 from evolve.metrics import Metrics, summarize
@@ -15,6 +14,9 @@ from evolve.state import MAIN, NO_MEMORY
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
 from memory.store import Store
+
+CHANGES = ("add", "edit", "merge", "supersede", "remove", "restore")
+"""Ends of the journal's `knowledge.*` events that changed what is known; the others count uses or follow from these."""
 
 
 class Report(Frozen):
@@ -36,7 +38,7 @@ class Report(Frozen):
     """The same stream's tasks without memory, on the sampled share."""
     evaluations: tuple[EvalReport, ...] = ()
     learned: int = 0
-    """Changes that were applied."""
+    """Changes of knowledge that were applied; counters are none."""
     curve: tuple[bool, ...] = ()
     """Success of the main arm, in order of the stream."""
     warnings: tuple[str, ...] = ()
@@ -110,11 +112,7 @@ def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:
 
 
 def _applied(store: Store, run_id: str) -> int:
-    return sum(_count(event.data) for event in store.events(type="commit", run_id=run_id))
-
-
-def _count(data: dict[str, Any]) -> int:
-    return sum(bool(result.get("applied")) for result in data.get("results", ()))
+    return sum(len(store.events(type=f"knowledge.{name}", run_id=run_id)) for name in CHANGES)
 
 
 def _warnings(stream: Sequence[Trajectory]) -> tuple[str, ...]:

@@ -194,7 +194,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         curator=parts.curator or app.make_curator(config, policy, keeper(store)),
         gates=parts.gates if parts.gates is not None else app.make_gates(config),
         stream=stream,
-        tally=Tally(len(tasks) * (config.run.epochs if record.mode == "offline" else 1), done),
+        tally=Tally(_planned(opened, record), done),
         observers=observers,
         slots=asyncio.Semaphore(config.run.concurrency),
     )
@@ -217,15 +217,28 @@ def _tasks(opened: _Opened, record: RunRecord) -> tuple[Task, ...]:
     return tuple(found[task_id] for task_id in record.tasks)
 
 
+def _planned(opened: _Opened, record: RunRecord) -> int:
+    """Return how many episodes of the main arm the run holds, validation included."""
+    run = opened.config.run
+
+    def size(split: str) -> int:
+        return len(app.load_tasks(opened.config, opened.environment, split))
+
+    if record.mode == "frozen":
+        return sum(min(size(split), run.tasks or size(split)) for split in run.eval_splits)
+    if record.mode == "offline":
+        return len(record.tasks) * run.epochs + size(run.dev_split) * (run.epochs + 1)
+    return len(record.tasks)
+
+
 def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     """Say what will be done, what it may cost, and which control is missing."""
     record, config, notify = run.record, run.config, run.deps.observers.notify
-    count = len(record.tasks)
-    if record.mode == "frozen":
-        count = sum(len(opened.environment.tasks(split)[: config.run.tasks]) for split in config.run.eval_splits)
+    planned = run.deps.tally.total
+    count = planned if record.mode == "frozen" else len(record.tasks)
     share, why = opened.share
     cost = estimate(config, count, share, opened.policy.count_tokens(run.deps.acting.world))
-    notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=count, estimate=cost.sentence, resumed=resumed))
+    notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
     if record.policy_version != opened.policy.version:

@@ -59,15 +59,21 @@ class Display:
 
     def _task_done(self, event: TaskDone) -> None:
         usage = event.usage
-        success = "-" if event.running_success is None else f"{event.running_success:.0%}"
-        control = "" if event.control_success is None else f" (without memory {event.control_success:.0%})"
+        alone = event.running_success is None  # an evaluation without memory has no other arm
+        success, control = event.control_success if alone else event.running_success, ""
+        if event.control_success is not None and not alone:
+            control = f" (without memory {event.control_success:.0%})"
         tokens = usage.prompt_tokens + usage.completion_tokens
-        text = f"success {success}{control}, {usage.calls:,} calls, {tokens:,} tokens"
+        text = f"success {_percent(success)}{control}, {usage.calls:,} calls, {tokens:,} tokens"
         if usage.cost_usd:
             text += f", ${usage.cost_usd:.2f}"
         self.bar.update(self._task, completed=event.done, description=text)
-        if not self.console.is_terminal and event.arm == "main" and event.done % EVERY == 0:
+        if not self.console.is_terminal and (event.arm == "main" or alone) and event.done % EVERY == 0:
             self._say(f"{event.done}/{event.total}: {text}")
 
     def _say(self, text: str) -> None:
         self.console.print(text, markup=False, highlight=False)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"

@@ -1,7 +1,7 @@
 """The command's root: sub-commands, the global options, and how errors end.
 
 Exit codes: 0 done, 1 refused or failed (one sentence on stderr), 2 wrong usage or configuration, 3 stopped by a budget
-and resumable, 130 interrupted.
+and resumable, 130 interrupted. With `--json` the sentence is a JSON object on stdout instead.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import json
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from evolve.cli import config, knowledge, logs, playbook, review, run, workspace
 from evolve.cli.output import Json, show
@@ -22,8 +23,33 @@ from policies.errors import BudgetExceeded
 
 FAILED, USAGE, STOPPED, INTERRUPTED = 1, 2, 3, 130
 
+
+class Root(TyperGroup):
+    """Ends expected errors of every verb with one sentence and an exit code; bugs fly with their traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb that was asked for."""
+        as_json = "--json" in ctx.args
+        try:
+            return super().invoke(ctx)
+        except EvolveError as error:
+            _complain(type(error).__name__, str(error), as_json)
+            code = _code(error)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            about = f" ({error.filename})" if error.filename else ""
+            _complain(type(error).__name__, f"{error.strerror or error}{about}", as_json)
+            code = FAILED
+        except KeyboardInterrupt:
+            _complain("Interrupted", "nothing committed is lost; go on with `evolve resume`", as_json)
+            code = INTERRUPTED
+        raise typer.Exit(code)
+
+
 app = typer.Typer(
     name="evolve",
+    cls=Root,
     help="Let an agent learn from its own tasks: run, inspect what it learned, roll it back.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -57,18 +83,8 @@ def version(as_json: Json = False) -> None:
 
 
 def main() -> None:
-    """Run the command; expected errors become one sentence and an exit code."""
-    try:
-        app()
-    except EvolveError as error:
-        _complain(f"{type(error).__name__}", str(error))
-        sys.exit(_code(error))
-    except OSError as error:
-        _complain(type(error).__name__, f"{error.strerror or error} ({error.filename or 'no file named'})")
-        sys.exit(FAILED)
-    except KeyboardInterrupt:
-        _complain("Interrupted", "interrupted; nothing committed is lost, go on with `evolve resume`")
-        sys.exit(INTERRUPTED)
+    """Run the command."""
+    app()
 
 
 def _code(error: EvolveError) -> int:
@@ -77,9 +93,9 @@ def _code(error: EvolveError) -> int:
     return USAGE if isinstance(error, ConfigError | BadInput) else FAILED
 
 
-def _complain(kind: str, message: str) -> None:
-    if "--json" in sys.argv:
-        print(json.dumps({"error": {"type": kind, "message": message}}))
+def _complain(kind: str, message: str, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"error": {"type": kind, "message": message}}, ensure_ascii=False))
     else:
         print(f"error: {message}", file=sys.stderr)
 

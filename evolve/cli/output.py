@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +14,9 @@ import typer
 if TYPE_CHECKING:
     from evolve.config import Config
     from memory.store import Store
+
+WIDTH = 120
+"""Columns of a table that is not shown on a terminal."""
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -41,7 +46,9 @@ def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "not
         drawn.add_column(name, overflow="fold")
     for row in rows:
         drawn.add_row(*(Text(_cell(value)) for value in row.values()))
-    Console().print(drawn)
+    console = Console()
+    console.width = console.width if console.is_terminal else max(console.width, WIDTH)
+    console.print(drawn)
 
 
 def _cell(value: Any) -> str:
@@ -50,15 +57,26 @@ def _cell(value: Any) -> str:
     return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
-def load(context: typer.Context) -> Config:
-    """Return the configuration that applies here."""
+def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration that applies here, with `changes` (`section.key` -> value) from the command line.
+
+    From now on `module:name` finds the user's own modules in this folder and beside evolve.toml. They come last on the
+    path: a file of theirs that is called like one of our packages takes nothing over.
+    """
     from evolve.configfile import load_config
 
-    return load_config(context.obj)
+    overrides: dict[str, dict[str, Any]] = {}
+    for path, value in (changes or {}).items():
+        section, key = path.split(".")
+        overrides.setdefault(section, {})[key] = value
+    config = load_config(context.obj, overrides)
+    own = (str(Path.cwd()), str(config.root.resolve()))
+    sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
+    return config
 
 
 @contextmanager
-def reading(context: typer.Context) -> Iterator[tuple[Config, Store]]:
+def reading(context: typer.Context) -> Generator[tuple[Config, Store]]:
     """Open the workspace to read. Raises `NotFound` when there is none."""
     from evolve.app import open_store
 
@@ -68,7 +86,7 @@ def reading(context: typer.Context) -> Iterator[tuple[Config, Store]]:
 
 
 @contextmanager
-def writing(context: typer.Context) -> Iterator[tuple[Config, Store]]:
+def writing(context: typer.Context) -> Generator[tuple[Config, Store]]:
     """Open the workspace to write, beside a run if one is under way: index updates are left to its owner."""
     from evolve.app import open_store
 

@@ -12,12 +12,16 @@ from evolve.cli.output import Json, load, show
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
-    from evolve.config import Config
     from evolve.session import RunResult
 
 Tasks = Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of tasks, instead of the environment's.")]
-Env = Annotated[str | None, typer.Option("--env", help="Environment: a shipped name or `module:Class`.")]
-Policy = Annotated[str | None, typer.Option("--policy", help="Policy: a shipped name or `module:function`.")]
+Env = Annotated[
+    str | None,
+    typer.Option("--env", help="Environment: a shipped name, or `module:Class` in this folder or beside evolve.toml."),
+]
+Policy = Annotated[
+    str | None, typer.Option("--policy", help="Policy: a shipped name, or `module:function` found likewise.")
+]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", help="Most tasks.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
 
@@ -45,7 +49,7 @@ def run(
     from evolve import session
 
     with _display(as_json) as display:
-        result = session.run(_configured(context, changes), observers=[display] if display else ())
+        result = session.run(load(context, changes), observers=[display] if display else ())
     _finish(context, result, as_json)
 
 
@@ -82,7 +86,7 @@ def evaluate(
     from evolve import session
 
     with _display(as_json) as display:
-        result = session.run(_configured(context, changes), observers=[display] if display else ())
+        result = session.run(load(context, changes), observers=[display] if display else ())
     _finish(context, result, as_json)
 
 
@@ -120,16 +124,6 @@ def _changes(
         "run.seed": seed,
     }
     return {key: value for key, value in given.items() if value is not None}
-
-
-def _configured(context: typer.Context, changes: dict[str, Any]) -> Config:
-    from evolve.configfile import load_config
-
-    overrides: dict[str, dict[str, Any]] = {}
-    for path, value in changes.items():
-        section, key = path.split(".")
-        overrides.setdefault(section, {})[key] = value
-    return load_config(context.obj, overrides)
 
 
 def _display(as_json: bool) -> AbstractContextManager[Display | None]:

@@ -39,4 +39,4 @@ def make_worker(office: Office, latency_s: float = 0.0) -> ScriptedPolicy:
         observations = [message.content for message in messages[2::2]]
         return next_action(goals[instruction], Knowledge.read(lines[:-1]), observations)
 
-    return ScriptedPolicy(script, name="office-worker", profile="compact", latency_s=latency_s)
+    return ScriptedPolicy(script, name="office-worker", version="1", profile="compact", latency_s=latency_s)

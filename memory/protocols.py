@@ -1,4 +1,4 @@
-"""Contracts that are called through this floor: `Embedder`, `Index`, `Gate`. Each has two implementations in the repository."""
+"""Contracts called through this floor: `Embedder`, `Index`, `Gate`. Each has two implementations in the repository."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Record, Reflection, Trust
 from playbooks import compact, full
 from playbooks.compact import nearest
-from playbooks.lessons import Lesson, agree_op, collect, direct_op, edit_op, tag_ops
+from playbooks.lessons import Known, Lesson, agree_op, collect, direct_op, edit_op, tag_ops
 from playbooks.operations import translate
 from playbooks.view import bullets
 from policies.protocols import Message, Policy, Profile, SamplingParams
@@ -43,7 +43,8 @@ class DirectCurator:
 
     async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
         """Return the reflections' tags, then one op per lesson."""
-        ops = [direct_op(lesson, view, self._trust) for lesson in collect(reflections)]
+        known = Known(view)
+        ops = [direct_op(lesson, known, self._trust) for lesson in collect(reflections)]
         return _unique([*tag_ops(reflections, view), *ops])
 
 
@@ -92,7 +93,7 @@ class ModelCurator:
             return None
         target = next((record for record in candidates if record.number == decision.target), None)
         if decision.op == "ADD" or target is None:
-            return direct_op(lesson, view, self._trust)
+            return direct_op(lesson, Known(view), self._trust)
         if decision.op == "NONE":
             return agree_op(lesson, target, self._trust)
         return edit_op(lesson, target, self._trust)
@@ -113,7 +114,7 @@ class ModelCurator:
             wanted = [o for o in answer.operations if o.lesson == number or (o.lesson is None and len(lessons) == 1)]
             translated = [translate(operation, lesson, candidates, self._trust) for operation in wanted]
             usable = [item for item in translated if item is not None]
-            ops += [op for item in usable for op in item] if usable else [direct_op(lesson, view, self._trust)]
+            ops += [op for item in usable for op in item] if usable else [direct_op(lesson, Known(view), self._trust)]
         return ops
 
     def _set_aside(self, lesson: Lesson, raw: str, usage: Any) -> None:

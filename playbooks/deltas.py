@@ -17,7 +17,8 @@ from memory.kinds import payload_class
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Payload, Record, Status, Trust
 from playbooks.bullets import SECTIONS, Bullet, match_section
-from playbooks.similarity import duplicate_of, exact_key
+from playbooks.similarity import exact_key
+from playbooks.texts import TextIndex
 
 MAX_CHARS = 2000
 MIN_PARENTS = 2
@@ -81,8 +82,8 @@ class _Batch:
         self._rules = rules
         self._seen: set[str] = set()
         self._changed: set[str] = set()
-        self._texts: dict[str, dict[str, tuple[str, str]]] = {}
-        """kind -> record or op id -> (label, text)"""
+        self._texts: dict[str, TextIndex] = {}
+        """kind -> the texts by record or op id"""
 
     def refusal(self, op: DeltaOp) -> str:
         """Return why the op is refused, or an empty text."""
@@ -93,14 +94,12 @@ class _Batch:
     def take(self, op: DeltaOp) -> None:
         """Remember an accepted op."""
         self._seen.add(op.op_id)
-        texts = self._known(op.kind)
         if op.op in _PROTECTED:
+            self._changed.update(_targets(op))
             for target in _targets(op):
-                self._changed.add(target)
-                texts.pop(target, None)
+                self._known(op.kind).remove(target)
         if op.op in _WRITES:
-            label = f"op {op.op_id}" if op.op in _CREATES else str(op.target_id)
-            texts[op.op_id] = (label, _payload(op).text())
+            self._known(op.kind).add(op.op_id, _payload(op).text())
 
     def _target_refusal(self, op: DeltaOp) -> str:
         targets = _targets(op)
@@ -162,18 +161,19 @@ class _Batch:
         target = self._view.get(op.target_id) if op.target_id else None
         if target is not None and target.payload == payload:
             return f"changes nothing in {target.label}"
-        others = [item for key, item in self._known(op.kind).items() if key not in _targets(op)]
-        found = duplicate_of(text, [other for _, other in others], self._rules.near_duplicate)
+        known = self._known(op.kind)
+        found = known.duplicate_of(text, threshold=self._rules.near_duplicate, skip=_targets(op))
         if found is None:
             return ""
-        label, other = others[found[0]]
-        if exact_key(other) == exact_key(text):
+        record = self._view.get(found[0])
+        label = f"op {found[0]}" if record is None else record.label
+        if exact_key(known.text(found[0])) == exact_key(text):
             return f"exact duplicate of {label}"
         return f"near duplicate of {label} (cosine {found[1]:.2f})"
 
-    def _known(self, kind: str) -> dict[str, tuple[str, str]]:
+    def _known(self, kind: str) -> TextIndex:
         if kind not in self._texts:
-            self._texts[kind] = {r.id: (r.label, r.payload.text()) for r in self._view.records(kind)}
+            self._texts[kind] = TextIndex((r.id, r.payload.text()) for r in self._view.records(kind))
         return self._texts[kind]
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Insight, Op, Provenance, Record, Reflection, Tag, Trust, UsageCounts
 from playbooks.bullets import DEFAULT_SECTION, Bullet, clean_text, match_section
-from playbooks.similarity import duplicate_of, exact_key, opposes
+from playbooks.similarity import exact_key
+from playbooks.texts import TextIndex
 from playbooks.view import bullets
 
 _COUNTS: dict[Tag, UsageCounts] = {
@@ -35,6 +36,14 @@ class Lesson(Frozen):
     def provenance(self, trust: Trust) -> Provenance:
         """Return where a record made of this lesson comes from."""
         return Provenance(trust=trust, trajectory_ids=self.trajectory_ids, task_ids=self.task_ids, author=self.author)
+
+
+class Known:
+    """The bullets of a view, ready to be compared with lessons."""
+
+    def __init__(self, view: KnowledgeView) -> None:
+        self.records = {record.id: record for record in bullets(view)}
+        self.texts = TextIndex((key, record.payload.content) for key, record in self.records.items())
 
 
 def collect(reflections: Sequence[Reflection]) -> tuple[Lesson, ...]:
@@ -106,20 +115,20 @@ def agree_op(lesson: Lesson, record: Record[Any], trust: Trust) -> DeltaOp | Non
     return _tag_op(record, "helpful", lesson.trajectory_ids, lesson.provenance(trust))
 
 
-def direct_op(lesson: Lesson, view: KnowledgeView, trust: Trust) -> DeltaOp | None:
+def direct_op(lesson: Lesson, known: Known, trust: Trust) -> DeltaOp | None:
     """Return what the lesson changes, decided without a model.
 
     A duplicate of a known bullet speaks for it (TAG helpful); a bullet that says otherwise about the same thing, or
     that the same reflection found harmful at the same cue, is replaced (EDIT); anything else is new (ADD).
     """
-    known = bullets(view)
-    content = lesson.insight.content
-    same = duplicate_of(content, [record.payload.content for record in known])
+    content, cue = lesson.insight.content, lesson.insight.cue
+    same = known.texts.duplicate_of(content)
     if same is not None:
-        return agree_op(lesson, known[same[0]], trust)
-    for record in known:
-        wrong = record.id in lesson.harmful and record.payload.cue and record.payload.cue == lesson.insight.cue
-        if not record.pinned and (wrong or opposes(content, record.payload.content)):
+        return agree_op(lesson, known.records[same[0]], trust)
+    harmful = [known.records[key] for key in lesson.harmful if key in known.records]
+    wrong = [record for record in harmful if cue and record.payload.cue == cue]
+    for record in (*wrong, *(known.records[key] for key in known.texts.opposed_to(content))):
+        if not record.pinned:
             return edit_op(lesson, record, trust)
     return add_op(lesson, trust)
 

@@ -14,11 +14,11 @@ THRESHOLD = 0.9
 SHORT_WORDS = 30
 """Up to this many words a substituted word counts as another value; longer texts are paraphrases of each other."""
 
-_SAME_START = 3
+SAME_START = 3
+"""Words that two texts must share at their start to be about the same thing."""
 _TAIL = 3
 _WORD = re.compile(r"\w\w")
-_OVERLAP = 0.4
-"""Least share of common words (Dice) that a pair above the threshold can be expected to have; spares the vectoriser."""
+_CHUNK = 512
 _NEGATIONS = frozenset({"not", "never", "no", "don't", "cannot", "without", "unless", "except", "avoid"})
 # fmt: off
 _FILLERS = frozenset({
@@ -36,23 +36,23 @@ def exact_key(text: str) -> str:
 
 def contradicts(a: str, b: str) -> bool:
     """Return True when two similar short texts differ in a value, or one negates the other."""
-    words_a, words_b = _words(a), _words(b)
+    words_a, words_b = words(a), words(b)
     only_a, only_b = words_a - words_b, words_b - words_a
     if (only_a | only_b) & _NEGATIONS:
         return True
     if max(len(a.split()), len(b.split())) > SHORT_WORDS:
         return False
     if not only_a and not only_b:
-        return _values(a) != _values(b)
+        return values(a) != values(b)
     return bool(only_a - _FILLERS) and bool(only_b - _FILLERS)
 
 
 def opposes(a: str, b: str) -> bool:
     """Return True when two short texts begin alike and end in another value: `send: amount must be cents | dollars`."""
-    first, second = _values(a), _values(b)
+    first, second = values(a), values(b)
     same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
     tails = (len(first) - same, len(second) - same)
-    return same >= _SAME_START and min(tails) > 0 and max(tails) <= _TAIL and contradicts(a, b)
+    return same >= SAME_START and min(tails) > 0 and max(tails) <= _TAIL and contradicts(a, b)
 
 
 def similar_pairs(texts: Sequence[str], threshold: float = THRESHOLD) -> list[tuple[int, int, float]]:
@@ -64,62 +64,29 @@ def similar_pairs(texts: Sequence[str], threshold: float = THRESHOLD) -> list[tu
 
     if len(texts) < 2 or not any(map(_WORD.search, texts)):
         return []
-    vectors = TfidfVectorizer().fit_transform(texts)
-    cosine = (vectors @ vectors.T).tocoo()
-    near = [
-        (int(i), int(j), round(float(score), 6))
-        for i, j, score in zip(cosine.row, cosine.col, cosine.data, strict=True)
-        if i < j and score >= threshold - 1e-9
-    ]
+    vectors = TfidfVectorizer().fit_transform(texts).tocsr()
+    near: list[tuple[int, int, float]] = []
+    for start in range(0, len(texts), _CHUNK):
+        cosine = (vectors[start : start + _CHUNK] @ vectors.T).tocoo()
+        high = cosine.data >= threshold - 1e-9
+        found = zip(cosine.row[high] + start, cosine.col[high], cosine.data[high], strict=True)
+        near += [(int(i), int(j), round(float(score), 6)) for i, j, score in found if i < j]
     pairs = [pair for pair in near if not contradicts(texts[pair[0]], texts[pair[1]])]
     return sorted(pairs, key=lambda pair: (-pair[2], pair[0], pair[1]))
 
 
-def duplicate_of(text: str, others: Sequence[str], threshold: float = THRESHOLD) -> tuple[int, float] | None:
-    """Return (index, cosine) of the one of `others` that says the same as `text`, the best and earliest; else None.
-
-    An exact duplicate has cosine 1.0.
-    """
-    key = exact_key(text)
-    for at, other in enumerate(others):
-        if exact_key(other) == key:
-            return at, 1.0
-    words = _words(text)
-    if not any(_overlap(words, _words(other)) >= _OVERLAP for other in others):
-        return None
-    best: tuple[int, float] | None = None
-    for at, score in enumerate(_cosines(text, others)):
-        better = score >= threshold - 1e-9 and (best is None or score > best[1])
-        if better and not contradicts(text, others[at]):
-            best = at, score
-    return best
-
-
-def _cosines(text: str, others: Sequence[str]) -> list[float]:
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    texts = [*others, text]
-    if not any(map(_WORD.search, texts)):
-        return []
-    vectors = TfidfVectorizer().fit_transform(texts)
-    row = (vectors[:-1] @ vectors[-1].T).toarray()
-    return [round(float(score), 6) for score in row[:, 0]]
+@lru_cache(maxsize=32768)
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text, without punctuation; capitals at a word's start are not told apart, ID and id are."""
+    return frozenset(_fold(word) for word in values(text))
 
 
 @lru_cache(maxsize=32768)
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_fold(word) for word in _values(text))
-
-
-@lru_cache(maxsize=32768)
-def _values(text: str) -> tuple[str, ...]:
+def values(text: str) -> tuple[str, ...]:
+    """Return the words of a text as `words` does, in order and with repetitions."""
     stripped = (word.strip(".,:;!?()[]{}\"'`") for word in text.split())
     return tuple(_fold(word) for word in stripped if word)
 
 
 def _fold(word: str) -> str:
     return word.lower() if word.istitle() or word.islower() else word
-
-
-def _overlap(a: frozenset[str], b: frozenset[str]) -> float:
-    return 2 * len(a & b) / (len(a) + len(b) or 1)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.feature_extraction.text import TfidfVectorizer
 
-from playbooks.similarity import contradicts, duplicate_of, exact_key, opposes, similar_pairs
+from playbooks.similarity import contradicts, exact_key, opposes, similar_pairs
+from playbooks.texts import TextIndex
+
+
+def duplicate_of(text: str, others: list[str], threshold: float = 0.9) -> tuple[int, float] | None:
+    found = TextIndex((str(at), other) for at, other in enumerate(others)).duplicate_of(text, threshold=threshold)
+    return found and (int(found[0]), found[1])
 
 
 @pytest.mark.parametrize(
@@ -72,3 +81,32 @@ def test_the_best_duplicate_is_named() -> None:
     assert near is not None
     assert near[0] == 0
     assert 0.9 <= near[1] < 1.0
+
+
+WORDS = ["mail", "send", "must", "be", "low", "high", "the", "a", "before", "date", "log", "in", "never", "twice", "x"]
+SENTENCE = st.lists(st.sampled_from(WORDS), max_size=12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SENTENCE.map(" ".join), min_size=1, max_size=8), SENTENCE.map(" ".join))
+def test_the_index_weighs_as_scikit_learn_does(others: list[str], text: str) -> None:
+    try:
+        vectors = TfidfVectorizer().fit_transform([*others, text])
+    except ValueError:  # no word of two letters in any text
+        return
+    cosine = (vectors[:-1] @ vectors[-1].T).toarray()[:, 0]
+    index = TextIndex((str(at), other) for at, other in enumerate(others))
+    for at, other in enumerate(others):
+        assert index._cosine(text, other) == pytest.approx(cosine[at], abs=1e-6)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(SENTENCE.map(" ".join), max_size=8), st.lists(st.integers(0, 7), max_size=4), SENTENCE.map(" ".join))
+def test_what_was_removed_leaves_no_trace(texts: list[str], gone: list[int], text: str) -> None:
+    index = TextIndex((str(at), other) for at, other in enumerate(texts))
+    for at in gone:
+        index.remove(str(at))
+    fresh = TextIndex((str(at), other) for at, other in enumerate(texts) if at not in gone)
+    for threshold in (0.3, 0.9):
+        assert index.duplicate_of(text, threshold=threshold) == fresh.duplicate_of(text, threshold=threshold)
+    assert index.opposed_to(text) == fresh.opposed_to(text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import Any, Protocol
 
@@ -115,11 +116,16 @@ class LiveCorpus:
         known = [row for row in rows if row[0] not in barred]
         vectors = self.sources.index.blobs.vectors([(row[0], row[4]) for row in known])
         known = [row for row in known if (row[0], row[4]) in vectors]
-        found = [Candidate(row[0], row[1], UsageCounts(helpful=row[2], harmful=row[3]).utility) for row in known]
+        found = [Candidate(row[0], row[1], _utility(row[2], row[3])) for row in known]
         return found, _matrix([vectors[row[0], row[4]] for row in known], self.sources.dim)
 
     def records(self, ids: Sequence[str]) -> list[Record[Any]]:
         return list(self.sources.reader.load(ids))
+
+
+@lru_cache(maxsize=4096)
+def _utility(helpful: int, harmful: int) -> float:
+    return UsageCounts(helpful=helpful, harmful=harmful).utility
 
 
 def _matrix(vectors: Sequence[Vector], dim: int) -> Vector:

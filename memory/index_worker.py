@@ -107,6 +107,8 @@ class IndexWorker(Thread):
                 self._woken.clear()
                 self._round(journal)
         finally:
+            if not self._stopping.is_set():
+                self.failure = self.failure or "the index thread ended by an unexpected error; see the log"
             self.ready.clear()
             opened = self._index is not None
             self._release()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,14 +35,13 @@ _TOKENS_KEPT = 50_000
 
 @dataclass(frozen=True)
 class Scored:
-    """A candidate with its score parts."""
+    """A candidate with the parts of its score."""
 
     candidate: Candidate
     row: int
     """Where its vector stands among the admitted ones."""
     lexical: float
     cosine: float
-    rrf: float = 0.0
 
 
 class Recaller:
@@ -71,14 +70,15 @@ class Recaller:
         corpus = self._corpus(query)
         vector = self._embedder.embed([query.text])[0]
         scored, vectors = _gather(corpus, query, vector)
-        pool = _rank(scored)[: _pool_size(query)]
+        fused = _fuse(scored)
+        pool = sorted(scored, key=lambda item: (-fused[item.candidate.id], item.candidate.number))[: _pool_size(query)]
         order = diversify(
-            np.array([item.rrf for item in pool]),
+            np.array([fused[item.candidate.id] for item in pool]),
             vectors[[item.row for item in pool]],
             k=query.k,
             trade=query.mmr_lambda,
         )
-        return self._present(corpus, [pool[position] for position in order], query.token_budget)
+        return self._present(corpus, [(pool[at], fused[pool[at].candidate.id]) for at in order], query.token_budget)
 
     def _corpus(self, query: RecallQuery) -> Corpus:
         kinds = query.kinds or known_kinds()
@@ -104,15 +104,17 @@ class Recaller:
             raise NotFound(f"snapshot {snapshot!r} belongs to namespace {rows[0][0]!r}, not to {namespace!r}")
         return f"{name}@{position or rows[0][1]}"
 
-    def _present(self, corpus: Corpus, chosen: Sequence[Scored], budget: int | None) -> tuple[Recalled, ...]:
-        found = {record.id: record for record in corpus.records([item.candidate.id for item in chosen])}
-        shown = [item for item in chosen if item.candidate.id in found]
-        tokens = [self._cost(found[item.candidate.id]) for item in shown]
+    def _present(
+        self, corpus: Corpus, chosen: Sequence[tuple[Scored, float]], budget: int | None
+    ) -> tuple[Recalled, ...]:
+        found = {record.id: record for record in corpus.records([item.candidate.id for item, _ in chosen])}
+        shown = [(item, rrf) for item, rrf in chosen if item.candidate.id in found]
+        tokens = [self._cost(found[item.candidate.id]) for item, _ in shown]
         return tuple(
             Recalled.model_construct(
-                record=found[shown[position].candidate.id],
+                record=found[shown[position][0].candidate.id],
                 rank=rank,
-                scores=_parts(shown[position]),
+                scores=_parts(*shown[position]),
                 tokens=tokens[position],
             )
             for rank, position in enumerate(within_budget(tokens, budget), start=1)
@@ -164,20 +166,18 @@ def _may_pass(nearest: dict[str, float], floor: float) -> bool:
     return min(nearest.values(), default=1.0) >= floor
 
 
-def _rank(scored: Sequence[Scored]) -> list[Scored]:
-    """Return candidates by fused score, best first; equal ones in order of creation."""
+def _fuse(scored: Sequence[Scored]) -> dict[str, float]:
+    """Return record id -> fused score."""
     lexical = {item.candidate.id: item.lexical for item in scored if item.lexical > 0}
     vector = {item.candidate.id: item.cosine for item in scored}
     utility = {item.candidate.id: item.candidate.utility for item in scored}
-    fused = reciprocal_ranks([(lexical, 1.0), (vector, 1.0), (utility, UTILITY_WEIGHT)])
-    ranked = [replace(item, rrf=fused[item.candidate.id]) for item in scored]
-    return sorted(ranked, key=lambda item: (-item.rrf, item.candidate.number))
+    return reciprocal_ranks([(lexical, 1.0), (vector, 1.0), (utility, UTILITY_WEIGHT)])
 
 
-def _parts(item: Scored) -> dict[str, float]:
+def _parts(item: Scored, rrf: float) -> dict[str, float]:
     return {
         "lexical": item.lexical,
         "vector": item.cosine,
         "utility": round(item.candidate.utility, 6),
-        "rrf": round(item.rrf, 6),
+        "rrf": round(rrf, 6),
     }

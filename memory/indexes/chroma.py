@@ -17,6 +17,7 @@ import chromadb
 import numpy as np
 from chromadb.api.client import Client
 from chromadb.api.models.Collection import Collection
+from chromadb.api.shared_system_client import SharedSystemClient
 from chromadb.config import Settings
 from chromadb.errors import ChromaError, NotFoundError
 
@@ -52,6 +53,7 @@ class ChromaIndex:
         try:
             client = chromadb.PersistentClient(path=str(path), settings=Settings(anonymized_telemetry=False))
         except (ChromaError, ValueError) as error:
+            SharedSystemClient.clear_system_cache()  # else the half-started client is given to the next opener
             raise self._corrupt(error) from error
         self._client = cast(Client, client)
         self._batch = self._client.get_max_batch_size()

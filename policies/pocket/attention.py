@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from policies.pocket.compiling import compiled
+
 BLOCK = 128
 
 
@@ -23,7 +25,7 @@ def causal_attention(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return out.view(query.shape)
 
 
-@torch.compile(dynamic=True)
+@compiled
 def masked_softmax(scores: Tensor, first: int, scale: float) -> Tensor:
     """Softmax in fp32 of scores [n, queries, keys]; query i may see keys 0 to `first` + i."""
     queries = torch.arange(scores.shape[1], device=scores.device)[:, None] + first
@@ -32,7 +34,7 @@ def masked_softmax(scores: Tensor, first: int, scale: float) -> Tensor:
     return seen.softmax(-1).to(scores.dtype)
 
 
-@torch.compile(dynamic=True)
+@compiled
 def softmax_gradient(probs: Tensor, grad: Tensor, delta: Tensor, scale: float) -> Tensor:
     """Gradient of the scores before scaling, given `delta` = sum(grad_out * out) per query [n, queries, 1]."""
     return (probs.float() * (grad.float() - delta.float()) * scale).to(probs.dtype)

@@ -14,13 +14,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from policies.pocket.attention import causal_attention
+from policies.pocket.compiling import compiled
 
 
 class FastForward:
     """Calls a Llama model's parameters; has none of its own.
 
     `dtype` is the precision of matrix products: bf16, or fp32 for the equality test. Compiling needs a C++ compiler;
-    `torch.compiler.set_stance("force_eager")` does without.
+    `Compiling.on = False` does without.
     """
 
     def __init__(self, model: Any, *, dtype: torch.dtype = torch.bfloat16) -> None:
@@ -64,7 +65,7 @@ def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
 
 
-@torch.compile(dynamic=True)
+@compiled
 def _project(x: Tensor, weights: tuple[Tensor, ...], rope: list[Tensor], how: tuple[int, float, torch.dtype]) -> Any:
     """Query, key and value [tokens, heads, head_dim] of the normed residual stream, rotated."""
     norm, *matrices = weights
@@ -74,7 +75,7 @@ def _project(x: Tensor, weights: tuple[Tensor, ...], rope: list[Tensor], how: tu
     return _rotate(query, *rope).to(dtype), _rotate(key, *rope).to(dtype), value
 
 
-@torch.compile(dynamic=True)
+@compiled
 def _mix(x: Tensor, mixed: Tensor, weights: tuple[Tensor, ...], eps: float) -> Tensor:
     """Add what attention gathered and the gated MLP to the fp32 residual stream."""
     output, norm, gate, up, down = weights
@@ -86,7 +87,7 @@ def _mix(x: Tensor, mixed: Tensor, weights: tuple[Tensor, ...], eps: float) -> T
     return x + functional.linear(gated.to(dtype), down.to(dtype))
 
 
-@torch.compile(dynamic=True)
+@compiled
 def _loss(x: Tensor, weights: tuple[Tensor, Tensor], targets: Tensor, how: tuple[float, torch.dtype]) -> Any:
     """Cross-entropy and greedy hit of every token."""
     norm, embedding = weights

@@ -22,6 +22,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from policies.errors import PolicyError
+from policies.pocket.compiling import Compiling
 from policies.pocket.corpus import ROLES, Array, Corpus, CorpusInvalid, batches, read_corpus
 from policies.pocket.evaluate import held_out_figures
 from policies.pocket.export import chat_tokenizer, export
@@ -211,7 +212,7 @@ def main(argv: list[str] | None = None) -> int:
     if options["compiled"] and not (torch.cuda.is_available() or shutil.which("c++") or shutil.which("g++")):
         print("no C++ compiler found: training without torch.compile, about half as fast", flush=True)
         options["compiled"] = False
-    torch.compiler.set_stance("default" if options["compiled"] else "force_eager")
+    Compiling.on = options["compiled"]
     if threads:
         torch.set_num_threads(threads)
     keep_freed_memory()

@@ -197,9 +197,11 @@ async def test_logprobs_are_those_of_the_sampling_policy(directory: Path) -> Non
 
 async def test_stop_strings_end_a_row_and_are_cut_off(directory: Path) -> None:
     policy = LocalPolicy(directory, threads=1)
-    chat = chats(3)[2]
-    full = await policy.generate(chat, SamplingParams(max_tokens=30))
-    assert len(full.text) > 12
+    prompts = chats(50)
+    replies = await ask(policy, prompts, SamplingParams(max_tokens=30))
+    chat, full = next(
+        (c, r) for c, r in zip(prompts, replies, strict=True) if r.text[:40].isascii() and len(r.text) > 20
+    )
     stop = full.text[6:9]
     cut = await policy.generate(chat, SamplingParams(max_tokens=30, stop=(stop,)))
     assert cut.text == full.text[: full.text.index(stop)]

@@ -2,7 +2,8 @@
 
 D1  every `bash` block: `make` targets exist, `evolve` commands run, in order, in one fresh folder per page; OLD and NEW
     stand for the first and the last snapshot there
-D2  every `python` block runs by itself, after the page's shell blocks, in that folder
+    a block that names a file (```python own.py) is written there first
+D2  every other `python` block runs by itself, after the page's shell blocks, in that folder
 D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every path of the README's tree exists
 D5  docs/cli.md and the README's table of results are what `make docs` writes
@@ -26,15 +27,15 @@ from evolve.configfile import load_config
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs" / "guides").glob("*.md")])
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCE = re.compile(r"^```(\w*)(?: ([\w./-]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TARGETS = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
 KNOWN_LANGUAGES = {"bash", "python", "toml", "text", "json", "markdown"}
 NOT_RUN_HERE = ("git clone ", "cd ", "pip install ")
 
 
 def blocks(page: Path, *languages: str) -> Iterator[str]:
-    """Yield the fenced blocks of a page in these languages."""
-    return (body for language, body in FENCE.findall(page.read_text()) if language in languages)
+    """Yield the fenced blocks of a page in these languages that name no file."""
+    return (body for language, file, body in FENCE.findall(page.read_text()) if language in languages and not file)
 
 
 def shell_commands(page: Path) -> list[str]:
@@ -54,6 +55,9 @@ def run(command: list[str], folder: Path) -> str:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
+    for _, file, body in FENCE.findall(page.read_text()):
+        if file:
+            (tmp_path / file).write_text(body)
     for command in shell_commands(page):
         first, *rest = shlex.split(command, comments=True)
         if first == "make":
@@ -71,15 +75,15 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_configuration_of_a_page_is_accepted(page: Path, tmp_path: Path) -> None:
-    for number, text in enumerate(blocks(page, "toml")):
-        file = tmp_path / f"{number}.toml"
-        file.write_text(text)
-        load_config(file)
+    configurations = [body for language, _, body in FENCE.findall(page.read_text()) if language == "toml"]
+    for text in configurations:
+        (tmp_path / "evolve.toml").write_text(text)
+        load_config(tmp_path / "evolve.toml")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_names_a_language_that_is_looked_after(page: Path) -> None:
-    assert {language for language, _ in FENCE.findall(page.read_text())} <= KNOWN_LANGUAGES
+    assert {language for language, *_ in FENCE.findall(page.read_text())} <= KNOWN_LANGUAGES
 
 
 @pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))

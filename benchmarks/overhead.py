@@ -26,22 +26,7 @@ from policies.protocols import Message, SamplingParams, ToolSpec
 from policies.scripted import ScriptedPolicy
 
 STEPS = 6
-WORDS = [
-    "ledger",
-    "invoice",
-    "room",
-    "mail",
-    "folder",
-    "budget",
-    "calendar",
-    "contact",
-    "payment",
-    "reminder",
-    "archive",
-    "team",
-    "report",
-    "draft",
-]
+WORDS = ("ledger", "invoice", "room", "mail", "folder", "budget", "calendar", "contact", "payment", "archive", "team")
 
 
 class Clock:
@@ -74,7 +59,7 @@ class Instant:
         return ""
 
     def tasks(self, split: str) -> Sequence[Task]:
-        return [Task(id=f"t{at}", instruction=f"{WORDS[at % 14]} {WORDS[at % 13]} {at}") for at in range(self.count)]
+        return [Task(id=f"t{at}", instruction=f"{WORDS[at % 11]} {WORDS[at % 7]} {at}") for at in range(self.count)]
 
     def start(self, task: Task, seed: int = 0) -> _Episode:
         return _Episode(self.clock)
@@ -113,7 +98,7 @@ def fill(config: Config, bullets: int) -> None:
     with open_store(config) as store:
         for start in range(0, bullets, 500):
             ops = [
-                DeltaOp(op=Op.ADD, payload={"content": f"{WORDS[n % 14]} {n} comes before {WORDS[n % 11]} {n * 7}"})
+                DeltaOp(op=Op.ADD, payload={"content": f"{WORDS[n % 11]} {n} comes before {WORDS[n % 7]} {n * 7}"})
                 for n in range(start, min(start + 500, bullets))
             ]
             store.commit("default", ops, actor="benchmark")

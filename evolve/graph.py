@@ -80,10 +80,10 @@ async def _awaited(node: Callable[[Any, Deps], Awaitable[dict[str, Any]]], state
 
 def _fan_out(state: State, *, deps: Deps) -> list[Send]:
     """Send every task of the batch, and the control of those that have one, to a node of its own."""
-    batch, core = state.get("batch", 0), state.get("core", [])
+    batch = state.get("batch", 0)
     plan = [(task.id, MAIN) for task in deps.stream.batch(batch)]
     plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in deps.stream.control]
-    return [Send("act", Episode(batch=batch, task_id=task_id, arm=arm, core=core)) for task_id, arm in plan]
+    return [Send("act", Episode(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
 
 
 def _next(state: State, *, deps: Deps) -> str:

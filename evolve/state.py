@@ -46,7 +46,6 @@ class Episode(TypedDict):
     batch: int
     task_id: str
     arm: str
-    core: list[str]
 
 
 @dataclass(frozen=True)

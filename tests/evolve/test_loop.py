@@ -127,6 +127,27 @@ async def test_concurrency_does_not_change_the_result(tmp_path: Path) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("concurrency", [1, 3, 8])
+async def test_as_many_calls_are_in_flight_as_allowed(tmp_path: Path, concurrency: int) -> None:
+    peaks = {"act": 0, "reflect": 0}
+    flying = {"act": 0, "reflect": 0}
+
+    class Counting(ScriptedPolicy):
+        async def generate(self, messages: Any, params: Any) -> Any:
+            role = "reflect" if messages[0].content.startswith("reflect") else "act"
+            flying[role] += 1
+            peaks[role] = max(peaks[role], flying[role])
+            await asyncio.sleep(0.05)
+            flying[role] -= 1
+            return await super().generate(messages, params)
+
+    run = {"batch_size": 8, "concurrency": concurrency, "tasks": 8}
+    config = doors_config(tmp_path, run=run, playbook={"curator": "direct"}, controls={"no_memory": 0})
+    policy = Counting(replies, name="doors", profile="compact", version="c")
+    await arun(config, parts=Parts(policy=policy, environment=Doors(8)))
+    assert peaks == {"act": concurrency, "reflect": min(concurrency, len(COLORS))}  # equal requests make one call
+
+
 async def test_batch_size_changes_the_result(tmp_path: Path) -> None:
     cold = [
         await go(doors_config(tmp_path / str(size), run={"batch_size": size}, controls={"no_memory": 0}))

@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.table import PACKAGES, RESULTS, ROOT, print_rows
 
-SOURCE = (*PACKAGES, "benchmarks/claims")
+SOURCE = (*PACKAGES, "benchmarks", ":(exclude)benchmarks/results")
 
 
 @dataclass(frozen=True)

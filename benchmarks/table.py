@@ -1,6 +1,7 @@
 """Prints the stored results of all claims and marks those measured on other source than stands here. Measures nothing.
 
-A result is on *this* source when the five packages and its own script are what they were at its commit.
+A result is on *this* source when the five packages, its own script and what the scripts share are what they were at
+its commit.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 HEADINGS = ("result", "figure", "target", "measured [95 %]", "n", "met", "source")
+SHARED = (":(glob)benchmarks/*.py", ":(exclude)benchmarks/claim.py", ":(exclude)benchmarks/table.py")
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -34,7 +36,7 @@ def unmeasured() -> list[str]:
 
 def same_source(name: str, commit: str) -> bool:
     """Tell whether nothing that the result depends on changed since `commit` (an unknown commit is other source)."""
-    paths = [*PACKAGES, f"benchmarks/claims/{name}.py"]
+    paths = [*PACKAGES, f"benchmarks/claims/{name}.py", *SHARED]
     diff = ["git", "diff", "--quiet", commit, "--", *paths]
     return subprocess.run(diff, cwd=ROOT, capture_output=True).returncode == 0
 

@@ -16,7 +16,7 @@ from benchmarks.claim import Row, at_least, at_most, begin, exactly
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a small repository that stands in for this one."""
-    for package in benchmarks.claim.SOURCE:
+    for package in (*benchmarks.table.PACKAGES, "benchmarks/claims"):
         (tmp_path / package).mkdir(parents=True)
         (tmp_path / package / "a.py").write_text("x = 1\n")
     for module in (benchmarks.claim, benchmarks.table):
@@ -86,9 +86,39 @@ def test_a_result_is_marked_when_the_source_has_changed_since(
     commit(repository)
     benchmarks.table.main()
     assert "measured on other source" not in capsys.readouterr().out
-    (repository / "skills" / "a.py").write_text("x = 2\n")
+    (repository / "benchmarks" / "table.py").write_text("x = 2\n")
+    commit(repository)
+    benchmarks.table.main()
+    assert "measured on other source" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["skills/a.py", "benchmarks/shared.py", "benchmarks/claims/loop_9.py"])
+def test_a_result_depends_on_the_packages_its_script_and_what_scripts_share(
+    repository: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    begin("loop_9", "Doc.", []).record([Row("figure", 1.0, n=1)])
+    (repository / name).write_text("x = 2\n")
+    commit(repository)
     benchmarks.table.main()
     assert "1 figures were measured on other source" in capsys.readouterr().out
+
+
+def test_another_claims_script_changes_nothing(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    begin("loop_9", "Doc.", []).record([Row("figure", 1.0, n=1)])
+    (repository / "benchmarks/claims/loop_7.py").write_text("x = 2\n")
+    commit(repository)
+    benchmarks.table.main()
+    assert "measured on other source" not in capsys.readouterr().out
+
+
+def test_a_shared_file_that_is_not_committed_stops_a_full_run(repository: Path) -> None:
+    (repository / "benchmarks/shared.py").write_text("x = 1\n")
+    with pytest.raises(SystemExit):
+        begin("loop_9", "Doc.", [])
+    (repository / "benchmarks/shared.py").unlink()
+    (repository / "benchmarks/results").mkdir()
+    (repository / "benchmarks/results/loop_1.json").write_text("[]")
+    assert not begin("loop_9", "Doc.", []).quick
 
 
 def test_a_script_without_a_result_is_named(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ Keeps one matrix per namespace and kind in this process and brings it up to date
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from threading import Lock
 
 from memory.errors import EmbedderMismatch
@@ -19,7 +19,7 @@ from memory.vectors import collection_name, from_blobs
 _KEPT = 20_000
 """Single vectors kept in memory."""
 Row = tuple[str, str, str, bool, int, bytes | None]
-"""(record id, kind, status, forgotten, seq, vector)."""
+"""(record id, kind, status, forgotten, version, vector)."""
 
 
 class BlobSearch:
@@ -41,8 +41,6 @@ class BlobSearch:
     def vectors(self, versions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Vector]:
         """Return the vectors of those (record id, version) pairs that have one; it never changes, so it is kept."""
         with self._lock:
-            if len(self._recent) > _KEPT:
-                self._recent.clear()
             new = [pair for pair in versions if pair not in self._recent]
             if new:
                 rows = self._journal.query(
@@ -74,7 +72,7 @@ class BlobSearch:
         if not head or head[0][0] == seen:
             return
         changed = self._journal.query(
-            "SELECT r.id, r.kind, r.status, r.forgotten, r.seq, e.vector FROM records r"
+            "SELECT r.id, r.kind, r.status, r.forgotten, r.version, e.vector FROM records r"
             " LEFT JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
             " WHERE r.seq > ? AND +r.namespace = ? ORDER BY r.seq",
             (seen, namespace),
@@ -84,9 +82,17 @@ class BlobSearch:
         self._seen[namespace] = head[0][0]
 
     def _apply(self, collection: str, rows: Sequence[Row]) -> None:
-        shown = {row[0]: row[5] for row in rows if row[5] is not None and row[2] in RECALLABLE and not row[3]}
-        self._index.remove(collection, [row[0] for row in rows if row[0] not in shown])
-        self._index.upsert(collection, list(shown), from_blobs(list(shown.values()), self._dim))
+        shown = [row for row in rows if row[5] is not None and row[2] in RECALLABLE and not row[3]]
+        vectors = from_blobs([row[5] or b"" for row in shown], self._dim)
+        ids = [row[0] for row in shown]
+        self._index.remove(collection, sorted({row[0] for row in rows} - set(ids)))
+        self._index.upsert(collection, ids, vectors)
+        self._keep(zip(((row[0], row[4]) for row in shown), vectors, strict=True))
+
+    def _keep(self, made: Iterable[tuple[tuple[str, int], Vector]]) -> None:
+        self._recent.update(made)
+        while len(self._recent) > _KEPT:
+            self._recent.pop(next(iter(self._recent)))
 
 
 def check_embedder(journal: Journal, *, model: str, dim: int) -> None:

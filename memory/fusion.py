@@ -1,46 +1,41 @@
 """How rankings become one answer: reciprocal rank fusion, diversity, token budget. Pure functions on numbers.
 
-Nothing here knows records, text or where a ranking came from.
+Nothing here knows records, text or where a ranking came from. Arrays have one entry for each candidate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.protocols import Vector
 
-K = TypeVar("K", bound=Hashable)
+Scores = NDArray[np.float64]
 
 RRF_CONSTANT = 60
 """Cormack, Clarke and Buettcher (SIGIR 2009): damps the lead of the very first ranks."""
 
 
-def ranks(scores: Mapping[K, float]) -> dict[K, int]:
-    """Return the rank of each key, 1 = highest score; equal scores share the better rank."""
-    best_first = sorted(scores.values(), reverse=True)
-    first: dict[float, int] = {}
-    for position, score in enumerate(best_first, start=1):
-        first.setdefault(score, position)
-    return {key: first[score] for key, score in scores.items()}
+def ranks(scores: Scores) -> Scores:
+    """Return the rank of each candidate, 1 = highest score; equal scores share the better rank, NaN stays NaN."""
+    present = ~np.isnan(scores)
+    placed = np.full(len(scores), np.nan)
+    best_first = np.sort(-scores[present])
+    placed[present] = np.searchsorted(best_first, -scores[present], side="left") + 1.0
+    return placed
 
 
-def reciprocal_ranks(sides: Iterable[tuple[Mapping[K, float], float]]) -> dict[K, float]:
-    """Fuse several scorings: `sum over sides of weight / (60 + rank)`; a side that misses a key adds nothing.
+def reciprocal_ranks(sides: Iterable[tuple[Scores, float]]) -> Scores:
+    """Fuse several scorings: `sum over sides of weight / (60 + rank)`; where a side has NaN it adds nothing.
 
     `sides` are (scores, weight) pairs. Only order counts, so scores of different scale need no calibration.
     """
-    fused: dict[K, float] = {}
-    for scores, weight in sides:
-        for key, rank in ranks(scores).items():
-            fused[key] = fused.get(key, 0.0) + weight / (RRF_CONSTANT + rank)
-    return fused
+    return np.sum([np.nan_to_num(weight / (RRF_CONSTANT + ranks(scores))) for scores, weight in sides], axis=0)
 
 
-def diversify(relevance: NDArray[np.float64], vectors: Vector, *, k: int, trade: float) -> list[int]:
+def diversify(relevance: Scores, vectors: Vector, *, k: int, trade: float) -> list[int]:
     """Return up to `k` positions by maximal marginal relevance (Carbonell and Goldstein, SIGIR 1998).
 
     Each step takes `argmax trade * relevance - (1 - trade) * max cosine to what was taken`, with relevance scaled to
@@ -51,16 +46,15 @@ def diversify(relevance: NDArray[np.float64], vectors: Vector, *, k: int, trade:
     if n == 0 or k <= 0:
         return []
     low, high = float(relevance.min()), float(relevance.max())
-    scaled = (relevance - low) / (high - low) if high > low else np.ones(n)
+    gain = trade * ((relevance - low) / (high - low) if high > low else np.ones(n))
+    cost = (1.0 - trade) * np.round((vectors @ vectors.T).astype(np.float64), 6)
     nearest = np.zeros(n)
-    free = np.ones(n, dtype=bool)
     taken: list[int] = []
     for _ in range(min(k, n)):
-        value = np.where(free, trade * scaled - (1.0 - trade) * nearest, -np.inf)
-        pick = int(np.argmax(np.round(value, 9)))
+        pick = int(np.argmax(gain - nearest))
         taken.append(pick)
-        free[pick] = False
-        nearest = np.maximum(nearest, vectors @ vectors[pick])
+        gain[pick] = -np.inf
+        np.maximum(nearest, cost[pick], out=nearest)
     return taken
 
 

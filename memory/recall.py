@@ -7,15 +7,16 @@ answer is an answer. Nothing here changes knowledge or counts usage.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from memory.corpus import Candidate, Corpus, FrozenCorpus, LiveCorpus, Sources
 from memory.errors import BadInput, NotFound
-from memory.fusion import diversify, reciprocal_ranks, within_budget
+from memory.fusion import Scores, diversify, reciprocal_ranks, within_budget
 from memory.journal import Journal
 from memory.kinds import known_kinds
 from memory.live import LiveIndex
@@ -34,14 +35,28 @@ _TOKENS_KEPT = 50_000
 
 
 @dataclass(frozen=True)
-class Scored:
-    """A candidate with the parts of its score."""
+class Pool:
+    """Candidates with the parts of their scores, entry by entry."""
 
-    candidate: Candidate
-    row: int
-    """Where its vector stands among the admitted ones."""
-    lexical: float
-    cosine: float
+    candidates: list[Candidate]
+    vectors: Vector
+    lexical: Scores
+    """BM25; NaN where the record shares no word with the query."""
+    cosine: Scores
+
+    def only(self, rows: NDArray[np.intp]) -> Pool:
+        """Return some of it, in the order of `rows`."""
+        candidates = [self.candidates[row] for row in rows]
+        return Pool(candidates, self.vectors[rows], self.lexical[rows], self.cosine[rows])
+
+    def parts(self, row: int, rrf: float) -> dict[str, float]:
+        """Return one candidate's score parts as they are logged."""
+        return {
+            "lexical": 0.0 if np.isnan(self.lexical[row]) else round(float(self.lexical[row]), 6),
+            "vector": float(self.cosine[row]),
+            "utility": round(self.candidates[row].utility, 6),
+            "rrf": round(rrf, 6),
+        }
 
 
 class Recaller:
@@ -69,16 +84,19 @@ class Recaller:
             return ()
         corpus = self._corpus(query)
         vector = self._embedder.embed([query.text])[0]
-        scored, vectors = _gather(corpus, query, vector)
-        fused = _fuse(scored)
-        pool = sorted(scored, key=lambda item: (-fused[item.candidate.id], item.candidate.number))[: _pool_size(query)]
-        order = diversify(
-            np.array([fused[item.candidate.id] for item in pool]),
-            vectors[[item.row for item in pool]],
-            k=query.k,
-            trade=query.mmr_lambda,
+        pool = _gather(corpus, query, vector)
+        fused = reciprocal_ranks(
+            [
+                (pool.lexical, 1.0),
+                (pool.cosine, 1.0),
+                (np.array([candidate.utility for candidate in pool.candidates]), UTILITY_WEIGHT),
+            ]
         )
-        return self._present(corpus, [(pool[at], fused[pool[at].candidate.id]) for at in order], query.token_budget)
+        numbers = np.array([candidate.number for candidate in pool.candidates])
+        best = np.lexsort((numbers, -fused))[: _pool_size(query)]
+        order = diversify(fused[best], pool.vectors[best], k=query.k, trade=query.mmr_lambda)
+        chosen = best[order]
+        return self._present(corpus, pool.only(chosen), fused[chosen], query.token_budget)
 
     def _corpus(self, query: RecallQuery) -> Corpus:
         kinds = query.kinds or known_kinds()
@@ -104,20 +122,14 @@ class Recaller:
             raise NotFound(f"snapshot {snapshot!r} belongs to namespace {rows[0][0]!r}, not to {namespace!r}")
         return f"{name}@{position or rows[0][1]}"
 
-    def _present(
-        self, corpus: Corpus, chosen: Sequence[tuple[Scored, float]], budget: int | None
-    ) -> tuple[Recalled, ...]:
-        found = {record.id: record for record in corpus.records([item.candidate.id for item, _ in chosen])}
-        shown = [(item, rrf) for item, rrf in chosen if item.candidate.id in found]
-        tokens = [self._cost(found[item.candidate.id]) for item, _ in shown]
+    def _present(self, corpus: Corpus, chosen: Pool, fused: Scores, budget: int | None) -> tuple[Recalled, ...]:
+        found = {record.id: record for record in corpus.records([candidate.id for candidate in chosen.candidates])}
+        shown = [(row, found[each.id]) for row, each in enumerate(chosen.candidates) if each.id in found]
+        tokens = [self._cost(record) for _, record in shown]
+        kept = [(*shown[position], tokens[position]) for position in within_budget(tokens, budget)]
         return tuple(
-            Recalled.model_construct(
-                record=found[shown[position][0].candidate.id],
-                rank=rank,
-                scores=_parts(*shown[position]),
-                tokens=tokens[position],
-            )
-            for rank, position in enumerate(within_budget(tokens, budget), start=1)
+            Recalled.model_construct(record=record, rank=rank, scores=chosen.parts(row, float(fused[row])), tokens=cost)
+            for rank, (row, record, cost) in enumerate(kept, start=1)
         )
 
     def _cost(self, record: Record[Any]) -> int:
@@ -141,43 +153,22 @@ def _pool_size(query: RecallQuery) -> int:
     return max(_POOL * query.k, _SMALLEST_POOL)
 
 
-def _gather(corpus: Corpus, query: RecallQuery, vector: Vector) -> tuple[list[Scored], Vector]:
+def _gather(corpus: Corpus, query: RecallQuery, vector: Vector) -> Pool:
     """Return every candidate that may be shown, asking for more as long as filters leave fewer than wanted."""
     words = query_words(query.text)
     limit = _pool_size(query)
     while True:
         lexical, more_words = corpus.lexical(words, limit)
         nearest, more_near = corpus.nearest(vector, limit)
-        ids = sorted(lexical.keys() | nearest.keys())
-        candidates, vectors = corpus.admit(ids, query.exclude_task_ids)
-        cosines = np.round(vectors @ vector, 6).tolist()
-        scored = [
-            Scored(candidate, row, round(lexical.get(candidate.id, 0.0), 6), cosine)
-            for row, (candidate, cosine) in enumerate(zip(candidates, cosines, strict=True))
-            if candidate.id in lexical or cosine >= query.min_score
-        ]
-        if len(scored) >= query.k or not (more_words or (more_near and _may_pass(nearest, query.min_score))):
-            return scored, vectors
+        candidates, vectors = corpus.admit(sorted(lexical.keys() | nearest.keys()), query.exclude_task_ids)
+        scores = np.array([lexical.get(candidate.id, np.nan) for candidate in candidates])
+        cosine = np.round((vectors @ vector).astype(np.float64), 6)
+        passing = np.flatnonzero(~np.isnan(scores) | (cosine >= query.min_score))
+        if len(passing) >= query.k or not (more_words or (more_near and _may_pass(nearest, query.min_score))):
+            return Pool(candidates, vectors, scores, cosine).only(passing)
         limit *= 8
 
 
 def _may_pass(nearest: dict[str, float], floor: float) -> bool:
     """Return whether a vector further away than these could still pass the floor."""
     return min(nearest.values(), default=1.0) >= floor
-
-
-def _fuse(scored: Sequence[Scored]) -> dict[str, float]:
-    """Return record id -> fused score."""
-    lexical = {item.candidate.id: item.lexical for item in scored if item.lexical > 0}
-    vector = {item.candidate.id: item.cosine for item in scored}
-    utility = {item.candidate.id: item.candidate.utility for item in scored}
-    return reciprocal_ranks([(lexical, 1.0), (vector, 1.0), (utility, UTILITY_WEIGHT)])
-
-
-def _parts(item: Scored, rrf: float) -> dict[str, float]:
-    return {
-        "lexical": item.lexical,
-        "vector": item.cosine,
-        "utility": round(item.candidate.utility, 6),
-        "rrf": round(rrf, 6),
-    }

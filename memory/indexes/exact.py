@@ -96,11 +96,14 @@ class _Matrix:
     def search(self, vector: Vector, k: int) -> list[tuple[str, float]]:
         if vector.shape != (self._data.shape[1],):
             raise BadInput(f"got a query of shape {vector.shape}; this collection holds {self._data.shape[1]} columns")
-        scores = np.round(np.clip(self._data[: len(self.ids)] @ vector, -1.0, 1.0), _DIGITS)
+        scores = np.round(self._data[: len(self.ids)] @ vector, _DIGITS)
         if k < len(scores):
             edge = np.partition(scores, len(scores) - k)[len(scores) - k]
             near = np.flatnonzero(scores >= edge)
         else:
             near = np.arange(len(scores))
-        found = sorted(((self.ids[row], float(scores[row])) for row in near), key=lambda hit: (-hit[1], hit[0]))
+        best = np.clip(scores[near], -1.0, 1.0).tolist()
+        found = sorted(
+            ((self.ids[row], score) for row, score in zip(near, best, strict=True)), key=lambda hit: (-hit[1], hit[0])
+        )
         return found[:k]

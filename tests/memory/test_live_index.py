@@ -1,0 +1,239 @@
+"""Chroma behind SQLite: never a stale answer, the same answers as exact search, healed from whatever happened to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memory.embedders.hashing import HashingEmbedder
+from memory.health import probe
+from memory.index_worker import EXACT_BELOW
+from memory.records import DeltaOp, Op, RecallQuery
+from memory.store import Store
+
+Add = Callable[..., DeltaOp]
+DIM = 64
+N = EXACT_BELOW + 60
+TOPICS = ["invoice", "calendar", "mailbox", "payment", "contact", "folder", "todo", "token", "date", "page"]
+
+
+def sentence(i: int) -> str:
+    return (
+        f"Rule {i}: {TOPICS[i % 10]} number {i * 7919 % 1000} before {TOPICS[i // 10 % 10]} and {TOPICS[i // 100 % 10]}"
+    )
+
+
+def open_store(path: Path, **options: object) -> Store:
+    return Store.open(path, embedder=HashingEmbedder(DIM), **options)  # type: ignore[arg-type]
+
+
+def answers(store: Store, count: int = 12) -> list[list[tuple[str, int]]]:
+    queries = [RecallQuery(text=sentence(i * 13), k=10) for i in range(count)]
+    return [[(found.record.id, found.tokens) for found in store.recall(query)] for query in queries]
+
+
+@pytest.fixture(scope="module")
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cleanly closed workspace whose index holds N records of one kind."""
+    folder = tmp_path_factory.mktemp("workspace")
+    ops = [DeltaOp(op=Op.ADD, kind="fact", payload={"content": sentence(i)}) for i in range(N)]
+    with open_store(folder / "evolve.db") as store:
+        store.commit("default", ops, actor="test")
+        assert store.index.flush(120)
+    return folder
+
+
+@pytest.fixture
+def database(workspace: Path, tmp_path: Path) -> Path:
+    shutil.copytree(workspace, tmp_path / "copy")
+    return tmp_path / "copy" / "evolve.db"
+
+
+def test_chroma_answers_as_exact_search_does(database: Path) -> None:
+    with open_store(database) as owner, open_store(database, owner=False) as reader:
+        answers(owner, 1)  # asks for Chroma
+        assert owner.index.flush(120)
+        assert (owner.index.state().engine, reader.index.state().engine) == ("chroma", "exact")
+        assert answers(owner) == answers(reader)
+
+
+def test_a_commit_is_seen_at_once_and_carried_soon(database: Path, add: Add) -> None:
+    with open_store(database) as store:
+        store.index.flush(120)
+        for i in range(5):
+            store.commit("default", [add(f"Zebra {i} grazes at noon.")], actor="test")
+            found = store.recall(RecallQuery(text=f"zebra {i} grazes", k=1))[0].record
+            assert found.payload.content == f"Zebra {i} grazes at noon."
+            store.commit("default", [DeltaOp(op=Op.REMOVE, kind="fact", target_id=found.id)], actor="test")
+            again = store.recall(RecallQuery(text=f"zebra {i} grazes", k=3))
+            assert found.id not in [item.record.id for item in again]
+        assert store.index.flush(60)
+        state = store.index.state()
+        assert (state.pending, state.failure, state.healed) == (0, "", "")
+        assert 0 < state.lag_seconds < 30
+
+
+def test_the_owner_carries_what_other_processes_wrote(database: Path, add: Add) -> None:
+    with open_store(database) as owner, open_store(database, owner=False) as other:
+        owner.index.flush(120)
+        other.commit("default", [add("Giraffes need tall doors.")], actor="other")
+        assert other.index.state().pending == 1
+        deadline = time.monotonic() + 30
+        while owner.index.state().pending and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert owner.index.state().pending == 0
+        assert owner.recall(RecallQuery(text="giraffes doors", k=1))[0].record.payload.content.startswith("Giraffes")
+
+
+def test_a_short_visit_never_loads_chroma(database: Path, add: Add, root: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from memory.store import Store\n"
+        "from memory.embedders.hashing import HashingEmbedder\n"
+        f"with Store.open(Path(sys.argv[1]), embedder=HashingEmbedder({DIM})) as store:\n"
+        "    print(store.version('default'))\n"
+        "print('chromadb' in sys.modules)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(database)], capture_output=True, text=True, check=True, env=environment
+    )
+    assert done.stdout.split() == ["1", "False"]
+
+
+def test_what_a_closing_store_left_is_carried_at_the_next_open(database: Path, add: Add) -> None:
+    with open_store(database, owner=False) as store:
+        store.commit("default", [add("Otters sleep afloat.")], actor="test")
+    with open_store(database) as store:
+        assert store.index.flush(60)
+        assert store.index.state().healed == ""
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from memory.embedders.hashing import HashingEmbedder
+from memory.records import DeltaOp, Op, Payload
+from memory.kinds import register
+from memory.store import Store
+
+class Fact(Payload):
+    kind = "fact"
+    content: str
+    topic: str = "tst"
+    def text(self): return self.content
+
+register(Fact)
+store = Store.open(Path(sys.argv[1]), embedder=HashingEmbedder(64))
+store.index.flush(60)
+print("ready", flush=True)
+for i in range(100000):
+    store.commit("default", [DeltaOp(op=Op.ADD, kind="fact", payload={"content": f"late {i}"})], actor="x")
+"""
+
+
+def test_a_killed_owner_loses_nothing(database: Path, root: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", KILLED, str(database)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(0.5)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert (database.parent / "index.dirty").exists()
+    with open_store(database) as owner, open_store(database, owner=False) as reader:
+        assert owner.index.flush(120)
+        assert answers(owner) == answers(reader)
+        assert owner.index.state().failure == ""
+    assert not (database.parent / "index.dirty").exists()
+
+
+def garbage(index: Path) -> None:
+    for path in (p for p in index.rglob("*.bin") if p.stat().st_size):
+        path.write_bytes(os.urandom(path.stat().st_size))
+    for path in index.rglob("*.pickle"):
+        path.write_bytes(b"not a pickle")
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "graph-overwritten": garbage,
+    "database-overwritten": lambda index: (index / "chroma.sqlite3").write_bytes(os.urandom(9000)),
+    "database-truncated": lambda index: os.truncate(index / "chroma.sqlite3", 8192),
+    "directory-deleted": shutil.rmtree,
+}
+
+
+@pytest.mark.parametrize(
+    ("damage", "clean"), [*((name, True) for name in sorted(DAMAGE)), ("graph-overwritten", False)]
+)
+def test_a_damaged_index_is_rebuilt_from_sqlite(database: Path, damage: str, clean: bool) -> None:
+    index = database.parent / "index"
+    DAMAGE[damage](index)
+    if not clean:
+        (database.parent / "index.dirty").touch()
+    with open_store(database) as owner, open_store(database, owner=False) as reader:
+        expected = answers(reader)
+        assert answers(owner) == expected
+        assert owner.index.flush(120)
+        assert owner.index.state().engine == "chroma"
+        assert answers(owner) == expected
+        kept = list(database.parent.glob("index.quarantine-*"))
+        rebuilt = bool(owner.index.state().healed)
+    if damage.startswith("database"):
+        assert rebuilt
+        assert len(kept) == 1
+    assert probe(index, database, model=f"hashing-v1-{DIM}", dim=DIM) == ""
+
+
+def test_a_silently_damaged_graph_is_caught_by_the_probe(database: Path) -> None:
+    """Counts are right, opening succeeds, neighbours are missing: only searching for known vectors tells."""
+    index = database.parent / "index"
+    with_graph = [path for path in index.iterdir() if path.is_dir()]
+    if not with_graph:
+        pytest.skip("this Chroma has not written its graph to disk yet at this size")
+    for path in with_graph:
+        shutil.rmtree(path)
+    wrong = probe(index, database, model=f"hashing-v1-{DIM}", dim=DIM)
+    (database.parent / "index.dirty").touch()
+    with open_store(database) as owner, open_store(database, owner=False) as reader:
+        assert owner.index.flush(120)
+        assert answers(owner) == answers(reader)
+        assert bool(owner.index.state().healed) == bool(wrong)
+
+
+def test_a_probe_that_crashes_is_a_verdict(database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    wrong = probe(database.parent / "index", database, model=f"hashing-v1-{DIM}", dim=DIM)
+    assert f"signal {signal.SIGSEGV.value}" in wrong
+
+
+def test_an_index_of_another_embedder_is_replaced(database: Path) -> None:
+    """SQLite holds vectors of the configured model, so a directory that does not is merely stale."""
+    assert "evolve memory reindex" in probe(database.parent / "index", database, model="other", dim=DIM)
+    with Store.open(database, embedder=HashingEmbedder(32)) as store:
+        assert store.reindex() == N
+        assert store.index.flush(120)
+        assert store.index.state().engine == "chroma"
+        found = answers(store)
+    with Store.open(database, embedder=HashingEmbedder(32), owner=False) as reader:
+        assert answers(reader) == found
+
+
+def test_closing_twice_and_leaving_without_closing(database: Path) -> None:
+    store = open_store(database)
+    store.close()
+    store.close()
+    with open_store(database) as again:
+        assert again.index.flush(60)

@@ -7,7 +7,7 @@ are imported by the branch that needs them.
 from __future__ import annotations
 
 import importlib
-import os
+import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,17 @@ from policies.protocols import Policy
 
 FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
 """Modules of the policies whose calls cost nothing but time, unless a price is configured."""
+
+EXTRAS = {
+    "pocket": "pocket",
+    "local": "pocket",
+    "openai": "openai",
+    "langchain": "langchain",
+    "tools": "langchain",
+    "bfcl": "bfcl",
+    "sentence": "embed",
+}
+"""What ships here and needs packages that the core does without -> the extra that brings them."""
 
 
 def load_object(name: str) -> Any:
@@ -48,7 +59,14 @@ def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: C
         return own(load_object(name))
     if name not in known:
         raise ConfigError(f"no {what} {name!r}; there are {', '.join(sorted(known))}, or give `module:attribute`")
-    return known[name]()
+    try:
+        return known[name]()
+    except ModuleNotFoundError as missing:
+        if name not in EXTRAS:
+            raise
+        raise ConfigError(
+            f"{what} {name!r} needs the package {missing.name!r}: pip install 'evolve-agents[{EXTRAS[name]}]'"
+        ) from missing
 
 
 def make_environment(config: Config) -> Environment:
@@ -62,8 +80,19 @@ def make_environment(config: Config) -> Environment:
             "bfcl": lambda: _configured("evolve.environments.bfcl", "Bfcl", "BfclConfig", options),
             "tools": lambda: _configured("evolve.environments.tools", "from_config", "ToolsConfig", options),
         },
-        lambda own: own(**options),
+        lambda own: _own_environment(own, config.environment.name, options),
     )
+
+
+def _own_environment(own: Callable[..., Environment], name: str, options: Mapping[str, Any]) -> Environment:
+    signature = inspect.signature(own)
+    try:
+        signature.bind(**options)
+    except TypeError as wrong:
+        raise ConfigError(
+            f"[environment] {wrong}; the section's own keys go to {name}{signature}, and it has {sorted(options)}"
+        ) from wrong
+    return own(**options)
 
 
 def _configured(module: str, cls: str, config_cls: str, options: Mapping[str, Any]) -> Any:
@@ -96,9 +125,10 @@ def make_policy(section: PolicySection) -> Policy:
 
 def _openai(section: PolicySection) -> Policy:
     from policies.openai_server import OpenAIPolicy, ServerOptions
+    from policies.openai_transport import Connection
 
-    options = ServerOptions(profile=section.profile, price=section.price)
-    return OpenAIPolicy(section.base_url, section.model, os.environ.get(section.api_key_env), options=options)
+    server = Connection(base_url=section.base_url, api_key_env=section.api_key_env)
+    return OpenAIPolicy(server, section.model, options=ServerOptions(profile=section.profile, price=section.price))
 
 
 def _langchain(section: PolicySection) -> Policy:
@@ -111,7 +141,8 @@ def make_embedder(config: Config) -> Embedder:
     """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
     name = config.memory.embedder
     if name.startswith("sentence:"):
-        return load_object("memory.embedders.sentence:SentenceEmbedder")(name.removeprefix("sentence:"))
+        sentence = {"sentence": lambda: load_object("memory.embedders.sentence:SentenceEmbedder")}
+        return _choose("embedder", "sentence", sentence, lambda own: own)(name.removeprefix("sentence:"))
     known = {"hashing": lambda: load_object("memory.embedders.hashing:HashingEmbedder")()}
     return _choose("embedder (or sentence:<path>)", name, known, lambda own: own())
 
@@ -183,13 +214,14 @@ def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Ta
 
     Raises `BadInput` for a malformed line or a duplicate id, and `ConfigError` for a split without tasks.
     """
-    if config.environment.tasks_file:
-        path = config.root / config.environment.tasks_file
-        tasks = tuple(task for task in jsonl.load_tasks(path, environment.name) if task.split == split)
+    if not config.environment.tasks_file:
+        tasks, known = tuple(environment.tasks(split)), ""
     else:
-        tasks = tuple(environment.tasks(split))
+        found = jsonl.load_tasks(config.root / config.environment.tasks_file, environment.name)
+        tasks = tuple(task for task in found if task.split == split)
+        known = f" (the tasks file has {', '.join(sorted({task.split for task in found}))})"
     if not tasks:
-        raise ConfigError(f"split {split!r} of {environment.name!r} has no tasks; name another in [run]")
+        raise ConfigError(f"split {split!r} of {environment.name!r} has no tasks; name another in [run]{known}")
     return tasks
 
 

@@ -68,8 +68,8 @@ class PolicySection(Section):
     """Adapter directory for `local`."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Server of `openai`."""
-    api_key_env: str = "OPENAI_API_KEY"
-    """Environment variable that holds the key of `openai`; an unset one means no key."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key of `openai`; none = OPENAI_API_KEY for api.openai.com, else no key."""
     temperature: float = Field(default=0.0, ge=0)
     """Sampling temperature of the acting role; reflection and curation are greedy."""
     max_tokens: int = Field(default=512, ge=1)

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource
 
-from evolve.config import Config
+from evolve.config import Config, EnvironmentSection
 from evolve.errors import ConfigError
 
 FILE = "evolve.toml"
@@ -37,11 +37,20 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, A
     source = str(file or "the configuration")
     for layer in (_variables(), overrides or {}):
         for section, keys in layer.items():
-            values[section] = {**values.get(section, {}), **keys}
+            values[section] = {**_kept(section, values.get(section, {}), keys), **keys}
     try:
         return Config.model_validate({**values, "root": root})
     except ValidationError as invalid:
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
+
+
+def _kept(section: str, below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stays of a lower layer: another environment does not take over the keys of the one it replaces."""
+    fields = EnvironmentSection.model_fields
+    name = below.get("name", fields["name"].default)
+    if section != "environment" or above.get("name", name) == name:
+        return below
+    return {key: value for key, value in below.items() if key in fields}
 
 
 def _read(path: Path) -> dict[str, Any]:

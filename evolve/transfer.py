@@ -1,7 +1,8 @@
-"""Carries a whole workspace elsewhere: one archive with the database and a manifest of hashes.
+"""Carries a whole workspace elsewhere: one archive with the database, the settings and a manifest of hashes.
 
-The database holds everything that was learned, with its trust; the vector index is rebuilt where it arrives. Nothing in
-the archive is executed, and a file that is not in the manifest, or differs from it, is refused.
+The database holds everything that was learned, with its trust; the vector index is made again where it arrives. Nothing
+in the archive is executed. A part that is missing or differs from the manifest is refused, and so is a database that
+does not say what its own journal says; then nothing is left behind.
 """
 
 from __future__ import annotations
@@ -10,71 +11,127 @@ import hashlib
 import json
 import tarfile
 import tempfile
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
+from evolve.config import Config
+from evolve.configfile import FILE, load_config
+from memory.database import clear_errors
+from memory.doctor import examine
 from memory.errors import BadInput, NotFound
+from memory.journal import Journal
+from memory.records import Frozen
 from memory.sql import sqlite3
 
 DATABASE, MANIFEST = "evolve.db", "manifest.json"
 FORMAT = 1
+HASHES = "sha256"
 
 
-def export_workspace(workspace: Path, archive: Path) -> str:
+class Arrived(Frozen):
+    """What `import_workspace` brought."""
+
+    sha256: str
+    """Of the database, as `evolve export` printed it."""
+    settings: bool
+    """Whether evolve.toml came along too."""
+
+
+def export_workspace(config: Config, archive: Path) -> str:
     """Write the archive and return the database's sha256. Raises `NotFound` without a workspace.
 
-    The copy is consistent even while a run writes.
+    The copy is consistent even while a run writes. evolve.toml goes along where there is one.
     """
-    source = workspace / DATABASE
+    source, settings = config.workspace / DATABASE, config.root / FILE
     if not source.is_file():
-        raise NotFound(f"no workspace at {str(workspace)!r}; run `evolve init` or go to the folder that has one")
+        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
     with tempfile.TemporaryDirectory() as folder:
         copy, manifest = Path(folder) / DATABASE, Path(folder) / MANIFEST
-        with closing(sqlite3.connect(source)) as reader, closing(sqlite3.connect(copy)) as writer:
+        with (
+            clear_errors(str(source)),
+            closing(sqlite3.connect(source)) as reader,
+            closing(sqlite3.connect(copy)) as writer,
+        ):
             reader.backup(writer)
-        digest = _sha256(copy)
-        manifest.write_text(json.dumps({"format": FORMAT, "sha256": {DATABASE: digest}}), encoding="utf-8")
+        parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {})
+        hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
+        manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
         with tarfile.open(archive, "w:gz") as out:
-            out.add(manifest, MANIFEST)
-            out.add(copy, DATABASE)
-    return digest
+            for name, path in {MANIFEST: manifest, **parts}.items():
+                out.add(path, name)
+    return hashes[DATABASE]
 
 
-def import_workspace(archive: Path, workspace: Path) -> str:
-    """Unpack an archive into a new workspace and return the database's sha256.
+def import_workspace(archive: Path, folder: Path) -> Arrived:
+    """Unpack an archive into `folder`, whose own evolve.toml, if it has one, stays.
 
-    Raises `BadInput` for an archive that is none or was changed, and where a workspace exists already.
+    Raises `BadInput` for an archive that is none or was changed, and where a workspace exists already; `NotFound`,
+    `SchemaTooNew` and `ConfigError` as opening a workspace does. Either everything arrives or nothing.
     """
-    if (workspace / DATABASE).exists():
-        raise BadInput(f"{str(workspace)!r} holds a workspace already; choose another folder")
-    with _member(archive, MANIFEST) as stream:
-        try:
-            expected: str = json.loads(stream)["sha256"][DATABASE]
-        except (ValueError, KeyError, TypeError) as problem:
-            raise BadInput(f"{str(archive)!r} has no readable {MANIFEST}; export it again") from problem
-    with _member(archive, DATABASE) as body:
-        digest = hashlib.sha256(body).hexdigest()
-        if digest != expected:
-            raise BadInput(f"{str(archive)!r} was changed after it was exported: {digest} is not {expected}")
-        workspace.mkdir(parents=True, exist_ok=True)
-        (workspace / DATABASE).write_bytes(body)
-    return digest
+    parts = _read(archive)
+    config = _destination(parts.get(FILE), folder)
+    if (config.workspace / DATABASE).exists():
+        raise BadInput(f"{str(config.workspace)!r} holds a workspace already; choose another folder")
+    _examine(parts[DATABASE], archive)
+    config.workspace.mkdir(parents=True, exist_ok=True)
+    settings = FILE in parts and not (folder / FILE).exists()
+    if settings:
+        (folder / FILE).write_bytes(parts[FILE])
+    (config.workspace / DATABASE).write_bytes(parts[DATABASE])
+    return Arrived(sha256=hashlib.sha256(parts[DATABASE]).hexdigest(), settings=settings)
 
 
-@contextmanager
-def _member(archive: Path, name: str) -> Iterator[bytes]:
+def _destination(settings: bytes | None, folder: Path) -> Config:
+    """Return the configuration of the folder as it will be. Settings that point out of it are refused."""
+    if (folder / FILE).exists():
+        return load_config(folder / FILE)
+    with tempfile.TemporaryDirectory() as scratch:
+        trial = Path(scratch) / FILE
+        trial.write_bytes(settings or b"")
+        config = load_config(trial).model_copy(update={"root": folder})
+    if not config.workspace.resolve().is_relative_to(folder.resolve()):
+        raise BadInput(
+            f"the archive's {FILE} puts the workspace at {config.memory.workspace!r}, outside of {str(folder)!r}; "
+            f"put an {FILE} of your own there first"
+        )
+    return config
+
+
+def _read(archive: Path) -> dict[str, bytes]:
+    """Return the parts of an archive by name, each as the manifest says it is."""
     try:
         with tarfile.open(archive, "r:gz") as bundle:
-            stream = bundle.extractfile(name)
-            if stream is None:
-                raise BadInput(f"{name} in {str(archive)!r} is no file; export it again")
-            yield stream.read()
+            found = {member.name: _body(bundle, member) for member in bundle if member.isreg()}
     except FileNotFoundError as missing:
-        raise NotFound(f"no file {str(archive)!r}") from missing
-    except (tarfile.TarError, EOFError, KeyError, OSError) as problem:
-        raise BadInput(f"{str(archive)!r} is no workspace archive: {problem}") from problem
+        raise NotFound(f"no file {str(archive)!r}; write one with `evolve export --workspace`") from missing
+    except (tarfile.TarError, EOFError, OSError) as problem:
+        raise BadInput(f"{str(archive)!r} is no workspace archive ({problem}); export it again") from problem
+    try:
+        about = json.loads(found[MANIFEST])
+        expected: dict[str, str] = {name: about[HASHES][name] for name in (DATABASE, FILE) if name in about[HASHES]}
+        made = {name: hashlib.sha256(found[name]).hexdigest() for name in {DATABASE, *expected}}
+    except (ValueError, KeyError, TypeError) as problem:
+        raise BadInput(f"{str(archive)!r} lacks a part of a workspace ({problem!r}); export it again") from problem
+    changed = sorted(name for name in made if made[name] != expected.get(name))
+    if changed:
+        raise BadInput(
+            f"{changed[0]} in {str(archive)!r} was changed after it was exported (its sha256 is {made[changed[0]]}, "
+            f"the manifest says {expected.get(changed[0])}); export it again"
+        )
+    return {name: found[name] for name in made}
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _body(bundle: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = bundle.extractfile(member)
+    return stream.read() if stream else b""
+
+
+def _examine(database: bytes, archive: Path) -> None:
+    """Open a scratch copy and compare it with its own journal."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / DATABASE
+        copy.write_bytes(database)
+        with closing(Journal(copy)) as journal:
+            wrong = [finding for finding in examine(journal) if finding.level == "error"]
+    if wrong:
+        raise BadInput(f"{str(archive)!r} holds a damaged workspace ({wrong[0].message}); export it again")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="What was learned: list, show, diff, change, roll back.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Number (12), label (shr-00012) or id.")]
-Format = Literal["ace", "kayba", "markdown", "json"]
+Format = Annotated[Literal["ace", "kayba", "markdown", "json"], typer.Option("--format", "-f", help="Whose format.")]
 ACTOR = "operator"
 
 
@@ -46,7 +46,11 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 
 @app.command()
-def log(context: typer.Context, limit: int = 20, as_json: Json = False) -> None:
+def log(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option("-n", help="Most snapshots, the latest.")] = 20,
+    as_json: Json = False,
+) -> None:
     """List the latest versions (snapshots) of the playbook, newest last."""
     with reading(context) as (config, store):
         found = store.snapshots(config.memory.namespace)[-limit:]
@@ -65,38 +69,49 @@ def log(context: typer.Context, limit: int = 20, as_json: Json = False) -> None:
 def diff(
     context: typer.Context,
     a: Annotated[str, typer.Argument(help="Older snapshot.")],
-    b: Annotated[str, typer.Argument(help="Newer snapshot.")],
+    b: Annotated[str | None, typer.Argument(help="Newer snapshot; else what is live now.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what changed between two snapshots."""
+    """Show what changed between two snapshots, or since one."""
     with reading(context) as (config, store):
-        names = [_snapshot(store, config.memory.namespace, name) for name in (a, b)]
-        change = store.diff(names[0], names[1])
-    data = {
-        "added": [_line(r) for r in change.added],
-        "removed": [_line(r) for r in change.removed],
-        "changed": [{"before": _line(old), "after": _line(new)} for old, new in change.changed],
-    }
-    lines = [f"+ {line}" for line in data["added"]] + [f"- {line}" for line in data["removed"]]
-    for old, new in change.changed:
-        lines += [f"~ {_line(old)}", f"  {_line(new)}"]
+        namespace = config.memory.namespace
+        names = [_snapshot(store, namespace, a), _snapshot(store, namespace, b) if b else None]
+        before, after = ({r.id: r for r in store.view(namespace, name).records()} for name in names)
+    added = [_line(record) for key, record in after.items() if key not in before]
+    removed = [_line(record) for key, record in before.items() if key not in after]
+    changed = [
+        {"before": _line(before[key]), "after": _line(record)}
+        for key, record in after.items()
+        if key in before and before[key].version != record.version
+    ]
+    lines = [f"+ {line}" for line in added] + [f"- {line}" for line in removed]
+    for change in changed:
+        lines += [f"~ {change['before']}", f"  {change['after']}"]
+    data = {"added": added, "removed": removed, "changed": changed}
     show(data, as_json, "\n".join(lines) or "no difference")
 
 
 @app.command()
-def blame(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show every event in the life of a bullet: who wrote it, from which run and tasks, who changed it."""
+def blame(
+    context: typer.Context,
+    name: Name,
+    everything: Annotated[bool, typer.Option("--all", help="Also each time it was shown and credited.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show who wrote and changed a bullet, and from which run and tasks."""
     with reading(context) as (config, store):
         events = store.history(_find(store, config.memory.namespace, name).id)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "seq": event.seq,
             "at": event.created_at.isoformat("T", "seconds"),
-            "event": event.type,
-            "by": event.data.get("actor", ""),
+            "event": event.type.removeprefix("knowledge."),
+            "by": "/".join(filter(None, (event.data.get("actor"), event.data.get("provenance", {}).get("author")))),
             "run": event.run_id,
+            "tasks": ", ".join(event.data.get("provenance", {}).get("task_ids", ())),
         }
         for event in events
+        if everything or event.type != "knowledge.tag"
     ]
     table(rows, as_json)
 
@@ -168,16 +183,21 @@ def rollback(
 @app.command("import")
 def import_file(
     context: typer.Context,
-    file: Path,
-    form: Annotated[Format, typer.Option("--format", "-f")] = "ace",
+    file: Annotated[Path, typer.Argument(help="File to read.")],
+    form: Format = "ace",
     trust: Annotated[bool, typer.Option("--trust", help="Show them in prompts at once, on your authority.")] = False,
     as_json: Json = False,
 ) -> None:
     """Bring in a playbook of others. It is quarantined: in no prompt until you `restore` it."""
+    from memory.errors import BadInput
     from memory.records import Status
     from playbooks.formats.entry import import_ops
 
-    entries = importlib.import_module(f"playbooks.formats.{form}").load(file.read_text(encoding="utf-8"))
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
+    entries = importlib.import_module(f"playbooks.formats.{form}").load(text)
     ops = import_ops(entries, source=f"{form}:{file.name}")
     if trust:
         ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
@@ -189,7 +209,8 @@ def import_file(
 def export_file(
     context: typer.Context,
     file: Annotated[Path | None, typer.Argument(help="Where to write; else printed.")] = None,
-    form: Annotated[Format, typer.Option("--format", "-f")] = "ace",
+    form: Format = "ace",
+    as_json: Json = False,
 ) -> None:
     """Write the live playbook in a format of others."""
     from memory.records import RECALLABLE
@@ -197,10 +218,12 @@ def export_file(
     with reading(context) as (config, store):
         records = [r for r in store.records(config.memory.namespace) if r.status in RECALLABLE]
     text = importlib.import_module(f"playbooks.formats.{form}").dump(records)
+    data: dict[str, Any] = {"format": form, "bullets": len(records)}
     if file is None:
-        print(text)
+        show(data | {"text": text}, as_json, text)
     else:
         file.write_text(text, encoding="utf-8")
+        show(data | {"file": str(file)}, as_json, f"wrote {len(records)} bullets to {file}")
 
 
 def _change(context: typer.Context, name: str, verb: Literal["REMOVE", "RESTORE"], as_json: bool) -> None:

@@ -11,6 +11,7 @@ from evolve.cli.output import Json, reading, show, table, writing
 app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="Number of the proposal, from `evolve review list`.")]
+Names = Annotated[list[str], typer.Argument(help="Numbers of proposals, from `evolve review list`.")]
 ACTOR = "operator"
 
 
@@ -47,7 +48,7 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 
 
 @app.command()
-def accept(context: typer.Context, names: list[str], as_json: Json = False) -> None:
+def accept(context: typer.Context, names: Names, as_json: Json = False) -> None:
     """Apply proposals."""
     from evolve import proposals
 
@@ -67,7 +68,7 @@ def accept(context: typer.Context, names: list[str], as_json: Json = False) -> N
 @app.command()
 def reject(
     context: typer.Context,
-    names: list[str],
+    names: Names,
     reason: Annotated[str, typer.Option(help="Why; kept in the journal.")] = "",
     as_json: Json = False,
 ) -> None:

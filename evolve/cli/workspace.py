@@ -43,6 +43,7 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Begin a workspace: write evolve.toml and make .evolve/, empty or from an archive with all its trust."""
+    from evolve.app import open_store
     from evolve.configfile import load_config
     from evolve.transfer import import_workspace
     from memory.errors import BadInput
@@ -50,19 +51,21 @@ def init(
     file = folder / "evolve.toml"
     if file.exists() and source is None:
         raise BadInput(f"{str(file)!r} exists already; edit it, or choose another folder")
+    arrived = import_workspace(source, folder) if source else None
     folder.mkdir(parents=True, exist_ok=True)
     if not file.exists():
         file.write_text(_TEMPLATE, encoding="utf-8")
     config = load_config(file)
-    digest = import_workspace(source, config.workspace) if source else None
-    from evolve.app import open_store
-
     with open_store(config, owner=False) as store:
         records = len(store.records(config.memory.namespace))
     text = f"workspace ready at {config.workspace} (settings: {file})"
-    if digest:
-        text += f"\n{records} records with their trust, sha256 {digest}: verified"
-    show({"workspace": str(config.workspace), "sha256": digest, "records": records}, as_json, text)
+    if arrived:
+        text += f"\n{records} records with their trust; the database is what was exported, sha256 {arrived.sha256}"
+    if arrived and arrived.settings:
+        model = " ".join(filter(None, (config.policy.name, config.policy.model)))
+        text += f"\nits settings came along: policy {model}, environment {config.environment.name}"
+    data = {"workspace": str(config.workspace), "sha256": arrived and arrived.sha256, "records": records}
+    show(data, as_json, text)
 
 
 def export(
@@ -73,5 +76,5 @@ def export(
     """Write the whole workspace into one archive; `evolve init --from` takes it up elsewhere."""
     from evolve.transfer import export_workspace
 
-    digest = export_workspace(load(context).workspace, workspace)
+    digest = export_workspace(load(context), workspace)
     show({"archive": str(workspace), "sha256": digest}, as_json, f"wrote {workspace}, database sha256 {digest}")

@@ -14,10 +14,12 @@ async def online(run: Run) -> tuple[EvalReport, ...]:
     """Work through the stream. Nothing is evaluated beside it: the stream itself is the measurement."""
     from evolve.graph import run_pass
 
-    tasks = run.deps.stream.tasks
+    deps, tasks = run.deps, run.deps.stream.tasks
+    if not run.reached("start"):
+        run.mark("start", deps.store.snapshot(deps.namespace))  # what `evolve playbook rollback` goes back to
     if run.config.run.shuffle:
         tasks = shuffled(tasks, run.config.run.seed, 0)
-    await run_pass(replace(run.deps, stream=replace(run.deps.stream, tasks=tasks)), run.checkpoints)
+    await run_pass(replace(deps, stream=replace(deps.stream, tasks=tasks)), run.checkpoints)
     return ()
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from evolve.corpus.drills import ABSENT, make_drills
 from evolve.corpus.generate import Share, make
 from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
 from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
 from evolve.environments.office.families import LONG
 from evolve.environments.office.rules import RULES, seeded
-from evolve.environments.office.wording import frames, sentence
+from evolve.environments.office.wording import MEANING, frames, sentence
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def test_held_out_wordings_never_appear(documents: list[Document]) -> None:
 
 
 def test_every_role_is_taught_and_replies_are_what_the_live_roles_parse(documents: list[Document]) -> None:
-    assert {document.role for document in documents} == set(ROLES)
+    assert {document.role for document in documents} == set(ROLES) - {"drill"}
     for document in documents:
         assert document.messages[-1].role == "assistant"
         if document.role == "reflect":
@@ -58,8 +60,26 @@ def test_reflections_name_only_what_the_prompt_shows(documents: list[Document]) 
         if document.role == "reflect":
             prompt, reply = (message.content for message in document.messages)
             for insight in json.loads(reply)["insights"]:
-                value = insight.split()[3] if insight.endswith("come before") or "must be" in insight else insight.split()[1]
-                assert value.removeprefix("contact's ") in prompt or value in {"nothing", "iso", "plain"}
+                option = MEANING[insight][1]
+                assert option in prompt or option in {"nothing", "iso", "plain"}
+
+
+def test_drills_ask_only_for_what_they_show() -> None:
+    drills = make_drills(7, 80)
+    assert drills == make_drills(7, 80)
+    for document in drills:
+        prompt, reply = (message.content for message in document.messages)
+        if not prompt.startswith("rules:"):
+            continue
+        shown = dict(re.findall(r"^\[(\d+)\] (.+)$", prompt, re.MULTILINE))
+        said = {MEANING[text][0] for text in shown.values()}
+        for call, thing, answer in re.findall(r"^(\S+) (\S+): (.+)$", reply, re.MULTILINE):
+            rule = next(r for r in RULES if (r.call, r.thing) == (call, thing))
+            if answer == ABSENT:
+                assert rule.id not in said
+            else:
+                number, option = re.fullmatch(r"\[(\d+)\] (\S+)", answer).groups()
+                assert MEANING[shown[number]] == (rule.id, option)
 
 
 def test_copied_entities_have_the_same_tokens_in_task_and_code(documents: list[Document]) -> None:

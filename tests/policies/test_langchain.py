@@ -39,8 +39,10 @@ def chat(server: ModelServer, client: Any, model: str = MODEL) -> ChatOpenAI:
 
 
 async def test_a_fake_that_counts_its_calls_moves_on() -> None:
-    policy = LangChainPolicy(FakeListChatModel(responses=["a", "b"]))
+    fake = FakeListChatModel(responses=["a", "b", "c"])
+    policy = LangChainPolicy(fake)
     assert [(await policy.generate(HELLO, GREEDY)).text for _ in range(2)] == ["a", "b"]
+    assert fake.i == 2
     assert (policy.name, policy.supports_schema) == ("FakeListChatModel", False)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from evolve.app import open_store
 from evolve.progress import Learned
 from tests.evolve.toy_doors import COLORS, doors_config, password
 
+ENV = {**os.environ, "PYTHONPATH": "."}
 NO_MODEL = {"playbook": {"reflector": "rules", "curator": "direct"}}
 TASKS = [Task(id=f"d{at}", instruction=f"Open the {color} door.") for at, color in enumerate(COLORS * 2)]
 
@@ -81,3 +85,11 @@ async def test_a_bug_in_the_function_flies_and_the_workspace_stays_whole(tmp_pat
 async def test_it_must_be_opened(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="async with"):
         await Agent(solve, doors_config(tmp_path, **NO_MODEL)).run(TASKS)
+
+
+def test_the_example_runs_and_gets_shorter(root: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "examples/own_agent.py"], cwd=root, env=ENV, capture_output=True, text=True, check=True
+    )
+    steps = [int(line.split(".")[1].split()[0]) for line in ran.stdout.splitlines()]
+    assert steps == [3, 3, 2, 2, 2, 2]

@@ -1,0 +1,27 @@
+"""What `import evolve` promises besides its names (`tests/test_surface.py`): clear misses, and strict checkpoints."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import evolve
+
+
+def test_an_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Agnet'; it offers Action, Agent"):
+        _ = evolve.Agnet
+
+
+def test_checkpoints_are_read_strictly(root: Path) -> None:
+    """Without the variable LangGraph only warns of foreign types in a checkpoint; the graph sets it in time."""
+    code = (
+        "import evolve.graph\nfrom langgraph.checkpoint.serde import _msgpack\nprint(_msgpack.STRICT_MSGPACK_ENABLED)"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "LANGGRAPH_STRICT_MSGPACK"}
+    ran = subprocess.run([sys.executable, "-c", code], cwd=root, env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "True"

@@ -4,8 +4,8 @@
 
 The agent below talks to a shop that wants a greeting before each order, which nobody told the agent. Yours would be an
 LLM with tools; this one is a few lines, so that the example runs anywhere. What it shows: `solve` gets the task and
-what is known as text, does its work however it likes, and reports its steps. The rest (recall, reflection, curation, gate,
-journal) happens around it, without a model: `rules` reads the errors and what overcame them.
+what is known as text, does its work however it likes, and reports its steps. The rest happens around it (recall,
+reflection, curation, gate, journal), without a model: `rules` reads the errors and what overcame them.
 """
 
 from __future__ import annotations

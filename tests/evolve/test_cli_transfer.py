@@ -1,0 +1,140 @@
+"""A workspace goes elsewhere whole or not at all: `evolve export --workspace`, `evolve init --from`."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sqlite3
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.evolve.command import complaint, evolve, evolve_json
+
+Parts = dict[str, bytes]
+
+
+@pytest.fixture
+def archive(learned: Path, tmp_path: Path) -> Path:
+    """Return a fresh archive of a workspace that has learned."""
+    evolve(learned, "export", "--workspace", str(tmp_path / "w.tar.gz"))
+    return tmp_path / "w.tar.gz"
+
+
+def rewrite(archive: Path, change: Callable[[Parts], None], *, rehash: bool = False) -> Path:
+    """Change the parts of an archive; with `rehash` by somebody who knows about the manifest."""
+    with tarfile.open(archive) as bundle:
+        parts: Parts = {member.name: bundle.extractfile(member).read() for member in bundle}  # type: ignore[union-attr]
+    change(parts)
+    if rehash:
+        about = json.loads(parts["manifest.json"])
+        about["sha256"] = {name: hashlib.sha256(parts[name]).hexdigest() for name in parts if name != "manifest.json"}
+        parts["manifest.json"] = json.dumps(about).encode()
+    with tarfile.open(archive, "w:gz") as bundle:
+        for name, body in parts.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(body)
+            bundle.addfile(member, io.BytesIO(body))
+    return archive
+
+
+def test_everything_arrives_with_its_trust(learned: Path, archive: Path, tmp_path: Path) -> None:
+    new = tmp_path / "elsewhere"
+    arrived = evolve_json(tmp_path, "init", "elsewhere", "--from", str(archive))
+    exported = evolve_json(learned, "export", "--workspace", str(tmp_path / "again.tar.gz"))
+    assert arrived["sha256"] == exported["sha256"]
+    for line in ("playbook list --all", "playbook log", "logs list", "report", "memory doctor"):
+        assert evolve_json(new, *line.split()) == evolve_json(learned, *line.split())
+    assert (new / "evolve.toml").read_text() == (learned / "evolve.toml").read_text()
+    before = evolve_json(learned, "eval", "--limit", "12")["evaluations"][0]
+    after = evolve_json(new, "eval", "--limit", "12")["evaluations"][0]
+    assert after["passed"] == before["passed"]
+    assert after["snapshot_id"] == before["snapshot_id"]
+
+
+def test_what_came_along_is_said(archive: Path, tmp_path: Path) -> None:
+    told = evolve(tmp_path, "init", "elsewhere", "--from", str(archive))
+    assert "sha256" in told
+    assert "policy evolve.environments.office.worker:worker" in told
+
+
+def test_settings_that_are_there_stay(archive: Path, tmp_path: Path) -> None:
+    mine = "[environment]\ndeployment = 5\n"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "evolve.toml").write_text(mine)
+    assert "settings came along" not in evolve(tmp_path, "init", "elsewhere", "--from", str(archive))
+    assert (tmp_path / "elsewhere" / "evolve.toml").read_text() == mine
+    assert len(evolve_json(tmp_path / "elsewhere", "playbook", "list")) >= 3
+
+
+def test_a_workspace_is_not_overwritten(learned: Path, archive: Path) -> None:
+    evolve(learned, "playbook", "add", "Mine.")
+    before = evolve_json(learned, "playbook", "list")
+    assert "choose another folder" in complaint(learned, "init", ".", "--from", str(archive), code=2)
+    assert evolve_json(learned, "playbook", "list") == before
+
+
+def flip(parts: Parts) -> None:
+    body = bytearray(parts["evolve.db"])
+    body[len(body) // 2] ^= 0xFF
+    parts["evolve.db"] = bytes(body)
+
+
+def edit(parts: Parts, tmp: Path) -> None:
+    """Change a rule's text with SQL, as somebody might who wants it to keep its trust."""
+    file = tmp / "edited.db"
+    file.write_bytes(parts["evolve.db"])
+    with sqlite3.connect(file) as db:
+        db.execute("UPDATE content SET body = replace(body, 'must', 'must not')")
+    db.close()
+    parts["evolve.db"] = file.read_bytes()
+
+
+def escape(parts: Parts) -> None:
+    parts["evolve.toml"] = b'[memory]\nworkspace = "../outside"\n'
+
+
+@pytest.mark.parametrize(
+    ("change", "rehash", "said"),
+    [
+        (flip, False, "evolve.db in"),
+        (lambda parts: parts.update({"evolve.toml": b"[run]\n"}), False, "evolve.toml in"),
+        (lambda parts: parts.pop("manifest.json"), False, "lacks a part"),
+        (lambda parts: parts.pop("evolve.db"), False, "lacks a part"),
+        (lambda parts: parts.update({"manifest.json": b"[]"}), False, "lacks a part"),
+        (lambda parts: parts.update({"evolve.db": b"no database at all" * 99}), True, "no evolve workspace"),
+        (lambda parts: parts.update({"evolve.toml": b"[rnu]\n"}), True, "did you mean 'run'"),
+        (escape, True, "outside of"),
+    ],
+)
+def test_a_changed_archive_is_refused_and_leaves_nothing(
+    change: Callable[[Parts], None], rehash: bool, said: str, archive: Path, tmp_path: Path
+) -> None:
+    rewrite(archive, change, rehash=rehash)
+    code = 1 if said == "no evolve workspace" else 2
+    assert said in complaint(tmp_path, "init", "elsewhere", "--from", str(archive), code=code)
+    assert not (tmp_path / "elsewhere").exists()
+    assert not (tmp_path / "outside").exists()
+
+
+def test_text_changed_behind_the_journals_back_is_seen(archive: Path, tmp_path: Path) -> None:
+    rewrite(archive, lambda parts: edit(parts, tmp_path), rehash=True)
+    assert "damaged" in complaint(tmp_path, "init", "elsewhere", "--from", str(archive), code=2)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.tgz").write_text("hello")
+    (tmp_path / "b.tgz").write_bytes(b"\x1f\x8b\x08\x00" + b"\x00" * 30)
+    for name in ("a.tgz", "b.tgz"):
+        assert "no workspace archive" in complaint(tmp_path, "init", "new", "--from", name, code=2)
+    assert "no file" in complaint(tmp_path, "init", "new", "--from", "c.tgz", code=1)
+    assert not (tmp_path / "new").exists()
+
+
+def test_an_archive_that_cannot_be_written_is_one_sentence(learned: Path, tmp_path: Path) -> None:
+    where = str(tmp_path / "no" / "such" / "folder.tar.gz")
+    assert where in complaint(learned, "export", "--workspace", where, code=1)

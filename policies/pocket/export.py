@@ -61,6 +61,7 @@ def export(model: Any, tokenizer_json: bytes, directory: Path, facts: dict[str, 
         if name != "lm_head.weight"
     }
     save_file(state, directory / "model.safetensors.new", metadata={"format": "pt"})
+    (directory / "model.safetensors.new").chmod(0o644)
     (directory / "model.safetensors.new").replace(directory / "model.safetensors")
     config = model.config.to_dict() | {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
     (directory / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

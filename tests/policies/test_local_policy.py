@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -199,10 +200,9 @@ async def test_stop_strings_end_a_row_and_are_cut_off(directory: Path) -> None:
     policy = LocalPolicy(directory, threads=1)
     prompts = chats(50)
     replies = await ask(policy, prompts, SamplingParams(max_tokens=30))
-    chat, full = next(
-        (c, r) for c, r in zip(prompts, replies, strict=True) if r.text[:40].isascii() and len(r.text) > 20
-    )
-    stop = full.text[6:9]
+    found = ((c, r, re.search("[ -~]{2}", r.text[6:-3])) for c, r in zip(prompts, replies, strict=True))
+    chat, full, match = next((chat, reply, match) for chat, reply, match in found if match)
+    stop = match.group()
     cut = await policy.generate(chat, SamplingParams(max_tokens=30, stop=(stop,)))
     assert cut.text == full.text[: full.text.index(stop)]
     assert cut.finish_reason == "stop"

@@ -2,9 +2,9 @@
 
     cd examples/own_environment && evolve run        # settings: evolve.toml; tasks: tasks.jsonl
 
-An action is one line such as `ship(item='bolts', kilos=3)`. The depot refuses to ship what was not weighed, and counts in
-grams. `Depot` is all that evolve needs: a name, a description, tasks, and episodes that are stepped and graded. `clerk`
-stands for your model, so that the example runs anywhere; put your own under [policy] in evolve.toml.
+An action is one line such as `ship(item='bolts', kilos=3)`. The depot refuses to ship what was not weighed, and counts
+in grams. `Depot` is all that evolve needs: a name, a description, tasks, and episodes that are stepped and graded.
+`clerk` stands for your model, so that the example runs anywhere; put your own under [policy] in evolve.toml.
 """
 
 from __future__ import annotations

@@ -40,18 +40,9 @@ def test_options_do_what_the_file_does_from_a_folder_below(own: Path) -> None:
     finish(start(own, "init"))
     assert "deployment" in (own / "evolve.toml").read_text()
     (own / "below").mkdir()
-    tasks = ("--tasks", "../tasks.jsonl")
-    out, _ = finish(
-        start(
-            own / "below",
-            "run",
-            *ENV,
-            *tasks,
-            "--json",
-            EVOLVE_PLAYBOOK__REFLECTOR="rules",
-            EVOLVE_PLAYBOOK__CURATOR="direct",
-        )
-    )
+    more = ("--tasks", "../tasks.jsonl", "--json")
+    learner = {"EVOLVE_PLAYBOOK__REFLECTOR": "rules", "EVOLVE_PLAYBOOK__CURATOR": "direct"}
+    out, _ = finish(start(own / "below", "run", *ENV, *more, **learner))
     assert json.loads(out)["whole"]["tasks"] == 6
 
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Literal
 
+from memory.agreement import ENOUGH, agreement
 from memory.content import digest
 from memory.journal import Journal
 from memory.kinds import parse_payload
-from memory.live import IndexState
+from memory.live import LiveIndex
 from memory.projection import TABLES, Entry, apply
 from memory.records import Frozen
 from memory.schema import PROJECTION
@@ -32,9 +33,14 @@ def examine(journal: Journal) -> list[Finding]:
         return [*_file(journal), *_bodies(journal), *_projection(journal), *_derived(journal)]
 
 
-def examine_index(state: IndexState) -> list[Finding]:
+def examine_index(journal: Journal, index: LiveIndex, *, dim: int) -> list[Finding]:
     """Return what is wrong with the vector index of this process, and what it mended by itself."""
+    share = agreement(journal, index, dim=dim)
+    state = index.state()
     findings: list[Finding] = []
+    if share is not None and share < ENOUGH:
+        message = f"the vector index finds {share:.1%} of the true ten nearest; expected {ENOUGH:.0%}"
+        findings.append(Finding(level="warning", code="recall", message=message, fix="run `evolve memory reindex`"))
     if state.failure:
         fix = "search goes on exactly; run `evolve memory reindex` to make the index anew"
         findings.append(Finding(level="warning", code="index", message=state.failure, fix=fix))

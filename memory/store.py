@@ -267,7 +267,10 @@ class Store:
     def doctor(self, rebuild: bool = False) -> list[doctor.Finding]:
         """Return what is wrong with database and index, after rebuilding the projection from the journal if asked."""
         rebuilt = doctor.rebuild(self.journal) if rebuild else []
-        return [*rebuilt, *doctor.examine(self.journal), *doctor.examine_index(self.index.state())]
+        if any(finding.level == "warning" for finding in rebuilt):
+            self.index.rebuild()  # it followed a projection that was wrong
+        in_index = doctor.examine_index(self.journal, self.index, dim=self.embedder.dim)
+        return [*rebuilt, *doctor.examine(self.journal), *in_index]
 
     def reindex(self) -> int:
         """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""

@@ -13,9 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from memory.agreement import agreement
 from memory.embedders.hashing import HashingEmbedder
 from memory.health import probe
 from memory.index_worker import EXACT_BELOW
+from memory.indexes.chroma import ChromaIndex
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
 
@@ -237,3 +239,28 @@ def test_closing_twice_and_leaving_without_closing(database: Path) -> None:
     store.close()
     with open_store(database) as again:
         assert again.index.flush(60)
+
+
+def test_the_doctor_compares_chroma_with_the_truth(database: Path) -> None:
+    with open_store(database) as store:
+        assert store.doctor() == []
+        assert store.index.state().engine == "chroma"
+        assert agreement(store.journal, store.index, dim=DIM) == 1.0
+    with open_store(database, owner=False) as reader:
+        assert agreement(reader.journal, reader.index, dim=DIM) is None
+
+
+def test_the_doctor_reports_missing_neighbours(database: Path) -> None:
+    """Half of the vectors are taken out behind the store's back, and as many strangers put in, so that counts agree."""
+    with open_store(database, owner=False) as store:
+        ids = [record.id for record in store.view("default").records()][::2]
+    chroma = ChromaIndex(database.parent / "index", model=f"hashing-v1-{DIM}", dim=DIM)
+    chroma.remove("default/fact", ids)
+    chroma.upsert("default/fact", [f"stranger{n}" for n in range(len(ids))], HashingEmbedder(DIM).embed(ids))
+    chroma.close()
+    with open_store(database) as store:
+        (finding,) = store.doctor()
+        assert (finding.code, finding.level) == ("recall", "warning")
+        assert "evolve memory reindex" in finding.fix
+        store.reindex()
+        assert store.doctor() == []

@@ -28,6 +28,7 @@ from evolve.nodes.judge import judge
 from evolve.nodes.recall import recall
 from evolve.nodes.reflect import reflect
 from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
+from memory.database import clear_errors
 
 _STEPS = 7
 """Graph steps a batch takes."""
@@ -62,6 +63,11 @@ async def run_pass(deps: Deps, checkpoints: Path) -> None:
     limit = _STEPS * deps.stream.batches + 10
     config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": limit}
     checkpoints.parent.mkdir(parents=True, exist_ok=True)
+    with clear_errors(str(checkpoints)):
+        await _finish(deps, checkpoints, thread, config)
+
+
+async def _finish(deps: Deps, checkpoints: Path, thread: str, config: Any) -> None:
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
         graph = build(deps).compile(checkpointer=saver)
         stopped = await graph.aget_state(config)

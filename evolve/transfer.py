@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tarfile
 import tempfile
 from contextlib import closing
@@ -56,10 +57,22 @@ def export_workspace(config: Config, archive: Path) -> str:
         parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {})
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
-        with tarfile.open(archive, "w:gz") as out:
+        bundle = Path(folder) / "bundle"
+        with tarfile.open(bundle, "w:gz") as out:
             for name, path in {MANIFEST: manifest, **parts}.items():
                 out.add(path, name)
+        _put(bundle, archive)
     return hashes[DATABASE]
+
+
+def _put(bundle: Path, archive: Path) -> None:
+    """Copy the finished file to its place; half a file does not stay there."""
+    try:
+        shutil.copyfile(bundle, archive)
+    except OSError:
+        if archive.is_file():
+            archive.unlink()
+        raise
 
 
 def import_workspace(archive: Path, folder: Path) -> Arrived:

@@ -53,7 +53,7 @@ class Display:
                 figures = f"TGC {event.tgc:.1%}, SGC {event.sgc:.1%}, coverage {event.coverage:.0%}"
                 self._say(f"{event.split} ({event.arm}): {figures}")
             case RunFinished():
-                self._say(f"run {event.run_id} {event.status}{f': {event.reason}' if event.reason else ''}")
+                self._say(f"run {event.run_id} {event.status}")  # why it stopped is the command's last line
             case _:
                 pass
 

@@ -6,6 +6,7 @@ and resumable, 130 interrupted. With `--json` the sentence is a JSON object on s
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from importlib.metadata import version as installed
@@ -22,6 +23,7 @@ from memory.errors import BadInput, EvolveError
 from policies.errors import BudgetExceeded
 
 FAILED, USAGE, STOPPED, INTERRUPTED = 1, 2, 3, 130
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Root(TyperGroup):
@@ -38,8 +40,7 @@ class Root(TyperGroup):
         except BrokenPipeError:
             raise
         except OSError as error:
-            about = f" ({error.filename})" if error.filename else ""
-            _complain(type(error).__name__, f"{error.strerror or error}{about}", as_json)
+            _complain(type(error).__name__, _sentence(error), as_json)
             code = FAILED
         except KeyboardInterrupt:
             _complain("Interrupted", "nothing committed is lost; go on with `evolve resume`", as_json)
@@ -91,6 +92,12 @@ def _code(error: EvolveError) -> int:
     if isinstance(error, BudgetExceeded):
         return STOPPED
     return USAGE if isinstance(error, ConfigError | BadInput) else FAILED
+
+
+def _sentence(error: OSError) -> str:
+    about = f": {error.filename}" if error.filename else ""
+    fix = "; free some space and repeat it, what was stored before is safe" if error.errno in _FULL else ""
+    return f"{error.strerror or error}{about}{fix}"
 
 
 def _complain(kind: str, message: str, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,7 +106,7 @@ def report(
         made = make_report(store, run_id)
     control = 100 * made.control.tgc if made.control else None
     text = "\n".join(lines(made))
-    if made.curve and not as_json:
+    if len(made.curve) > 1 and not as_json:
         text += "\n\n" + curve.draw(made.curve, control)
     show(made.model_dump(mode="json"), as_json, text)
     if plot is not None and made.curve:
@@ -145,11 +146,12 @@ def _finish(context: typer.Context, result: RunResult, as_json: bool) -> None:
         made = make_report(store, result.run_id)
     control = 100 * made.control.tgc if made.control else None
     text = "\n".join(lines(made))
-    if made.curve:
+    if len(made.curve) > 1:
         picture = config.workspace / "runs" / result.run_id / "curve.png"
         text += "\n\n" + curve.draw(made.curve, control) + f"\n{_saved(picture, made.curve, control)}"
     show(made.model_dump(mode="json"), as_json, text)
     if result.status == "stopped":
+        print(result.reason, file=sys.stderr)
         raise typer.Exit(3)
 
 

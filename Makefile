@@ -58,8 +58,11 @@ claims-quick: $(INSTALLED) ## run every claim on a small sample; stores nothing
 	for claim in $(CLAIMS); do $(BIN)/python -m benchmarks.claims.$$claim --quick; done
 
 pocket: $(INSTALLED) ## write the corpus and train the pocket model (GPU: minutes; 2 cores: about an hour, resumable)
-	$(BIN)/python -m evolve.corpus build/pocket/corpus
-	$(BIN)/python -m policies.pocket.train build/pocket/corpus
+	mkdir -p build/pocket
+	test -f build/pocket/corpus.npz || $(BIN)/python -m evolve.corpus build/pocket/corpus.npz
+	@# all cores, not the one that tests are held to; a checkpoint of an earlier call is taken up
+	env -u OMP_NUM_THREADS $(BIN)/python -m policies.pocket.train build/pocket/corpus.npz --out build/pocket/model $$(test -f build/pocket/model/checkpoint.pt && echo --resume)
+	@echo "Look at build/pocket/model/README.md; to ship it, copy all but checkpoint.pt to policies/pocket/weights/"
 
 docs: $(INSTALLED) ## rewrite what is generated: the command reference and the table of results in README.md
 	$(BIN)/python -m docs.generate

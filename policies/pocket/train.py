@@ -35,10 +35,10 @@ from policies.pocket.shape import CONTEXT, pocket_config
 class Settings:
     """What a training run depends on besides its corpus."""
 
-    minutes: float = 70.0
+    minutes: float = 75.0
     steps: int = 1_000_000
-    depth: int = 6
-    batch_tokens: int = 16_384
+    depth: int = 5
+    batch_tokens: int = 8_192
     muon_lr: float = 0.02
     adam_lr: float = 3e-3
     seed: int = 0

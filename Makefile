@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTRAS := pocket,embed,openai,langchain,mcp,plot,bfcl,dev
 DEMO := build/demo
+POCKET := $(wildcard policies/pocket/weights/*.safetensors)
 CLAIMS := $(patsubst benchmarks/claims/%.py,%,$(sort $(wildcard benchmarks/claims/*_[0-9]*.py)))
 export OMP_NUM_THREADS ?= 1
 
@@ -29,11 +30,13 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/pip install --quiet --no-deps 'bfcl-eval==2026.3.23'
 	@touch $@
 
-demo: $(INSTALLED) ## install, then watch the pocket model learn the house rules of an office (no key, no download)
-	@test -f $(DEMO)/evolve.toml || $(BIN)/evolve init $(DEMO)
+demo: $(INSTALLED) ## install, then watch an agent learn the house rules of an office (no key, no download)
+	@mkdir -p $(DEMO)
+	@test -f $(DEMO)/evolve.toml || $(if $(POCKET),$(BIN)/evolve init $(DEMO),cp examples/office_worker.toml $(DEMO)/evolve.toml)
+	@$(if $(POCKET),,echo "No weights of the pocket model here (make pocket trains them): a scripted worker acts instead, no model is involved.")
 	$(BIN)/evolve --config $(DEMO)/evolve.toml run
 	$(BIN)/evolve --config $(DEMO)/evolve.toml playbook list
-	@echo "Everything is kept in $(DEMO). Go on there: evolve run | eval | playbook log | playbook rollback SNAPSHOT"
+	@echo "All of it is kept in $(DEMO). Go on: source $(BIN)/activate; cd $(DEMO); evolve eval | evolve playbook log | evolve -h"
 
 test: lint types layers ## every check: style, types, layers, then all tests with a coverage floor
 	$(BIN)/python -m pytest -n $(JOBS) --cov --cov-report=term:skip-covered

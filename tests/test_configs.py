@@ -8,14 +8,32 @@ from pathlib import Path
 
 import pytest
 
+from evolve.configfile import load_config
+from evolve.errors import ConfigError
+
 ROOT = Path(__file__).resolve().parents[1]
 LISTING = subprocess.run(
     ["git", "ls-files", "-co", "--exclude-standard", "*.toml"], cwd=ROOT, check=True, capture_output=True, text=True
 )
-FILES = LISTING.stdout.split()
+FILES = sorted(LISTING.stdout.split())
 OURS = [name for name in FILES if Path(name).name != "pyproject.toml"]
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_it_is_toml(name: str) -> None:
     assert tomllib.loads((ROOT / name).read_text())
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_it_is_a_configuration(name: str) -> None:
+    assert load_config(ROOT / name).root == (ROOT / name).parent
+
+
+def test_there_is_something_to_check() -> None:
+    assert OURS
+
+
+def test_a_misspelt_key_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "evolve.toml").write_text("[run]\nbatchsize = 4\n")
+    with pytest.raises(ConfigError, match="batch_size"):
+        load_config(tmp_path / "evolve.toml")

@@ -30,7 +30,7 @@ PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 FENCE = re.compile(r"^```(\w*)(?: ([\w./-]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 TARGETS = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
 KNOWN_LANGUAGES = {"bash", "python", "toml", "text", "json", "markdown"}
-NOT_RUN_HERE = ("git clone ", "cd ", "pip install ")
+NOT_RUN_HERE = ("git clone ", "cd ", "pip install ", "source ")
 
 
 def blocks(page: Path, *languages: str) -> Iterator[str]:

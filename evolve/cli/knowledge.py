@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from typing import Annotated
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evolve.cli.output import Json, load, reading, show, table, writing
+
+if TYPE_CHECKING:
+    from memory.store import Store
 
 app = typer.Typer(help="The memory underneath: search, stats, forget, doctor, reindex.", no_args_is_help=True)
 
@@ -75,13 +81,30 @@ def doctor(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the tables again from the journal.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check the workspace; exit 1 when something is wrong."""
-    opened = writing if rebuild else reading
-    with opened(context) as (_, store):
+    """Check the workspace and mend its vector index; exit 1 when something is wrong, or was."""
+    with _whole(context, rebuild) as store:
+        store.index.flush()
         findings = store.doctor(rebuild=rebuild)
     table([f.model_dump(mode="json") for f in findings], as_json, empty="healthy")
-    if any(f.level == "error" for f in findings):
+    if any(f.level == "error" or f.code.startswith("index") for f in findings):
         raise typer.Exit(1)
+
+
+@contextmanager
+def _whole(context: typer.Context, write: bool) -> Generator[Store]:
+    """Open the workspace with its vector index; while another process owns that, without it."""
+    from evolve.app import open_store
+    from memory.errors import IndexLocked
+
+    with reading(context) as (config, _):
+        pass  # there is a workspace
+    try:
+        store = open_store(config)
+    except IndexLocked as locked:
+        print(f"the vector index was not looked at: {locked}", file=sys.stderr)
+        store = open_store(config, read_only=not write, owner=False)
+    with store:
+        yield store
 
 
 @app.command()

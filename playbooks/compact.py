@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -30,6 +30,11 @@ def listed(value: Any) -> list[Any]:
     return [item for item in items if item is not None]
 
 
+def sound(items: list[Any], fits: Callable[[Any], bool]) -> list[Any]:
+    """Return the items that fit: one bad item does not spoil the others. All of them when none fits, to be refused."""
+    return [item for item in items if fits(item)] or items
+
+
 class CompactReflection(BaseModel):
     """What the pocket model answers to `reflect`."""
 
@@ -41,7 +46,8 @@ class CompactReflection(BaseModel):
     @field_validator("insights", mode="before")
     @classmethod
     def _sentences(cls, value: Any) -> Any:
-        return [item.get("content") or "" if isinstance(item, dict) else item for item in listed(value)]
+        texts = [item.get("content") or "" if isinstance(item, dict) else item for item in listed(value)]
+        return sound(texts, lambda text: isinstance(text, str))
 
     @field_validator("harmful", mode="before")
     @classmethod

@@ -13,7 +13,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from memory.records import Insight, Record, Trajectory
 from playbooks.bullets import SECTIONS, match_section, one_line
-from playbooks.compact import failed_checks, listed
+from playbooks.compact import failed_checks, listed, sound
 from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message
@@ -65,7 +65,8 @@ class FullReflection(_Lenient):
     @field_validator("insights", mode="before")
     @classmethod
     def _lessons(cls, value: Any) -> Any:
-        return [{"content": item} if isinstance(item, str) else item for item in listed(value) if item]
+        items = [{"content": item} if isinstance(item, str) else item for item in listed(value) if item]
+        return sound(items, lambda item: isinstance(item, dict) and isinstance(item.get("content"), str | int | list))
 
     @field_validator("bullet_tags", mode="before")
     @classmethod
@@ -76,7 +77,7 @@ class FullReflection(_Lenient):
                 if {"id", "bullet_id", "bullet"} & set(value)
                 else [{"id": k, "tag": t} for k, t in value.items()]
             )
-        return listed(value)
+        return sound(listed(value), lambda item: isinstance(item, dict))
 
     @field_validator("reasoning", "root_cause", "correct_approach", mode="before")
     @classmethod

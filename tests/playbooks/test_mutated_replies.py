@@ -82,6 +82,18 @@ async def test_mutated_reflections(profile: Profile, played: Make, bullet: Make)
     assert lost < 125
 
 
+@pytest.mark.parametrize("bad", [None, 7, [[]], {}, True, {"content": None}])
+@pytest.mark.parametrize("profile", ["full", "compact"])
+async def test_one_bad_item_does_not_spoil_the_lessons_beside_it(
+    profile: Profile, bad: object, played: Make, bullet: Make
+) -> None:
+    said = json.dumps({"insights": [bad, LESSON], "bullet_tags": [7, {"id": "shr-00001", "tag": "harmful"}]})
+    policy = ScriptedPolicy([said] * 2, profile=profile)
+    reflection = await ModelReflector(policy).reflect(played(("f()", "", "E1")), [bullet(1, "a rule")])
+    assert [insight.content for insight in reflection.insights] == [LESSON]
+    assert policy.calls == 1
+
+
 @pytest.mark.parametrize("profile", ["full", "compact"])
 async def test_mutated_curations(profile: Profile, bullet: Make) -> None:
     rng, kept = random.Random(f"curate-{profile}"), list[Reflection]()

@@ -5,7 +5,7 @@ S2  a function has at most 50 lines, its docstring not counted
 S3  a function has at most 6 parameters, keyword-only ones included, `self` and `cls` not; a command (in `evolve/cli/`
     or a `__main__.py`) has one per option of its own and is not counted
 S4  an `__init__.py` has no effects: it imports and defines, it calls nothing but the check for shadowed names
-S5  every module has a docstring, and so has every public function and class
+S5  every module has a docstring, and in the five packages so has every public function and class
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
+SCRIPTS = ("benchmarks", "examples")
 FILE_LINES, INIT_LINES, FUNCTION_LINES, PARAMETERS = 300, 30, 50, 6
 ALLOWED_CALLS = {"refuse_shadowed_packages", "sorted"}
 
@@ -75,7 +76,8 @@ def complaints(name: str, source: str) -> list[str]:
     found = [f"{name}: {lines} lines, at most {ceiling}"] if lines > ceiling else []
     if not ast.get_docstring(tree):
         found.append(f"{name}: no module docstring")
-    found += [f"{name}: {undoc} has no docstring" for undoc in undocumented(tree)]
+    if name.split("/")[0] not in SCRIPTS:
+        found += [f"{name}: {undoc} has no docstring" for undoc in undocumented(tree)]
     for function in functions(tree):
         where = f"{name}:{function.lineno} {function.name}"
         if (long := body_lines(function)) > FUNCTION_LINES:
@@ -87,7 +89,7 @@ def complaints(name: str, source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("package", [*PACKAGES, "benchmarks", "examples"])
+@pytest.mark.parametrize("package", [*PACKAGES, *SCRIPTS])
 def test_every_file_keeps_the_ceilings(root: Path, package: str) -> None:
     files = sorted((root / package).rglob("*.py"))
     found = [c for file in files for c in complaints(str(file.relative_to(root)), file.read_text())]

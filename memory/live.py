@@ -9,6 +9,7 @@ committed change is seen at once.
 from __future__ import annotations
 
 import atexit
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from memory.protocols import Vector
 from memory.records import RECALLABLE
 from memory.vectors import collection_name, from_blobs
 
-_OVERLAY = 1000
+_OVERLAY = 200
 """Waiting outbox rows up to which recall reads them beside Chroma; with more it searches everything exactly."""
 
 
@@ -72,7 +73,7 @@ class LiveIndex:
         if self._worker is None or not self._worker.serves(collection):
             return None
         waiting = self._waiting()  # read before the search: a row leaves only when Chroma has it
-        near = self._worker.search(collection, vector, k) if len(waiting) <= _OVERLAY else None
+        near = self._worker.search(collection, vector, k + len(waiting)) if len(waiting) <= _OVERLAY else None
         if near is None:
             return None
         found = {key: cosine for key, cosine in near if key not in waiting}
@@ -140,10 +141,10 @@ class LiveIndex:
         if not waiting:
             return {}
         rows = self._journal.query(
-            "SELECT DISTINCT r.id, r.status, e.vector FROM outbox o JOIN records r ON r.id = o.record_id"
-            " JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
+            "SELECT r.id, r.status, e.vector FROM json_each(?) j CROSS JOIN records r ON r.id = j.value"
+            " CROSS JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
             " WHERE r.namespace = ? AND r.kind = ? AND NOT r.forgotten",
-            (namespace, kind),
+            (json.dumps(sorted(waiting)), namespace, kind),
         )
         rows = [row for row in rows if row[1] in RECALLABLE]
         if not rows:

@@ -103,13 +103,6 @@ class ChromaIndex:
         target = self._collection(collection)
         return sorted(self._guard(target.get, include=[])["ids"]) if target is not None else []
 
-    def drop(self, collection: str) -> None:
-        """Delete a collection. Chroma leaves its folder behind; only rebuilding into a new directory frees the disk."""
-        with self._lock:
-            if self._collection(collection) is not None:
-                self._guard(self._client.delete_collection, _chroma_name(collection))
-                del self._open[collection]
-
     def close(self) -> None:
         """Release files. Clients of one process on one path share them; the last one to close lets go."""
         with self._lock:

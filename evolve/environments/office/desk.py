@@ -70,10 +70,9 @@ class Desk:
         if function.role == "prepare":
             self.prepared[app] = call.partition(".")[2]
             return None
-        needs_preparation = function.role == "write"
         filed = house.check(call, bound, self.state, self.values, self.prepared.get(app, "nothing"))
         result = function.run(self.state, **bound)
-        if needs_preparation:
+        if function.role == "write":
             self.prepared.pop(app, None)
         if not isinstance(result, Wrote):
             return result

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolve.environments.office.families import Goal
-from evolve.environments.office.intents import Fields, Intent, Lines
-from evolve.environments.office.rules import BY_CODE, BY_ID, RULES, Rule, Values
+from evolve.environments.office.rules import BY_CODE, RULES, Rule, Values
 from evolve.environments.office.wording import MEANING
 
 DONE = "apps.task.done()"
@@ -99,11 +98,7 @@ def _code(goal: Goal, phase: tuple[int, str], knowledge: Knowledge) -> str:
     index, part = phase
     intent, fields = goal.intents[index]
     number = f" {index + 1}" if len(goal.intents) > 1 else ""
-    cited = knowledge.citation([rule for rule in _rules(goal, phase) if rule.id in BY_ID])
+    cited = knowledge.citation(_rules(goal, phase))
     header = f"#{number}{' ' + cited if cited else ''}"
-    body: Lines = _lines(intent, part, fields, knowledge.values)
+    body = (intent.lookup if part == "lookup" else intent.write)(fields, knowledge.values)
     return "\n".join([header, *body] if header != "#" else body)
-
-
-def _lines(intent: Intent, part: str, fields: Fields, values: Values) -> Lines:
-    return intent.lookup(fields, values) if part == "lookup" else intent.write(fields, values)

@@ -1,9 +1,9 @@
 """Kills online runs at random moments and resumes them, until each is done; counts what a kill lost or repeated.
 
-Half of the kills fall at a random time, half at a random SQL statement, many of them inside a transaction. Until the
-process dies, another connection reads what it has committed: every event seen there must stand in the journal
-afterwards, unchanged. After each kill the workspace is opened (for writing, or only for reading, in turns), examined by
-the doctor, and the replies in it are compared with the calls that were made.
+A third of the kills falls at a random time, a third at a random SQL statement, a third at a random statement inside a
+transaction. Until the process dies, another connection reads what it has committed: every event seen there must stand
+in the journal afterwards, unchanged. After each kill the workspace is opened (for writing, or only for reading, in
+turns), examined by the doctor, and the replies in it are compared with the calls that were made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lives import CALLS, DEATH, STATEMENTS, configured, live
+from benchmarks.lives import CALLS, DEATH, STATEMENTS, Death, configured, live
 from benchmarks.outcomes import outcome, outcome_of
 from evolve.app import open_store
 from evolve.config import Config
@@ -40,6 +40,9 @@ processes: Any = get_context("forkserver")
 processes.set_forkserver_preload(["benchmarks.lives", "evolve.graph", "chromadb"])
 
 Events = dict[int, tuple[Any, ...]]
+NEVER = float("inf")
+Plan = tuple[float, Death]
+"""Seconds until the parent kills, and the statement at which the child dies by itself."""
 
 
 @dataclass
@@ -70,6 +73,8 @@ class Straight:
     outcome: dict[str, Any]
     seconds: float
     statements: int
+    inside: int
+    """Statements inside a transaction."""
 
 
 def kill_runs(root: Path, kills: int, tasks: int, seed: int) -> Toll:
@@ -88,11 +93,13 @@ def kill_runs(root: Path, kills: int, tasks: int, seed: int) -> Toll:
 def _straight(folder: Path, deployment: int, tasks: int) -> Straight:
     config = _prepared(folder, tasks, "exact")
     started = time.monotonic()
-    child = _start(config, deployment, again=False, dies_at=None)
+    child = _start(config, deployment, again=False, death=Death(None))
     child.join()
     if child.exitcode:
         raise RuntimeError((folder / "output.txt").read_text())
-    return Straight(outcome_of(config), time.monotonic() - started, int((folder / STATEMENTS).read_text()))
+    seconds = time.monotonic() - started
+    statements, inside = map(int, (folder / STATEMENTS).read_text().split())
+    return Straight(outcome_of(config), seconds, statements, inside)
 
 
 def _prepared(folder: Path, tasks: int, index: str) -> Config:
@@ -100,34 +107,35 @@ def _prepared(folder: Path, tasks: int, index: str) -> Config:
     return configured(folder, tasks, index)
 
 
-def _start(config: Config, deployment: int, *, again: bool, dies_at: int | None) -> BaseProcess:
-    more = {"again": again, "dies_at": dies_at}
+def _start(config: Config, deployment: int, *, again: bool, death: Death) -> BaseProcess:
+    more = {"again": again, "death": death}
     child: BaseProcess = processes.Process(target=live, args=(config, deployment), kwargs=more)
     child.start()
     return child
 
 
-def _plans(straight: Straight, kills: int, toll: Toll, rng: random.Random) -> Iterator[tuple[float, int | None]]:
-    """Yield `(seconds until the kill, statement of the kill)`; neither comes when enough were killed."""
+def _plans(straight: Straight, kills: int, toll: Toll, rng: random.Random) -> Iterator[Plan]:
+    """Yield plans of kills; plans without one when enough were killed."""
     while toll.kills < kills:
-        if rng.random() < 0.5:
-            yield rng.uniform(0, straight.seconds), None
+        how = rng.randrange(3)
+        if how == 0:
+            yield rng.uniform(0, straight.seconds), Death(None)
+        elif how == 1:
+            yield NEVER, Death(rng.randint(1, straight.statements))
         else:
-            yield float("inf"), rng.randint(1, straight.statements)
+            yield NEVER, Death(rng.randint(1, straight.inside), inside=True)
     while True:
-        yield float("inf"), None
+        yield NEVER, Death(None)
 
 
-def _one_run(
-    config: Config, deployment: int, straight: Straight, toll: Toll, plans: Iterator[tuple[float, int | None]]
-) -> None:
+def _one_run(config: Config, deployment: int, straight: Straight, toll: Toll, plans: Iterator[Plan]) -> None:
     """Kill and resume one run until it is done."""
     toll.runs += 1
     known: Events = {}
     journalled: Counter[str] = Counter()
     seen_calls, again = 0, False
-    for seconds, statement in plans:
-        child = _start(config, deployment, again=again, dies_at=statement)
+    for seconds, death in plans:
+        child = _start(config, deployment, again=again, death=death)
         _watch(config.workspace / "evolve.db", child, seconds, known)
         killed, calls = child.exitcode == -9, _calls(config.root)
         if not killed and child.exitcode:

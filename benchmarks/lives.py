@@ -6,13 +6,13 @@ The functions are the targets of `multiprocessing` processes; what they have to 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import os
 import signal
 import sqlite3
-import sys
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -63,32 +63,48 @@ def configured(folder: Path, tasks: int, index: str) -> Config:
     )
 
 
-def live(config: Config, deployment: int, *, again: bool, dies_at: int | None) -> None:
-    """Start the run, or resume it; die at the SQL statement `dies_at` (counted over all connections), if it comes."""
+@dataclass(frozen=True)
+class Death:
+    """At which SQL statement of a process it dies, counted over all its connections."""
+
+    statement: int | None
+    """None = it lives."""
+    inside: bool = False
+    """Count statements inside a transaction only."""
+
+
+def live(config: Config, deployment: int, *, again: bool, death: Death) -> None:
+    """Start the run, or resume it; die by SIGKILL when `death` comes. A run that ends notes its count of statements."""
     folder = config.root
     output = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr] - a text stream in every process
-    statements = itertools.count(1)
+    _trace(folder, death, statements := Counter[bool]())
+    office = Office(OfficeConfig(deployment=deployment))
+    parts = Parts(policy=Noted(make_worker(office, LATENCY_S), folder / CALLS), environment=office)
+    (resume if again else run)(config, parts=parts)
+    (folder / STATEMENTS).write_text(f"{statements.total()} {statements[True]}")
+
+
+def _trace(folder: Path, death: Death, statements: Counter[bool]) -> None:
+    """Count the statements of all connections that are opened from now on: inside a transaction (True), and outside."""
     connect = sqlite3.connect
 
     def traced(*arguments: Any, **more: Any) -> sqlite3.Connection:
         connection = connect(*arguments, **more)
 
         def statement(sql: str) -> None:
-            if next(statements) == dies_at:
-                (folder / DEATH).write_text(f"{int(connection.in_transaction)} {sql}")
+            inside = connection.in_transaction
+            statements[inside] += 1
+            count = statements[True] if death.inside else statements.total()
+            if count == death.statement and (inside or not death.inside):
+                (folder / DEATH).write_text(f"{int(inside)} {sql}")
                 os.kill(os.getpid(), signal.SIGKILL)
 
         connection.set_trace_callback(statement)
         return connection
 
     sqlite3.connect = traced
-    office = Office(OfficeConfig(deployment=deployment))
-    parts = Parts(policy=Noted(make_worker(office, LATENCY_S), folder / CALLS), environment=office)
-    (resume if again else run)(config, parts=parts)
-    (folder / STATEMENTS).write_text(str(next(statements)))
 
 
 def proposed(shared: str, version: int, name: str, turn: int) -> DeltaOp:

@@ -27,13 +27,13 @@ class Size:
     """How much is tried."""
 
     kills: int = 200
-    tasks: int = 12
+    tasks: int = 8
     writers: int = 8
     turns: int = 200
     replies: int = 2000
 
 
-QUICK = Size(kills=8, tasks=6, turns=20, replies=200)
+QUICK = Size(kills=8, tasks=4, turns=20, replies=200)
 NONE = exactly(0)
 
 
@@ -42,7 +42,7 @@ def kill_rows(toll: Toll, wanted: int) -> list[Row]:
     kills, runs = toll.kills, toll.runs
     return [
         Row("SIGKILLs during online runs", kills, at_least(wanted), n=runs, seed=SEED),
-        Row("of them inside an open transaction, at a chosen SQL statement", toll.in_transaction, at_least(1), n=kills),
+        Row("of them inside a transaction, at a chosen SQL statement", toll.in_transaction, at_least(1), n=kills),
         Row("committed events lost or changed", toll.lost, NONE, n=toll.events),
         Row("workspaces that did not open", len(toll.unopened), NONE, n=kills),
         Row("runs that could not be resumed", len(toll.stuck), NONE, n=runs),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +256,16 @@ def test_wrong_paths_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(policy_module, "POCKET", tmp_path)
     with pytest.raises(EvolveError, match="make pocket"):
         LocalPolicy.pocket()
+
+
+def test_without_torch_the_import_names_the_extra() -> None:
+    code = "import sys; sys.modules['torch'] = None; import policies.local"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert 'pip install "evolve-agents[pocket]"' in done.stderr.splitlines()[-1]
+
+
+def test_an_adapter_without_peft_says_what_to_install(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(PolicyRefused, match="pip install peft"):
+        LocalPolicy(directory, adapter=directory / "adapter")

@@ -51,8 +51,9 @@ types: $(INSTALLED) ## pyright, strict, on the five packages
 layers: $(INSTALLED) ## import-linter: imports run down only, each big dependency behind its fence
 	$(BIN)/lint-imports --no-logo
 
-bench: $(INSTALLED) ## measure every claim in full (hours); needs a clean tree, writes benchmarks/results/
+bench: $(INSTALLED) ## measure every claim in full (hours); needs a clean tree; writes benchmarks/results/ and the README's table
 	for claim in $(CLAIMS); do $(BIN)/python -m benchmarks.claims.$$claim; done
+	$(BIN)/python -m docs.generate
 
 claims: $(INSTALLED) ## print the stored results; marks those measured on other source
 	$(BIN)/python -m benchmarks.table

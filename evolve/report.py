@@ -37,6 +37,8 @@ class Report(Frozen):
     control: Metrics | None = None
     """The same stream's tasks without memory, on the sampled share."""
     evaluations: tuple[EvalReport, ...] = ()
+    known_before: int = 0
+    """Bullets that were known when the run started."""
     learned: int = 0
     """Changes of knowledge that were applied; counters are none."""
     curve: tuple[bool, ...] = ()
@@ -67,6 +69,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         whole=_metrics(stream),
         control=_metrics(control),
         evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         curve=tuple(t.success for t in stream),
         warnings=_warnings(stream),
@@ -88,7 +91,8 @@ def lines(report: Report) -> list[str]:
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
-    return [*head, "", *body, "", f"changes applied: {report.learned}", *report.warnings]
+    learned = f"known before: {report.known_before}, changes applied: {report.learned}"
+    return [*head, "", *body, "", learned, *report.warnings]
 
 
 def _figures(name: str, m: Metrics) -> str:
@@ -109,6 +113,11 @@ def _record(store: Store, run_id: str | None) -> RunRecord:
 
 def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:
     return summarize([t.task for t in trajectories], trajectories) if trajectories else None
+
+
+def _known_before(store: Store, run_id: str) -> int:
+    marks = store.events(type="run.mark", run_id=run_id, limit=1)
+    return len(store.get_snapshot(marks[0].data["snapshot"]).manifest) if marks else 0
 
 
 def _applied(store: Store, run_id: str) -> int:

@@ -62,7 +62,7 @@ def test_a_report_says_what_the_journal_says(learned: Path) -> None:
     assert evolve_json(learned, "report", report["run_id"]) == report
     text = evolve(learned, "report")
     assert "without memory" in text
-    assert f"changes applied: {report['learned']}" in text
+    assert f"known before: 0, changes applied: {report['learned']}" in text
     assert "\x1b" not in text
 
 

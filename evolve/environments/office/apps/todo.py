@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from evolve.environments.office.apps.date_formats import DATE_FORMATS
 from evolve.environments.office.apps.spec import App, Function, OfficeError, Wrote, listing, pick, row_of
-from evolve.environments.office.dates import dmy, mdy
 from evolve.environments.office.state import State
 
 
@@ -61,16 +61,6 @@ def log(state: State, id: str) -> Wrote:
     return Wrote("todos", id)
 
 
-def _dmy(state: State, date: str) -> str:
-    """Write an ISO date as day.month.year."""
-    return dmy(date)
-
-
-def _mdy(state: State, date: str) -> str:
-    """Write an ISO date as month/day/year."""
-    return mdy(date)
-
-
 FUNCTIONS: App = {
     "find": Function("read", find),
     "list": Function("read", titles),
@@ -81,6 +71,5 @@ FUNCTIONS: App = {
     "claim": Function("prepare", claim),
     "ping": Function("follow", ping),
     "log": Function("follow", log),
-    "dmy": Function("format", _dmy),
-    "mdy": Function("format", _mdy),
+    **DATE_FORMATS,
 }

@@ -1,24 +1,25 @@
 """The pocket model twice: computed in this process, and served by vLLM. Is it the same, token by token?
 
-`office_prompts` are what a policy really reads in the office; `compare` asks both for the same; `same_run` lets both do
-the same learning run. Measures; stores nothing.
+`office_prompts` are what a policy really reads in the office; `compare` asks both for the same; `learn` lets one
+of them do a learning run and tells what came of it. Stores nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.office_arms import Bench, office
+from benchmarks.office_arms import office
 from benchmarks.table import ROOT
 from evolve.app import open_store
-from evolve.config import Config, MemorySection
+from evolve.config import Config, EnvironmentSection, MemorySection, PolicySection, RunSection
 from evolve.prompting import briefing
 from evolve.rollout import Acting, Attempt, rollout
+from evolve.session import Parts, arun
 from memory.records import Record
 from playbooks.bullets import Bullet
 from policies.local import LocalPolicy
@@ -44,17 +45,23 @@ def pocket() -> Path:
     return Path(os.environ.get("EVOLVE_POCKET") or POCKET)
 
 
-@contextmanager
-def both(model: Path, log: Path) -> Iterator[tuple[LocalPolicy, OpenAIPolicy]]:
-    """Give the model of a directory in process and served; the server is stopped afterwards."""
+@asynccontextmanager
+async def both(model: Path, log: Path) -> AsyncGenerator[tuple[LocalPolicy, OpenAIPolicy]]:
+    """Give the model of a directory in process, and served by a server that is stopped afterwards."""
     local = LocalPolicy(model, name=MODEL, profile="compact")
     with vllm_server(model, executable=vllm(), log=log, name=MODEL) as base_url:
-        yield local, served_policy(base_url, local)
+        served = served_policy(base_url, local)
+        try:
+            yield local, served
+        finally:
+            await served.aclose()
+            await local.aclose()
 
 
 def served_policy(base_url: str, local: LocalPolicy) -> OpenAIPolicy:
     """Return the served model as the in-process one describes itself: its dialect, its tokens, no schemas."""
-    options = ServerOptions(profile="compact", supports_schema=False)
+    special = tuple(local.tokenizer.all_special_tokens)
+    options = ServerOptions(profile="compact", supports_schema=False, special_tokens=special)
     return OpenAIPolicy(base_url, MODEL, options=options, counter=local.count_tokens)
 
 
@@ -101,7 +108,7 @@ class Pair:
 
     @property
     def same_text(self) -> bool:
-        """Both said the same and ended for the same reason."""
+        """Both said the same and ended for the same reason (vLLM leaves out special tokens and half characters)."""
         return (self.local.text, self.local.finish_reason) == (self.served.text, self.served.finish_reason)
 
     @property
@@ -164,11 +171,17 @@ class Learned:
     playbook: tuple[str, ...]
 
 
-def learn(policy: Policy, root: Path, tasks: int) -> Learned:
+async def learn(policy: Policy, root: Path, tasks: int, max_steps: int = 16) -> Learned:
     """Do the online run of the office's first tasks under `root`, with the policy in all three roles."""
+    config = Config(
+        root=root,
+        run=RunSection(tasks=tasks, batch_size=4, concurrency=8),
+        policy=PolicySection(name="pocket", max_tokens=120),
+        environment=EnvironmentSection(name="office", max_steps=max_steps),
+        memory=MemorySection(index="exact", recall_k=40),
+    )
     witness = Witness(policy)
-    result = Bench(witness, deployment=0, concurrency=8, train_tasks=tasks).learn(root)
-    config = Config(root=root, memory=MemorySection(index="exact"))
+    result = await arun(config, parts=Parts(policy=witness, environment=office(0)))
     with open_store(config, policy.count_tokens, read_only=True) as store:
         trajectories = store.trajectories(run_id=result.run_id)
         records = store.view(config.memory.namespace).records()

@@ -14,7 +14,7 @@ from typing import Any
 from memory.records import Frozen
 from policies.errors import PolicyRefused
 from policies.openai_transport import BadRequest, Connection, NoSuchRoute, Transport
-from policies.openai_wire import Offers, narrow, reply, request
+from policies.openai_wire import Offers, defused, narrow, reply, request
 from policies.price import Price
 from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.tokens import estimate_prompt, estimate_tokens
@@ -31,6 +31,9 @@ class ServerOptions(Frozen):
     token_ids: bool | None = None
     """Token ids and log-probabilities; None = when the server says that it is vLLM."""
     price: Price | None = None
+    special_tokens: tuple[str, ...] = ()
+    """Special tokens of the served model. Inside a message they are broken up: the text is data, and a server such as
+    vLLM reads them as its own, so that an observation could open a turn."""
 
 
 class OpenAIPolicy:
@@ -80,6 +83,7 @@ class OpenAIPolicy:
         """Return one completion with usage, and cost where a price is set."""
         if self._served is None:
             await self._look()
+        messages = defused(messages, self.options.special_tokens)
         while True:
             offers = self._offers
             body = request(self.name, messages, params, offers)

@@ -68,6 +68,19 @@ def request(model: str, messages: Sequence[Message], params: SamplingParams, off
     return body
 
 
+def defused(messages: Sequence[Message], special_tokens: Sequence[str]) -> Sequence[Message]:
+    """Return the messages with every special token in their text broken up by a space after its first character."""
+    if not special_tokens:
+        return messages
+    whole = re.compile("|".join(map(re.escape, sorted(special_tokens, key=len, reverse=True))))
+    return [
+        message.model_copy(
+            update={"content": whole.sub(lambda found: f"{found[0][0]} {found[0][1:]}", message.content)}
+        )
+        for message in messages
+    ]
+
+
 def tool_schema(tool: ToolSpec) -> dict[str, Any]:
     """Return a tool as a function schema. `return`, which vLLM drops from prompts, is left out everywhere."""
     parameters = {key: value for key, value in tool.parameters.items() if key != "return"}

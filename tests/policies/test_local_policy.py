@@ -148,6 +148,25 @@ async def test_what_the_prefix_cache_gives_back_changes_no_token(directory: Path
     await policy.aclose()
 
 
+async def test_a_prefix_shared_by_the_whole_batch_changes_no_token(directory: Path) -> None:
+    policy = LocalPolicy(directory, threads=1)
+    params = SamplingParams(max_tokens=16)
+    rules = " ".join(WORDS[:60])
+    tasks = [[Message(role="user", content=rules + chat[0].content[-5 * i - 3 :])] for i, chat in enumerate(chats(16))]
+    cold = await ask(policy, tasks, params)
+    extended = [
+        [*task, Message(role="assistant", content=reply.text), Message(role="user", content="ban")]
+        for task, reply in zip(tasks, cold, strict=True)
+    ]
+    warm = await ask(policy, extended, params)
+    for replies in (cold, warm):
+        expected = reference(directory, [reply.prompt_token_ids for reply in replies], 16)
+        assert [list(reply.token_ids) for reply in replies] == expected
+    assert {reply.usage.cached_tokens for reply in cold} == {0}
+    assert all(reply.usage.cached_tokens >= 96 for reply in warm), "a step must find what the last one computed"
+    await policy.aclose()
+
+
 async def test_grouped_query_attention_and_a_second_architecture(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

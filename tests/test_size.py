@@ -4,7 +4,7 @@ S1  a file has at most 300 lines, an `__init__.py` at most 30
 S2  a function has at most 50 lines, its docstring not counted
 S3  a function has at most 6 parameters, keyword-only ones included, `self` and `cls` not; a command (in `evolve/cli/`
     or a `__main__.py`) has one per option of its own and is not counted
-S4  an `__init__.py` has no effects: it imports and defines, it calls nothing but the check for shadowed names
+S4  an `__init__.py` has no effects: it imports and defines, it calls nothing but what ALLOWED_CALLS names
 S5  every module has a docstring, and in the five packages so has every public function and class
 """
 
@@ -20,7 +20,11 @@ import pytest
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 SCRIPTS = ("benchmarks", "examples")
 FILE_LINES, INIT_LINES, FUNCTION_LINES, PARAMETERS = 300, 30, 50, 6
-ALLOWED_CALLS = {"refuse_shadowed_packages", "sorted"}
+ALLOWED_CALLS = (
+    "refuse_shadowed_packages()",
+    "sorted(HOME)",
+    "os.environ.setdefault('OMP_WAIT_POLICY', 'passive')",  # has to come before the first import of torch
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -62,8 +66,7 @@ def effects(tree: ast.Module) -> Iterator[str]:
             continue
         raised = {id(node) for part in ast.walk(statement) if isinstance(part, ast.Raise) for node in ast.walk(part)}
         for node in ast.walk(statement):
-            called = isinstance(node, ast.Call) and getattr(node.func, "id", "") not in ALLOWED_CALLS
-            if called and id(node) not in raised:
+            if isinstance(node, ast.Call) and id(node) not in raised and ast.unparse(node) not in ALLOWED_CALLS:
                 yield ast.unparse(node)
 
 

@@ -18,12 +18,12 @@ class Display:
     def __init__(self) -> None:
         self.console = Console(stderr=True)
         self.bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
+            BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
+            TextColumn("{task.description}"),
             console=self.console,
             disable=not self.console.is_terminal,
         )

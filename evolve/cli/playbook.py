@@ -31,7 +31,8 @@ def listing(
 
     with reading(context) as (config, store):
         records = [r for r in store.records(config.memory.namespace) if everything or r.status in RECALLABLE]
-    table([_row(record) for record in records], as_json, empty="the playbook is empty")
+    row = _row if as_json else _short_row
+    table([row(record) for record in records], as_json, empty="the playbook is empty")
 
 
 @app.command("show")
@@ -246,6 +247,14 @@ def _row(record: Record[Any]) -> dict[str, Any]:
         "harmful": usage.harmful,
         "trust": record.provenance.trust.value,
     }
+
+
+def _short_row(record: Record[Any]) -> dict[str, Any]:
+    row = _row(record)
+    counts = {"shown": row["shown"], "+": row["helpful"], "-": row["harmful"]}
+    return (
+        {name: row[name] for name in ("label", "content")} | counts | {"status": row["status"], "trust": row["trust"]}
+    )
 
 
 def _line(record: Record[Any]) -> str:

@@ -151,7 +151,7 @@ async def test_what_the_prefix_cache_gives_back_changes_no_token(directory: Path
 async def test_a_prefix_shared_by_the_whole_batch_changes_no_token(directory: Path) -> None:
     policy = LocalPolicy(directory, threads=1)
     params = SamplingParams(max_tokens=16)
-    rules = " ".join(WORDS[:60])
+    rules = " ".join(WORDS * 2)
     tasks = [[Message(role="user", content=rules + chat[0].content[-5 * i - 3 :])] for i, chat in enumerate(chats(16))]
     cold = await ask(policy, tasks, params)
     extended = [
@@ -163,7 +163,8 @@ async def test_a_prefix_shared_by_the_whole_batch_changes_no_token(directory: Pa
         expected = reference(directory, [reply.prompt_token_ids for reply in replies], 16)
         assert [list(reply.token_ids) for reply in replies] == expected
     assert {reply.usage.cached_tokens for reply in cold} == {0}
-    assert all(reply.usage.cached_tokens >= 96 for reply in warm), "a step must find what the last one computed"
+    for before, after in zip(cold, warm, strict=True):
+        assert after.usage.cached_tokens >= len(before.prompt_token_ids) // 32 * 32 >= 96, "a step must reuse the last"
     await policy.aclose()
 
 

@@ -1,0 +1,34 @@
+"""`make demo` shows what it is there to show. Without the pocket model's weights it says so; a scripted worker acts."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def demo(root: Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Make the demo in `folder`, as if no weights were installed."""
+    binaries = Path(sys.executable).parent
+    command = ["make", "-s", "-o", ".venv/.installed", "demo", f"DEMO={folder}", f"BIN={binaries}", "POCKET="]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_demo_shows_halves_control_lessons_and_the_curve(root: Path, tmp_path: Path) -> None:
+    ran = demo(root, tmp_path / "demo")
+    assert ran.returncode == 0, ran.stderr
+    assert "make pocket" in ran.stdout
+    figures = dict(re.findall(r"^(\w[\w ()]+?)\s+TGC\s+([\d.]+)%", ran.stdout, re.MULTILINE))
+    halves = [float(figures[name]) for name in ("without memory (sample)", "first half", "second half")]
+    assert halves == sorted(halves)
+    assert halves[0] < halves[2]
+    assert len(re.findall(r"^shr-\d+", ran.stdout, re.MULTILINE)) >= 8
+    (picture,) = re.findall(r"learning curve: (\S+\.png)", ran.stdout)
+    assert Path(picture).read_bytes().startswith(b"\x89PNG")
+    again = demo(root, tmp_path / "demo")
+    assert "known before: " in again.stdout
+    assert "known before: 0," not in again.stdout

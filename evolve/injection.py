@@ -70,7 +70,8 @@ def recall_for(
 
 def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
     """Return what a journalled injection list shows, for an episode that is run (again) after it was logged."""
-    records = [(item, store.get(item.record_id)) for item in injected]
+    found = {record.id: record for record in store.reader.load([item.record_id for item in injected])}
+    records = [(item, found.get(item.record_id)) for item in injected]
     return Shown(
         core=tuple(record for item, record in records if record is not None and item.core),
         recalled=tuple(record for item, record in records if record is not None and not item.core),

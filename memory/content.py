@@ -6,19 +6,35 @@ import hashlib
 import json
 from typing import Any
 
-from memory.redact import redact, redact_named
+from memory.redact import may_hold_secret, redact, redact_named
 
 
 def clean(value: Any) -> Any:
-    """Return a JSON value with secrets redacted and unstorable characters (lone surrogates, NUL) replaced."""
+    """Return a JSON value with secrets redacted and unstorable characters (lone surrogates, NUL) replaced.
+
+    A value in which there is nothing to replace is returned as it is.
+    """
+    return _cleaned(value) if _suspicious(value) else value
+
+
+def _suspicious(value: Any) -> bool:
+    try:
+        body = canonical(value)
+        body.encode("utf-8")
+    except (TypeError, ValueError):  # odd keys, a lone surrogate: the thorough way knows what to do
+        return True
+    return "\\u0000" in body or may_hold_secret(body)
+
+
+def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         if not value.isascii():
             value = value.encode("utf-8", "replace").decode("utf-8")
         return redact(value.replace("\x00", "�"))
     if isinstance(value, dict):
-        return {str(clean(key)): redact_named(str(key), clean(item)) for key, item in value.items()}
+        return {str(_cleaned(key)): redact_named(str(key), _cleaned(item)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [clean(item) for item in value]
+        return [_cleaned(item) for item in value]
     return value
 
 

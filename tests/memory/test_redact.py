@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from memory.content import canonical, clean
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Event, Step, Task, ToolCall, Trajectory
-from memory.redact import redact
+from memory.redact import may_hold_secret, redact
 from memory.store import Store
 
 BODY = "Zq9" * 12
@@ -71,6 +72,30 @@ def test_a_secret_is_cut_out_of_the_text_around_it(name: str) -> None:
 @pytest.mark.parametrize("text", HARMLESS)
 def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_no_secret_slips_through_the_quick_look_at_the_whole(name: str) -> None:
+    value = {"steps": [{"reply": f"before {SECRETS[name]} after"}], "usage": {"prompt_tokens": 3, "passed": True}}
+    assert may_hold_secret(canonical(value))
+    assert "[REDACTED:" in clean(value)["steps"][0]["reply"]
+
+
+@pytest.mark.parametrize(
+    "name", ["api_key", "Secret-Key", "clientsecret", "X_AUTH_TOKEN", "passwd", "passphrase"]
+)
+def test_no_secret_name_slips_through_either(name: str) -> None:
+    assert clean([{"headers": {name: "tok-12345678"}}]) == [{"headers": {name: "[REDACTED:assigned-secret]"}}]
+
+
+def test_a_value_without_secrets_is_returned_as_it_is() -> None:
+    value = {"task_id": "t-1", "usage": {"prompt_tokens": 3}, "checks": [{"passed": True, "key": "monkey"}]}
+    assert clean(value) is value
+
+
+def test_unstorable_characters_are_replaced_wherever_they_stand() -> None:
+    assert clean({"a": ["x\ud800y", "n\x00"]}) == {"a": ["x?y", "n�"]}
+    assert clean({1: "a", "b": "c"}) == {"1": "a", "b": "c"}
 
 
 def test_redaction_is_stable(path: Path) -> None:

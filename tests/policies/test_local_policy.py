@@ -152,7 +152,7 @@ async def test_a_prefix_shared_by_the_whole_batch_changes_no_token(directory: Pa
     policy = LocalPolicy(directory, threads=1)
     params = SamplingParams(max_tokens=16)
     rules = " ".join(WORDS * 2)
-    tasks = [[Message(role="user", content=rules + chat[0].content[-5 * i - 3 :])] for i, chat in enumerate(chats(16))]
+    tasks = [[Message(role="user", content=rules + chat[0].content[-20 * i - 3 :])] for i, chat in enumerate(chats(16))]
     cold = await ask(policy, tasks, params)
     extended = [
         [*task, Message(role="assistant", content=reply.text), Message(role="user", content="ban")]

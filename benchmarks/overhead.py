@@ -3,8 +3,9 @@
     python benchmarks/overhead.py [--tasks 60] [--bullets 10 100 1000 10000]
 
 `step` is the wall time of one agent step minus policy and environment, i.e. prompt, parsing, journalling the reply.
-`task` is everything the run did divided by its tasks, in processor time: recall, graph, checkpoints, credit, journal.
-Milliseconds; batch 1, concurrency 1, exact index, six steps per task. Run it on an idle machine.
+`task` is the wall time from the end of one task to the end of the next, i.e. recall, graph, checkpoints, credit and
+journal as well; `cpu` is the processor time of the same. Milliseconds; batch 1, concurrency 1, exact index, six steps a
+task. Run it on an idle machine, with OMP_NUM_THREADS=1.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from evolve.app import open_store
 from evolve.config import Config
+from evolve.progress import Progress, TaskDone
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.session import Parts, arun
 from memory.records import DeltaOp, Op, Outcome, Reflection, Task, Trajectory
@@ -104,9 +108,37 @@ def fill(config: Config, bullets: int) -> None:
             store.commit("default", ops, actor="benchmark")
 
 
-def measure(tasks: int, bullets: int) -> list[str]:
-    """Return one row of the table."""
-    clock = Clock()
+@dataclass
+class Overhead:
+    """Times of one run, in milliseconds."""
+
+    steps: list[float]
+    tasks: list[float]
+    """Wall time of each task but the first, which bears the start."""
+    cpu: list[float]
+    """Processor time of the same."""
+
+    def per_step(self, times: Sequence[float]) -> float:
+        """Return the median of task times, divided by the steps of a task."""
+        return statistics.median(times) / STEPS
+
+
+class TaskClock:
+    """An observer that takes the time whenever a task is done."""
+
+    def __init__(self) -> None:
+        self.marks: list[tuple[float, float]] = []
+
+    def notify(self, event: Progress) -> None:
+        if isinstance(event, TaskDone):
+            self.marks.append((time.perf_counter(), time.process_time()))
+
+
+def measure(tasks: int, bullets: int) -> Overhead:
+    """Return what a run of so many tasks costs with so many bullets."""
+    import evolve.graph  # noqa: F401 - its import is start-up, not overhead
+
+    clock, marks = Clock(), TaskClock()
     with tempfile.TemporaryDirectory() as folder:
         config = Config.model_validate(
             {
@@ -117,24 +149,26 @@ def measure(tasks: int, bullets: int) -> list[str]:
             }
         )
         fill(config, bullets)
-        script = ScriptedPolicy(lambda messages, params: _reply(messages, params), profile="compact", version="i")
+        script = ScriptedPolicy(_reply, profile="compact", version="i")
         parts = Parts(policy=script, environment=Instant(tasks, clock), reflector=Silent())
-        import evolve.graph  # noqa: F401 - its import is start-up, not overhead
-
-        started = time.process_time()
-        asyncio.run(arun(config, parts=parts))
-        task = (time.process_time() - started) / tasks
-    steps = sorted(clock.steps)
-    p95 = steps[int(len(steps) * 0.95)]
-    return [str(bullets), _ms(statistics.median(steps)), _ms(p95), _ms(task), _ms(task / STEPS)]
+        asyncio.run(arun(config, parts=parts, observers=[marks]))
+    pairs = list(pairwise(marks.marks))
+    return Overhead(
+        steps=[1e3 * seconds for seconds in clock.steps],
+        tasks=[1e3 * (new[0] - old[0]) for old, new in pairs],
+        cpu=[1e3 * (new[1] - old[1]) for old, new in pairs],
+    )
 
 
 def _reply(messages: Sequence[Message], params: SamplingParams) -> str:
     return f"print({len(messages)})"
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1000:.2f}"
+def row(bullets: int, found: Overhead) -> list[str]:
+    """Return one row of the table."""
+    p50, p95 = statistics.median(found.steps), statistics.quantiles(found.steps, n=20)[-1]
+    task, cpu = statistics.median(found.tasks), statistics.median(found.cpu)
+    return [str(bullets), *(f"{ms:.2f}" for ms in (p50, p95, task, cpu, found.per_step(found.tasks)))]
 
 
 def main() -> None:
@@ -143,10 +177,10 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, default=60, help="tasks per row")
     parser.add_argument("--bullets", type=int, nargs="+", default=[10, 100, 1000, 10000], help="rows")
     options = parser.parse_args()
-    print("| bullets | step p50 | step p95 | task | task per step |")
-    print("|---|---|---|---|---|")
+    print("| bullets | step p50 | step p95 | task p50 | task cpu p50 | task p50 per step |")
+    print("|---|---|---|---|---|---|")
     for bullets in options.bullets:
-        print("| " + " | ".join(measure(options.tasks, bullets)) + " |", flush=True)
+        print("| " + " | ".join(row(bullets, measure(options.tasks, bullets))) + " |", flush=True)
 
 
 if __name__ == "__main__":

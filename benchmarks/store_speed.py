@@ -1,0 +1,124 @@
+"""How long a delta takes until it is committed and until the vector index has it, and how long recall takes.
+
+One `Store` that owns its Chroma index, filled with records of 30 words drawn by Zipf's law; hashed embeddings of 256
+dimensions. Wall times in milliseconds, each beside the processor time of the calling thread, because a busy machine
+lengthens the former only.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from benchmarks.recall_speed import DIM, Rule, fill, sentence
+from memory.embedders.hashing import HashingEmbedder
+from memory.records import DeltaOp, Op, RecallQuery, UsageCounts
+from memory.store import Store
+
+LAG_LIMIT_S = 10.0
+KINDS = (Op.ADD, Op.EDIT, Op.TAG)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Times:
+    """Wall and processor times of one operation, in milliseconds."""
+
+    wall: list[float]
+    cpu: list[float]
+
+    def p(self, percent: float) -> float:
+        """Return a percentile of the wall times."""
+        return float(np.percentile(self.wall, percent))
+
+    def cpu_p(self, percent: float) -> float:
+        """Return a percentile of the processor times."""
+        return float(np.percentile(self.cpu, percent))
+
+
+@dataclass(frozen=True)
+class StoreTimes:
+    """What was measured."""
+
+    engine: str
+    """Index that answered recall: `chroma` or `exact`."""
+    deltas: dict[str, Times]
+    """Kind of delta -> time of its own commit."""
+    recall: list[Times]
+    """One element a round."""
+    lag_s: list[float]
+    """Commit of one delta -> the index holds it."""
+
+
+def measure(root: Path, records: int, deltas: int, queries: int, rounds: int) -> StoreTimes:
+    """Fill a store, time `rounds` times `queries` recalls, then `deltas` single commits of each kind.
+
+    After each commit the index is left to follow before the next one comes, as between two batches of a run.
+    """
+    root.mkdir(parents=True)
+    rng = random.Random(0)
+    with Store.open(root / "evolve.db", embedder=HashingEmbedder(DIM)) as store:
+        fill(store, records, rng)
+        store.index.flush(600)
+        texts = [sentence(rng, 25) for _ in range(queries)]
+        store.recall(RecallQuery(text=texts[0]))
+        recall = [timed(lambda text: store.recall(RecallQuery(text=text)), texts) for _ in range(rounds)]
+        engine = store.index.state().engine
+        lag: list[float] = []
+        times = {op.value: _apply(store, list(_deltas(store, op, deltas, rng)), lag) for op in KINDS}
+    return StoreTimes(engine, times, recall, lag)
+
+
+def timed(call: Callable[[T], object], items: Iterable[T]) -> Times:
+    """Return how long each call took."""
+    times = Times([], [])
+    for item in items:
+        wall, cpu = time.perf_counter(), time.thread_time()
+        call(item)
+        times.wall.append((time.perf_counter() - wall) * 1e3)
+        times.cpu.append((time.thread_time() - cpu) * 1e3)
+    return times
+
+
+def _deltas(store: Store, op: Op, count: int, rng: random.Random) -> Iterator[DeltaOp]:
+    targets = rng.sample([record.id for record in store.view("default").records()], count)
+    for target in targets:
+        text = {"content": sentence(rng, 30)}
+        if op is Op.ADD:
+            yield DeltaOp(op=op, kind=Rule.kind, payload=text)
+        elif op is Op.EDIT:
+            yield DeltaOp(op=op, kind=Rule.kind, target_id=target, payload=text)
+        else:
+            yield DeltaOp(op=op, kind=Rule.kind, target_id=target, usage=UsageCounts(helpful=1))
+
+
+def _apply(store: Store, deltas: Sequence[DeltaOp], lag: list[float]) -> Times:
+    """Commit the deltas one by one; note how long the index took to follow, where a delta concerns it."""
+    times = Times([], [])
+    for delta in deltas:
+        one = timed(lambda item: _commit(store, item), [delta])
+        times.wall.extend(one.wall)
+        times.cpu.extend(one.cpu)
+        if delta.op is not Op.TAG:
+            lag.append(_lag(store))
+    return times
+
+
+def _commit(store: Store, delta: DeltaOp) -> None:
+    commit = store.commit("default", [delta], actor="benchmark")
+    if commit.refused:
+        raise RuntimeError(commit.refused[0].reason)
+
+
+def _lag(store: Store) -> float:
+    """Wait until nothing waits for the index any more; return the seconds."""
+    started = time.perf_counter()
+    while store.index.state().pending and time.perf_counter() - started < LAG_LIMIT_S:
+        time.sleep(0.002)
+    return time.perf_counter() - started

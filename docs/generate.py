@@ -15,6 +15,7 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import evolve
+import evolve.cli.main
 from benchmarks.table import markdown, stored, unmeasured
 from evolve.cli.main import app
 
@@ -51,7 +52,8 @@ def surface() -> str:
 
 def commands() -> str:
     """Return the reference of all commands as Markdown."""
-    parts = ["# Commands\n\nWritten by `make docs` from the program itself.\n"]
+    endings = inspect.cleandoc(evolve.cli.main.__doc__ or "").partition("\n\n")[2]
+    parts = [f"# Commands\n\nWritten by `make docs` from the program itself.\n\n{endings}\n"]
     for path, command in leaves("evolve", typer.main.get_command(app)):
         parts.append(f"## {path}\n\n{command.help or ''}\n\n{parameters(command)}".rstrip() + "\n")
     return "\n".join(parts)

@@ -45,10 +45,13 @@ def sampled(tasks: Sequence[Task], share: float, seed: int) -> frozenset[str]:
     return frozenset(task.id for task in tasks if seed_for(seed, "control", task.id) < share * 2**31)
 
 
-def estimate(config: Config, tasks: int, share: float, world_tokens: int) -> Estimate:
-    """Return upper bounds for a run over `tasks` tasks; `world_tokens` is what the briefing takes in every prompt."""
+def estimate(config: Config, tasks: int, share: float, world_tokens: int, *, validation: int = 0) -> Estimate:
+    """Return upper bounds for a run over `tasks` tasks and `validation` episodes of the dev split.
+
+    `world_tokens` is what the briefing takes in every prompt.
+    """
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
-    episodes = round(tasks * (1 + share)) * passes
+    episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
     calls = episodes * config.environment.max_steps + learning
     prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)

@@ -236,8 +236,10 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     record, config, notify = run.record, run.config, run.deps.observers.notify
     planned = run.deps.tally.total
     count = planned if record.mode == "frozen" else len(record.tasks)
+    passes = config.run.epochs if record.mode == "offline" else 1
     share, why = opened.share
-    cost = estimate(config, count, share, opened.policy.count_tokens(run.deps.acting.world))
+    world = opened.policy.count_tokens(run.deps.acting.world)
+    cost = estimate(config, count, share, world, validation=planned - count * passes)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
     if why:
         notify(Notice(run_id=record.run_id, text=why))

@@ -29,7 +29,7 @@ def listing(
                     "status": r.get("status"),
                     "tasks": len(r.get("tasks", ())),
                     "policy": r.get("policy"),
-                    "seconds": r.get("seconds"),
+                    "seconds": round(r.get("seconds", 0.0), 1),
                 }
                 for r in store.runs()
             ]

@@ -128,7 +128,8 @@ def _openai(section: PolicySection) -> Policy:
     from policies.openai_transport import Connection
 
     server = Connection(base_url=section.base_url, api_key_env=section.api_key_env)
-    return OpenAIPolicy(server, section.model, options=ServerOptions(profile=section.profile, price=section.price))
+    options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
+    return OpenAIPolicy(server, section.model, options=options)
 
 
 def _langchain(section: PolicySection) -> Policy:

@@ -76,6 +76,8 @@ class PolicySection(Section):
     """Most tokens of one action."""
     profile: Literal["full", "compact"] = "full"
     """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
+    special_tokens: tuple[str, ...] = ()
+    """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
     price: Price | None = None
     """US dollars per million tokens. Set, it makes the policy a priced one: no control episodes unless asked for."""
 

@@ -7,10 +7,12 @@ from typing import Any
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes
 from evolve.parallel import all_of
+from evolve.progress import Notice
 from evolve.replies import about
 from evolve.seeds import id_for
 from evolve.state import Deps, State
 from memory.records import Reflection, Trajectory
+from policies.errors import PolicyRefused
 
 
 async def reflect(state: State, deps: Deps) -> dict[str, Any]:
@@ -36,8 +38,20 @@ async def _reflect(trajectory: Trajectory, deps: Deps) -> str:
     shown = shown_again(deps.store, trajectory.injected)
     async with deps.slots:
         with about(trajectory.task.id):
-            reflection: Reflection = await deps.reflector.reflect(
-                trajectory, (*shown.core, *shown.recalled), label_free=deps.config.run.label_free
-            )
+            try:
+                reflection = await deps.reflector.reflect(
+                    trajectory, (*shown.core, *shown.recalled), label_free=deps.config.run.label_free
+                )
+            except PolicyRefused as refused:
+                reflection = _refused(trajectory, deps, refused)
     deps.store.add_reflection(reflection.model_copy(update={"id": reflection_id}))
     return reflection_id
+
+
+def _refused(trajectory: Trajectory, deps: Deps, refused: PolicyRefused) -> Reflection:
+    """Return what is kept of a reflection the policy would not write (its prompt is too long, say): the run goes on."""
+    text = f"no reflection on {trajectory.task.id}: {refused}"
+    deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
+    return Reflection(
+        trajectory_id=trajectory.id, task_id=trajectory.task.id, raw=text, parsed=False, author=deps.reflector.name
+    )

@@ -110,6 +110,7 @@ def _migrate_file(path: Path, migrations: Migrations) -> None:
             check_version(conn, path, migrations)
             _refuse_foreign(conn, path)
             conn.execute("PRAGMA journal_mode = WAL")
+            conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # before any table: a half-made file is ours, too
             db = Database(conn)
             if migrations.pending(db):
                 _backup(conn, path, migrations)

@@ -38,8 +38,12 @@ _log = structlog.get_logger("evolve.index")
 class IndexWorker(Thread):
     """Keeps one Chroma directory equal to what SQLite says. Start it once, `stop` it once."""
 
-    def __init__(self, database: Path, index_dir: Path, owner: Owner, *, model: str, dim: int) -> None:
-        """Work on `index_dir`, which `owner` has locked already; the lock is given back by `stop`."""
+    def __init__(self, journal: Journal, index_dir: Path, owner: Owner, *, model: str, dim: int) -> None:
+        """Work on `index_dir`, which `owner` has locked already; the lock is given back by `stop`.
+
+        The journal is the store's own, open until `stop` returned: a second connection would empty the first one's
+        page cache with every write, and the two would wait for each other in SQLite's coarse steps.
+        """
         super().__init__(name="evolve-index", daemon=True)
         self.ready = Event()
         """Set while Chroma is open and healed."""
@@ -48,7 +52,7 @@ class IndexWorker(Thread):
         self.failure = ""
         self.healed = ""
         self.lag_seconds = 0.0
-        self._database, self._dir, self._owner = database, index_dir, owner
+        self._journal, self._dir, self._owner = journal, index_dir, owner
         self._model, self._dim = model, dim
         self._index: ChromaIndex | None = None
         self._counts: dict[str, int] = {}
@@ -100,19 +104,17 @@ class IndexWorker(Thread):
 
     def run(self) -> None:
         """Work until stopped."""
-        journal = Journal(self._database)
         try:
             while not self._stopping.is_set():
                 self._woken.wait(POLL_SECONDS)
                 self._woken.clear()
-                self._round(journal)
+                self._round(self._journal)
         finally:
             if not self._stopping.is_set():
                 self.failure = self.failure or "the index thread ended by an unexpected error; see the log"
             self.ready.clear()
             opened = self._index is not None
             self._release()
-            journal.close()
             self._owner.release(clean=opened)
 
     def _round(self, journal: Journal) -> None:
@@ -137,7 +139,7 @@ class IndexWorker(Thread):
 
     def _open(self, journal: Journal) -> None:
         if self._owner.dirty:
-            wrong = probe(self._dir, self._database, model=self._model, dim=self._dim)
+            wrong = probe(self._dir, self._journal.path, model=self._model, dim=self._dim)
             if wrong:
                 raise IndexCorrupt(f"after an unclean stop: {wrong}")
         from memory.indexes.chroma import ChromaIndex

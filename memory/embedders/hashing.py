@@ -62,13 +62,9 @@ class HashingEmbedder:
     def _one(self, text: str) -> Vector:
         if not text.strip():
             raise BadInput(f"got blank text {text[:20]!r} to embed; expected at least one visible character")
-        weights: dict[int, float] = {}
-        for feature, (count, weight) in _features(text).items():
-            slot, sign = _place(feature, self._dim)
-            weights[slot] = weights.get(slot, 0.0) + sign * weight * (1 + math.log(count))
-        vector = np.zeros(self._dim, dtype=np.float64)
-        for slot, value in weights.items():
-            vector[slot] = value
+        found = _features(text, self._dim).values()
+        weights = [weight if count == 1 else weight * (1 + math.log(count)) for count, _, weight in found]
+        vector = np.bincount([slot for _, slot, _ in found], weights, self._dim)
         norm = float(np.linalg.norm(vector))
         if norm < 1e-9:  # opposite signs met in every slot
             slot, _ = _place(text, self._dim)
@@ -76,25 +72,30 @@ class HashingEmbedder:
         return (vector / norm).astype(np.float32)
 
 
-def _features(text: str) -> dict[str, tuple[int, float]]:
-    """Return feature -> (count, weight)."""
+def _features(text: str, dim: int) -> dict[str, tuple[int, int, float]]:
+    """Return feature -> (count, slot, signed weight)."""
     plain = _CAMEL.sub(" ", unicodedata.normalize("NFKC", text)).casefold()
     words = _WORD.findall(plain) or list("".join(plain.split()))
-    found: dict[str, tuple[int, float]] = {}
+    found: dict[str, tuple[int, int, float]] = {}
     for word, count in Counter(words).items():
-        for feature, weight in _word_features(word):
-            found[feature] = (found.get(feature, (0, 0.0))[0] + count, weight)
+        for feature, slot, weight in _word_features(word, dim):
+            known = found.get(feature)
+            found[feature] = (count if known is None else known[0] + count, slot, weight)
     for pair, count in Counter(pairwise(words)).items():
-        found[f"p {pair[0]} {pair[1]}"] = (count, _PAIR)
+        feature = f"p {pair[0]} {pair[1]}"
+        slot, sign = _place(feature, dim)
+        found[feature] = (count, slot, sign * _PAIR)
     return found
 
 
 @lru_cache(maxsize=16_384)
-def _word_features(word: str) -> tuple[tuple[str, float], ...]:
+def _word_features(word: str, dim: int) -> tuple[tuple[str, int, float], ...]:
     importance = min(len(word), 8) / 8
     grams = tuple(_grams(f"<{word}>"))
     share = _GRAM_SHARE * importance / math.sqrt(len(grams)) if grams else 0.0
-    return ((f"w {word}", importance), *((f"g {gram}", share) for gram in grams))
+    weighted = [(f"w {word}", importance), *((f"g {gram}", share) for gram in grams)]
+    placed = [(feature, weight, *_place(feature, dim)) for feature, weight in weighted]
+    return tuple((feature, slot, sign * weight) for feature, weight, slot, sign in placed)
 
 
 def _grams(word: str) -> Iterator[str]:

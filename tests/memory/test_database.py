@@ -166,3 +166,16 @@ def test_a_locked_database_is_reported_after_the_wait(path: Path, add: Add, monk
             store.commit("default", [add("x")], actor="t")
         other.execute("ROLLBACK")
         assert store.commit("default", [add("x")], actor="t").results[0].applied
+
+
+def test_a_database_whose_making_was_interrupted_is_finished_at_the_next_open(path: Path) -> None:
+    interrupted = Migrations("evolve")
+
+    @interrupted(name="m001_base")
+    def killed(db: Database) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        open_database(path, migrations=interrupted)
+    with closing(open_database(path)) as conn:
+        assert conn.execute("SELECT count(*) FROM events").fetchone() == (0,)

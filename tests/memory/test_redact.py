@@ -81,9 +81,7 @@ def test_no_secret_slips_through_the_quick_look_at_the_whole(name: str) -> None:
     assert "[REDACTED:" in clean(value)["steps"][0]["reply"]
 
 
-@pytest.mark.parametrize(
-    "name", ["api_key", "Secret-Key", "clientsecret", "X_AUTH_TOKEN", "passwd", "passphrase"]
-)
+@pytest.mark.parametrize("name", ["api_key", "Secret-Key", "clientsecret", "X_AUTH_TOKEN", "passwd", "passphrase"])
 def test_no_secret_name_slips_through_either(name: str) -> None:
     assert clean([{"headers": {name: "tok-12345678"}}]) == [{"headers": {name: "[REDACTED:assigned-secret]"}}]
 

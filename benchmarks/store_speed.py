@@ -11,6 +11,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -49,7 +50,9 @@ class StoreTimes:
     engine: str
     """Index that answered recall: `chroma` or `exact`."""
     deltas: dict[str, Times]
-    """Kind of delta -> time of its own commit."""
+    """Kind of delta -> time of its own commit, one right after the other while the index follows."""
+    rested: Times
+    """The same for an ADD after a pause, with cold caches."""
     recall: list[Times]
     """One element a round."""
     lag_s: list[float]
@@ -57,10 +60,7 @@ class StoreTimes:
 
 
 def measure(root: Path, records: int, deltas: int, queries: int, rounds: int) -> StoreTimes:
-    """Fill a store, time `rounds` times `queries` recalls, then `deltas` single commits of each kind.
-
-    After each commit the index is left to follow before the next one comes, as between two batches of a run.
-    """
+    """Fill a store, time `rounds` times `queries` recalls, then `deltas` single commits of each kind."""
     root.mkdir(parents=True)
     rng = random.Random(0)
     with Store.open(root / "evolve.db", embedder=HashingEmbedder(DIM)) as store:
@@ -70,9 +70,9 @@ def measure(root: Path, records: int, deltas: int, queries: int, rounds: int) ->
         store.recall(RecallQuery(text=texts[0]))
         recall = [timed(lambda text: store.recall(RecallQuery(text=text)), texts) for _ in range(rounds)]
         engine = store.index.state().engine
-        lag: list[float] = []
-        times = {op.value: _apply(store, list(_deltas(store, op, deltas, rng)), lag) for op in KINDS}
-    return StoreTimes(engine, times, recall, lag)
+        rested, lag = _followed(store, list(_deltas(store, Op.ADD, deltas // 3, rng)))
+        times = {op.value: timed(partial(_commit, store), list(_deltas(store, op, deltas, rng))) for op in KINDS}
+    return StoreTimes(engine, times, rested, recall, lag)
 
 
 def timed(call: Callable[[T], object], items: Iterable[T]) -> Times:
@@ -98,16 +98,15 @@ def _deltas(store: Store, op: Op, count: int, rng: random.Random) -> Iterator[De
             yield DeltaOp(op=op, kind=Rule.kind, target_id=target, usage=UsageCounts(helpful=1))
 
 
-def _apply(store: Store, deltas: Sequence[DeltaOp], lag: list[float]) -> Times:
-    """Commit the deltas one by one; note how long the index took to follow, where a delta concerns it."""
-    times = Times([], [])
+def _followed(store: Store, deltas: Sequence[DeltaOp]) -> tuple[Times, list[float]]:
+    """Commit the deltas one by one, each when the index has the one before; return the seconds that took as well."""
+    times, lag = Times([], []), list[float]()
     for delta in deltas:
-        one = timed(lambda item: _commit(store, item), [delta])
+        one = timed(partial(_commit, store), [delta])
         times.wall.extend(one.wall)
         times.cpu.extend(one.cpu)
-        if delta.op is not Op.TAG:
-            lag.append(_lag(store))
-    return times
+        lag.append(_lag(store))
+    return times, lag
 
 
 def _commit(store: Store, delta: DeltaOp) -> None:

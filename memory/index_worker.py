@@ -29,6 +29,9 @@ POLL_SECONDS = 0.4
 """How often the owner looks for outbox rows that other processes wrote."""
 SETTLE_SECONDS = 0.2
 """Wait before Chroma is first opened, so that a process that ends at once never pays for loading it."""
+GATHER_SECONDS = 0.1
+"""Wait for more rows before they are carried: Chroma takes a hundred in little more time than one, and its calls hold
+up every other thread. Recall reads waiting rows from SQLite meanwhile."""
 _ATTEMPTS = 2
 """How often one process rebuilds the index before it gives up and says so."""
 
@@ -38,11 +41,10 @@ _log = structlog.get_logger("evolve.index")
 class IndexWorker(Thread):
     """Keeps one Chroma directory equal to what SQLite says. Start it once, `stop` it once."""
 
-    def __init__(self, journal: Journal, index_dir: Path, owner: Owner, *, model: str, dim: int) -> None:
+    def __init__(self, database: Path, index_dir: Path, owner: Owner, *, model: str, dim: int) -> None:
         """Work on `index_dir`, which `owner` has locked already; the lock is given back by `stop`.
 
-        The journal is the store's own, open until `stop` returned: a second connection would empty the first one's
-        page cache with every write, and the two would wait for each other in SQLite's coarse steps.
+        It opens a connection of its own: one shared with the store would make both wait for each other's lock.
         """
         super().__init__(name="evolve-index", daemon=True)
         self.ready = Event()
@@ -52,7 +54,7 @@ class IndexWorker(Thread):
         self.failure = ""
         self.healed = ""
         self.lag_seconds = 0.0
-        self._journal, self._dir, self._owner = journal, index_dir, owner
+        self._database, self._dir, self._owner = database, index_dir, owner
         self._model, self._dim = model, dim
         self._index: ChromaIndex | None = None
         self._counts: dict[str, int] = {}
@@ -104,17 +106,19 @@ class IndexWorker(Thread):
 
     def run(self) -> None:
         """Work until stopped."""
+        journal = Journal(self._database)
         try:
             while not self._stopping.is_set():
                 self._woken.wait(POLL_SECONDS)
                 self._woken.clear()
-                self._round(self._journal)
+                self._round(journal)
         finally:
             if not self._stopping.is_set():
                 self.failure = self.failure or "the index thread ended by an unexpected error; see the log"
             self.ready.clear()
             opened = self._index is not None
             self._release()
+            journal.close()
             self._owner.release(clean=opened)
 
     def _round(self, journal: Journal) -> None:
@@ -131,6 +135,8 @@ class IndexWorker(Thread):
                 if self._stopping.wait(SETTLE_SECONDS):
                     return
                 self._open(journal)
+            elif not self.hurry.is_set():
+                self._stopping.wait(GATHER_SECONDS)
             self._carry(journal)
         except (IndexCorrupt, EmbedderMismatch) as error:
             self._start_over(journal, str(error))
@@ -139,7 +145,7 @@ class IndexWorker(Thread):
 
     def _open(self, journal: Journal) -> None:
         if self._owner.dirty:
-            wrong = probe(self._dir, self._journal.path, model=self._model, dim=self._dim)
+            wrong = probe(self._dir, self._database, model=self._model, dim=self._dim)
             if wrong:
                 raise IndexCorrupt(f"after an unclean stop: {wrong}")
         from memory.indexes.chroma import ChromaIndex

@@ -53,7 +53,7 @@ class LiveIndex:
         self.blobs = BlobSearch(journal, dim=dim)
         self._worker: IndexWorker | None = None
         if owner is not None:
-            self._worker = IndexWorker(journal, index_dir, owner, model=model, dim=dim)
+            self._worker = IndexWorker(journal.path, index_dir, owner, model=model, dim=dim)
             self._worker.start()
             atexit.register(self.close)
 

@@ -84,7 +84,8 @@ def _check_read_only(conn: sqlite3.Connection, path: Path, migrations: Migration
     check_version(conn, path, migrations)
     if migrations.pending(Database(conn)):
         raise JournalError(
-            f"{path}: written by an older version; open it once for writing to migrate it (a backup is made)"
+            f"{path}: made by an older version, or not to its end; open it once for writing, with `evolve memory "
+            "reindex` say (an older one is backed up and migrated)"
         )
 
 

@@ -93,6 +93,7 @@ def test_a_full_disk_stops_a_run_which_goes_on_elsewhere(tmp_path: Path, once_le
     )
     assert ran.returncode == 1, ran.stderr
     assert "space" in one_sentence(ran.stderr)
+    evolve(folder, "memory", "reindex")  # opens for writing: finishes a database whose making met the full disk
     begun = bool(evolve_json(folder, "logs", "list"))
     done = evolve_json(folder, *(["resume"] if begun else ["run"]))
     assert done["whole"]["tasks"] == TASKS

@@ -10,7 +10,7 @@ the section of the task before.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -61,14 +61,17 @@ def _billed(sections: Sequence[Tokens]) -> int:
     return total
 
 
-def observe(root: Path, deployment: int, tasks: int) -> Sections:
-    """Work through `LEGS` runs of `tasks` tasks each and return the sections of all their first prompts."""
+def observe(root: Path, deployment: int, tasks: int, playbook: Mapping[str, int]) -> Sections:
+    """Work through `LEGS` runs of `tasks` tasks each and return the sections of all their first prompts.
+
+    `playbook` holds settings of `[playbook]` that differ from the defaults.
+    """
     office, sections = Office(OfficeConfig(deployment=deployment)), Sections()
     config = Config.model_validate(
         {
             "root": root,
             "run": {"tasks": tasks, "batch_size": 1, "concurrency": 1, "shuffle": True},
-            "playbook": {"reflector": "rules", "curator": "direct"},
+            "playbook": {"reflector": "rules", "curator": "direct", **playbook},
             "environment": {"name": "office", "max_steps": 16},
             "controls": {"no_memory": 0},
         }

@@ -126,17 +126,29 @@ def _differing(one: Pass, other: Pass) -> int:
     return sum(one.outcome[part] != other.outcome[part] for part in one.outcome)
 
 
+BUDGETS: dict[str, dict[str, int]] = {
+    "default settings": {},
+    "256 tokens of knowledge, compaction every 12 tasks": {"token_budget": 256, "compact_every": 12},
+}
+"""With the second, recall has to choose, and the core is chosen anew twice a run."""
+
+
 def prompt_rows(root: Path, size: Size) -> list[Row]:
     """Return how stable the knowledge section is."""
-    found = prompt_stability.observe(root, DEPLOYMENT, size.leg_tasks)
-    ours, counted = found.billed
-    n = len(found.whole)
-    return [
-        Row("core tokens that keep their position to the next task, %", 100 * found.core_kept, at_least(90), n=n),
-        Row("tokens billed again, as a share of a rendering with counters", ours / counted, at_most(1 / 3), n=n),
-        Row("tokens billed again per task", ours / n, n=n),
-        Row("tokens billed again per task with counters in the prompt", counted / n, n=n),
-    ]
+    rows: list[Row] = []
+    for number, (text, settings) in enumerate(BUDGETS.items()):
+        found = prompt_stability.observe(root / f"prompts-{number}", DEPLOYMENT, size.leg_tasks, settings)
+        ours, counted = found.billed
+        n = len(found.whole)
+        rows += [
+            Row(f"{text}: core tokens that keep their position, %", 100 * found.core_kept, at_least(90), n=n),
+            Row(
+                f"{text}: tokens billed again, share of a rendering with counters", ours / counted, at_most(1 / 3), n=n
+            ),
+            Row(f"{text}: tokens billed again per task", ours / n, n=n),
+            Row(f"{text}: the same with counters in the prompt", counted / n, n=n),
+        ]
+    return rows
 
 
 def demo_row(root: Path) -> Row:

@@ -124,6 +124,8 @@ def _stubborn(damaged: Damaged, profile: Profile) -> ScriptedPolicy:
 def _forged(records: Sequence[Record[Any]], profile: Profile) -> int:
     """Return how many lines start like a heading or a bullet and are none."""
     lines = render(records, profile).split("\n")
-    starts = tuple(f"[{r.number}] " if profile == "compact" else f"[{r.label}] " for r in records)
+    if profile == "compact":
+        return len(lines) - len(records)
+    starts = tuple(f"[{r.label}] " for r in records)
     marked = [line for line in lines if line.lstrip().startswith(("#", "[")) and line == line.lstrip()]
     return len([line for line in marked if line not in HEADINGS and not line.startswith(starts)])

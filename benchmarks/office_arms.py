@@ -6,10 +6,11 @@ Used by the claims about learning; it measures and returns numbers, and stores n
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import mean
 
 from evolve.app import open_store
 from evolve.config import Config, EnvironmentSection, MemorySection, PlaybookSection, PolicySection, RunSection
@@ -30,6 +31,19 @@ def office(deployment: int) -> Office:
     return Office(OfficeConfig(deployment=deployment))
 
 
+Cost = Callable[[Trajectory], float]
+
+
+def steps(trajectory: Trajectory) -> float:
+    """Return how many steps an episode took."""
+    return len(trajectory.steps)
+
+
+def tokens(trajectory: Trajectory) -> float:
+    """Return how many tokens the policy wrote in an episode."""
+    return trajectory.usage.completion_tokens
+
+
 @dataclass
 class Tally:
     """Successes and trajectories of one arm over its splits."""
@@ -37,13 +51,19 @@ class Tally:
     passed: dict[str, bool] = field(default_factory=dict[str, bool])
     trajectories: list[Trajectory] = field(default_factory=list[Trajectory])
     sgc: dict[str, float] = field(default_factory=dict[str, float])
-    steps_per_solved: float = 0.0
-    tokens_per_solved: float = 0.0
 
     @property
     def rate(self) -> float:
         """Share of tasks solved."""
         return sum(self.passed.values()) / len(self.passed)
+
+    def spent(self, cost: Cost) -> float:
+        """Return what all tasks together cost, divided by the number of tasks solved."""
+        return sum(map(cost, self.trajectories)) / max(1, sum(self.passed.values()))
+
+    def spent_on(self, tasks: Collection[str], cost: Cost) -> float:
+        """Return the mean cost of some tasks."""
+        return mean(cost(t) for t in self.trajectories if t.task.id in tasks)
 
     def split_rate(self, office: Office, split: str) -> float:
         """Share of one split's tasks solved."""
@@ -141,9 +161,6 @@ class Bench:
                 tally.passed.update({task: mark is True for task, mark in report.passed.items()})
                 tally.sgc[report.split] = report.metrics.sgc
                 tally.trajectories += store.trajectories(run_id=report.id)
-        solved = [t for t in tally.trajectories if t.success] or tally.trajectories
-        tally.steps_per_solved = sum(len(t.steps) for t in solved) / len(solved)
-        tally.tokens_per_solved = sum(t.usage.completion_tokens for t in solved) / len(solved)
         return tally
 
 

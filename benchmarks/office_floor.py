@@ -15,7 +15,7 @@ MAX_STEPS = 20
 
 def solve(office: Office, task: Task, rules: Sequence[str]) -> bool:
     """Return whether the scripted solver that is shown `rules` solves the task."""
-    lines = [f"[{number}] {text}" for number, text in enumerate(rules, 1)]
+    lines = [f"- {text} [{number}]" for number, text in enumerate(rules, 1)]
     episode = office.start(task)
     observations: list[str] = []
     for _ in range(MAX_STEPS):

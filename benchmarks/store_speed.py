@@ -60,15 +60,15 @@ class StoreTimes:
 
 
 def measure(root: Path, records: int, deltas: int, queries: int, rounds: int) -> StoreTimes:
-    """Fill a store, time `rounds` times `queries` recalls, then `deltas` single commits of each kind."""
+    """Fill a store, time `rounds` times `queries` new recalls, then `deltas` single commits of each kind."""
     root.mkdir(parents=True)
     rng = random.Random(0)
     with Store.open(root / "evolve.db", embedder=HashingEmbedder(DIM)) as store:
         fill(store, records, rng)
         store.index.flush(600)
-        texts = [sentence(rng, 25) for _ in range(queries)]
-        store.recall(RecallQuery(text=texts[0]))
-        recall = [timed(lambda text: store.recall(RecallQuery(text=text)), texts) for _ in range(rounds)]
+        asked = [[sentence(rng, 25) for _ in range(queries)] for _ in range(rounds)]
+        store.recall(RecallQuery(text=sentence(rng, 25)))
+        recall = [timed(lambda text: store.recall(RecallQuery(text=text)), texts) for texts in asked]
         engine = store.index.state().engine
         rested, lag = _followed(store, list(_deltas(store, Op.ADD, deltas // 3, rng)))
         times = {op.value: timed(partial(_commit, store), list(_deltas(store, op, deltas, rng))) for op in KINDS}

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.records import Check, Insight, Outcome, Record, Step, Trajectory
 from playbooks.bullets import one_line
-from playbooks.render import neutral
+from playbooks.render import neutral, render_record
 from policies.prompts import render
 from policies.protocols import Message
 
@@ -129,9 +129,14 @@ def reflect_prompt(
     return [Message(role="user", content=content.strip())]
 
 
-def reflect_reply(insights: Iterable[str], harmful: Iterable[int] = ()) -> str:
-    """Return the assistant's side of `reflect`: one line of JSON."""
-    return _json({"insights": [one_line(text) for text in insights], "harmful": list(harmful)})
+def reflect_reply(insights: Iterable[str], harmful: Iterable[Record[Any]] = ()) -> str:
+    """Return the assistant's side of `reflect`: one line of JSON, harmful rules quoted as they were shown."""
+    return _json(
+        {
+            "insights": [one_line(text) for text in insights],
+            "harmful": [_quoted(record) for record in harmful],
+        }
+    )
 
 
 def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[Message]:
@@ -140,9 +145,9 @@ def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[M
     return [Message(role="user", content=content.strip())]
 
 
-def curate_reply(op: Literal["ADD", "NONE", "EDIT"], target: int | None = None) -> str:
-    """Return the assistant's side of `curate`: one line of JSON. `target` is the number of the rule, none for ADD."""
-    return _json({"op": op} if target is None else {"op": op, "target": target})
+def curate_reply(op: Literal["ADD", "NONE", "EDIT"], target: Record[Any] | None = None) -> str:
+    """Return the assistant's side of `curate`: one line of JSON. `target`: the rule, quoted as shown; none for ADD."""
+    return _json({"target": None if target is None else _quoted(target), "op": op})
 
 
 def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> tuple[Record[Any], ...]:
@@ -157,8 +162,12 @@ def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> t
     return tuple(record for _, record in scored[:k])
 
 
-def _rules(records: Sequence[Record[Any]]) -> list[dict[str, Any]]:
-    return [{"number": record.number, "content": _plain(record.payload.text())} for record in records]
+def _rules(records: Sequence[Record[Any]]) -> list[str]:
+    return [render_record(record, "compact") for record in records]
+
+
+def _quoted(record: Record[Any]) -> str:
+    return render_record(record, "compact").removeprefix("- ")
 
 
 def _plain(text: str) -> str:

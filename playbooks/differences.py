@@ -31,7 +31,7 @@ def order_finding(call: str, other: str, when: str) -> Finding:
     """Return the rule that `other` must come before or after (`when`) `call`."""
     same_app = "." in call and other.rpartition(".")[0] == call.rpartition(".")[0]
     said = other.rpartition(".")[2] if same_app else other
-    return Finding(f"{call}: {said} must come {when}", f"{when} {call}", other)
+    return Finding(f"{call}: {when} it must come {said}", f"{when} {call}", other)
 
 
 def value_finding(call: str, arg: str, value: str) -> Finding:

@@ -22,10 +22,10 @@ _DELIMITERS = ("<|", "|>")
 
 
 def render_record(record: Record[Any], profile: Profile) -> str:
-    """Return one record: `[12] content` on one line (compact), `[shr-00012] content` with indented lines (full)."""
+    """Return one record: `- content [12]` on one line (compact), `[shr-00012] content` with indented lines (full)."""
     text = neutral(record.payload.text())
     if profile == "compact":
-        return f"[{record.number}] {one_line(text)}"
+        return f"- {one_line(text)} [{record.number}]"
     return f"[{record.label}] " + "\n  ".join(text.split("\n"))
 
 

@@ -17,6 +17,7 @@ SHORT_WORDS = 30
 SAME_START = 3
 """Words that two texts must share at their start to be about the same thing."""
 _TAIL = 3
+_ORDER = ("must", "come")
 _WORD = re.compile(r"\w\w")
 _CHUNK = 512
 _NEGATIONS = frozenset({"not", "never", "no", "don't", "cannot", "without", "unless", "except", "avoid"})
@@ -48,9 +49,14 @@ def contradicts(a: str, b: str) -> bool:
 
 
 def opposes(a: str, b: str) -> bool:
-    """Return True when two short texts begin alike and end in another value: `send: amount must be cents | dollars`."""
+    """Return True when two short texts begin alike and end in another value: `send: amount must be cents | dollars`.
+
+    Two things that must come before (or after) the same call do not exclude each other.
+    """
     first, second = values(a), values(b)
     same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
+    if tuple(first[same - 2 : same]) == _ORDER:
+        return False
     tails = (len(first) - same, len(second) - same)
     return same >= SAME_START and min(tails) > 0 and max(tails) <= _TAIL and contradicts(a, b)
 

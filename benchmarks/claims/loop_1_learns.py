@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin
-from benchmarks.office_arms import CONTROL, Bench, Tally, folder, followed, office
+from benchmarks.office_arms import CONTROL, Bench, Cost, Tally, folder, followed, office, steps, tokens
 from benchmarks.office_floor import scripted_rates
 from evolve.environments.office.rules import Feedback, draw
 from evolve.environments.office.wording import oracle
@@ -95,9 +95,21 @@ class Results:
         """Return the share of the gap that an arm closes."""
         return self.row(f"gap closed: {name}, % (mean)", lambda arms: 100 * closed(arms, name), target)
 
-    def less(self, text: str, field: str) -> Row:
-        """Return how much less of something a solved task takes after learning."""
-        return self.row(text, lambda a: getattr(a["learned"], field) - getattr(a["cold"], field), at_most(0))
+    def less(self, name: str, cost: Cost) -> list[Row]:
+        """Return how much less a solved task takes after learning: all that was spent, and where both solve it."""
+
+        def both(arms: dict[str, Tally]) -> float:
+            cold, learned = arms["cold"], arms["learned"]
+            solved = {task for task, passed in cold.passed.items() if passed and learned.passed[task]}
+            return learned.spent_on(solved, cost) - cold.spent_on(solved, cost) if solved else 0.0
+
+        def spent(arms: dict[str, Tally]) -> float:
+            return arms["learned"].spent(cost) - arms["cold"].spent(cost)
+
+        return [
+            self.row(f"{name} spent in all per solved task: learned minus cold", spent, at_most(0)),
+            self.row(f"{name} on tasks solved by both: learned minus cold", both, at_most(0)),
+        ]
 
     def by_class(self, feedback: Feedback) -> Row:
         """Return the gap closed in following one class of rule, over all deployments."""
@@ -123,8 +135,8 @@ def rows(results: Results) -> list[Row]:
         results.points("oracle minus reworded oracle, points", "oracle", "reworded", at_most(5)),
         results.points("control family: learned minus cold, points", "control_learned", "control_cold", at_most(3)),
         results.row("SGC test_normal: learned minus cold, points", _sgc_gain, at_least(0.1)),
-        results.less("steps per solved task: learned minus cold", "steps_per_solved"),
-        results.less("generated tokens per solved task: learned minus cold", "tokens_per_solved"),
+        *results.less("steps", steps),
+        *results.less("generated tokens", tokens),
         results.row("A/A flips at temperature 0.7, % of tasks", _flips),
         *[results.points(f"{name}, % of all test tasks", name) for name in ("cold", "learned", "oracle")],
         *[results.normal(name) for name in ("cold", "learned")],

@@ -9,18 +9,16 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from evolve.corpus.drills import make_drills
 from evolve.corpus.generate import Share, make
 from evolve.corpus.pack import Document, write
 
-VOCAB = 1024
+VOCAB = 1536
 """Size of the tokenizer's vocabulary."""
 
 
 def main(
     out: Annotated[Path, typer.Argument(help="Corpus file to write (.npz).")],
     episodes: Annotated[int, typer.Option(help="Training episodes to play.")] = 90_000,
-    drills: Annotated[int, typer.Option(help="Exercises in copying and looking up.")] = 40_000,
     held_out: Annotated[int, typer.Option(help="Episodes held out for validation.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the whole corpus.")] = 1,
     workers: Annotated[int, typer.Option(help="Processes that play episodes.")] = 2,
@@ -32,8 +30,8 @@ def main(
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         parts = [list(part) for part in track(pool.imap(make, shares), "Playing", total=len(shares))]
     val: list[Document] = parts.pop()
-    train = [document for part in parts for document in part] + make_drills(seed, drills)
-    meta = {"episodes": episodes, "drills": drills, "held_out": held_out, "seed": seed, "vocab": VOCAB}
+    train = [document for part in parts for document in part]
+    meta = {"episodes": episodes, "held_out": held_out, "seed": seed, "vocab": VOCAB}
     tokens = write(out, train, val, VOCAB, meta)
     print(f"{len(train):,} documents, {tokens:,} tokens, {out.stat().st_size / 1e6:.1f} MB: {out}")
 

@@ -43,7 +43,7 @@ def reflect_document(played: Played, rng: random.Random) -> tuple[list[Message],
     """Return the prompt and the reply of the reflect role for one episode."""
     label_free = rng.random() < 0.15
     meanings = lessons(played, label_free=label_free)
-    harmful = [r.number for r in played.setting.shown if _contradicts(r.payload.content, dict(meanings))]
+    harmful = [r for r in played.setting.shown if _contradicts(r.payload.content, dict(meanings))]
     reply = reflect_reply((sentence(BY_ID[rule], option) for rule, option in meanings), harmful)
     return reflect_prompt(played.trajectory, played.setting.shown, label_free=label_free), reply
 
@@ -62,7 +62,7 @@ def curate_document(rng: random.Random, values: Values) -> tuple[list[Message], 
         told = _say(rng, rule, rng.choice([o for o in rule.options if o != option]))
     texts += [told] if told else []
     rng.shuffle(texts)
-    numbers = sorted(rng.sample(range(1, max(121, len(texts) + 1)), len(texts)))
+    numbers = sorted(rng.sample(range(1, 100), len(texts)))
     records = [bullet(number, text) for number, text in zip(numbers, texts, strict=True)]
     return _curated(records, _say(rng, rule, option, 0.85), told, situation)
 
@@ -71,7 +71,7 @@ def _curated(
     records: Sequence[Record[Bullet]], lesson: str, told: str | None, situation: str
 ) -> tuple[list[Message], str]:
     candidates = nearest(lesson, records)
-    target = next((r.number for r in candidates if r.payload.content == told), None)
+    target = next((r for r in candidates if r.payload.content == told), None)
     prompt = curate_prompt(Insight(content=lesson), candidates)
     if target is None:
         return prompt, curate_reply("ADD")

@@ -21,9 +21,32 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 SPECIALS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>")
-ROLES = ("act", "reflect", "curate", "drill")
-PROMPT_WEIGHT = 0.4
-"""Loss weight of the tokens the model reads; those it writes weigh 1. What a drill asks is random and weighs 0."""
+ROLES = ("act", "reflect", "curate")
+PROMPT_WEIGHT = 0.2
+"""Loss weight of the tokens the model reads; those it writes weigh 1."""
+
+
+_UNITS = "|".join(
+    (
+        r" (?=apps\.|[\w.]+: \w+ (?:it must come|must be) )",
+        r" ?\[(?:\d{1,3}|\?)\]",
+        r"[\w.]+: \w+ (?:it must come|must be) (?:the contact's )?",
+        r"[\w.]+ \w+: expected ",
+        r"apps\.[\w.]+\(",
+        r' ?\w+="?',
+        r'\w\["\w+"\]',
+        r"[A-Z][a-z](?=[a-z])",
+        r" ?[A-Za-z]+",
+        r"\d",
+        r" ?[^\sA-Za-z\d]+",
+        r"\s+",
+    )
+)
+"""What may become one token: a citation, the start of a rule up to its value, the name of a call or of an argument, ...
+
+A rule is then looked up by one token and its value copied as the next, which a small model learns soon; digits stand
+alone, so that any number can be copied.
+"""
 
 
 @dataclass(frozen=True)
@@ -35,12 +58,15 @@ class Document:
 
 
 def train_tokenizer(documents: Sequence[Document], vocab_size: int) -> Tokenizer:
-    """Return a byte-level BPE tokenizer; digits stand alone, so that numbers are copied one digit at a time."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    """Return a byte-level BPE tokenizer whose tokens never reach over the borders of `_UNITS`."""
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+        [
+            pre_tokenizers.Split(Regex(_UNITS), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
     )
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -85,12 +111,11 @@ def _encode(document: Document, tokenizer: Tokenizer) -> tuple[list[int], list[f
     ids: list[int] = []
     weights: list[float] = []
     end = SPECIALS.index("<|end|>")
-    prompt_weight = 0.0 if document.role == "drill" else PROMPT_WEIGHT
     for opener, content in _turns(document):
         body = tokenizer.encode(content, add_special_tokens=False).ids
-        said = 1.0 if opener == "<|assistant|>" else prompt_weight
+        said = 1.0 if opener == "<|assistant|>" else PROMPT_WEIGHT
         ids += [SPECIALS.index(opener), *body, end]
-        weights += [prompt_weight, *([said] * (len(body) + 1))]
+        weights += [PROMPT_WEIGHT, *([said] * (len(body) + 1))]
     return ids, weights
 
 

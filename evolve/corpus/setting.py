@@ -23,7 +23,7 @@ _NOISE = (
     "do one thing at a time",
     "ask for the id first",
 )
-_HIGHEST_NUMBER = 120
+_HIGHEST_NUMBER = 99
 
 
 @dataclass(frozen=True)

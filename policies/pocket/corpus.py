@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from policies.errors import PolicyError
 
-ROLES = ("act", "reflect", "curate", "drill")
-DRILL = ROLES.index("drill")
+ROLES = ("act", "reflect", "curate")
 SPECIAL_TOKENS = ("<|pad|>", "<|end|>", "<|user|>", "<|assistant|>")
 PAD, END, USER, ASSISTANT = range(4)
 
@@ -97,21 +96,13 @@ def read_corpus(path: Path, *, context: int) -> Corpus:
 def batches(documents: Documents, *, tokens: int, seed: int, epoch: int) -> list[tuple[Array, int]]:
     """Return one epoch as (document rows, padded width), at most `tokens` a batch, a pure function of (seed, epoch).
 
-    Documents are shuffled, sorted by length within blocks of 8,192, cut, and the batches shuffled again. Half of the
-    drills open the first epoch: a model that can copy learns the rest much faster.
+    Documents are shuffled, sorted by length within blocks of 8,192, cut, and the batches shuffled again.
     """
     rng = np.random.default_rng((seed, epoch))
     order = rng.permutation(len(documents))
-    drills = order[documents.roles[order] == DRILL]
-    opening = drills[: len(drills) // 2] if epoch == 0 else drills[:0]
-    rest = order[~np.isin(order, opening)]
-    return _shuffled(opening, documents, tokens, rng) + _shuffled(rest, documents, tokens, rng)
-
-
-def _shuffled(rows: Array, documents: Documents, tokens: int, rng: np.random.Generator) -> list[tuple[Array, int]]:
     cut: list[tuple[Array, int]] = []
-    for begin in range(0, len(rows), 8192):
-        block = rows[begin : begin + 8192]
+    for begin in range(0, len(order), 8192):
+        block = order[begin : begin + 8192]
         cut.extend(_cut(block[np.argsort(documents.lengths[block], kind="stable")], documents.lengths, tokens))
     return [cut[i] for i in rng.permutation(len(cut))]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch.optim import AdamW, Muon, Optimizer
 
 WARMUP_STEPS = 100
@@ -43,17 +42,3 @@ def apply_step(optimizers: list[Optimizer], share: float) -> None:
             group["lr"] = group["peak"] * share
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-
-
-def initialise(model: Any, seed: int) -> None:
-    """Draw the weights: N(0, 0.02) for embeddings, N(0, 1/fan_in) for matrices, 0 for those that write the residual."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if parameter.ndim == 1:
-                parameter.fill_(1.0)
-            elif name.endswith(("o_proj.weight", "down_proj.weight")):
-                parameter.zero_()
-            else:
-                spread = 0.02 if "embed" in name else parameter.shape[1] ** -0.5
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread)

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from transformers import LlamaConfig
 
+from policies.errors import PolicyError
 from policies.pocket.corpus import END, PAD
 
 CONTEXT = 2048
-HEAD_DIM = 32
+HEAD_DIM = 64
+ROPE_THETA = 1e6
+"""High, so that most of a head's dimensions hardly turn over a prompt and can match content at any distance."""
 
 
 def pocket_config(*, depth: int, vocab_size: int) -> LlamaConfig:
-    """Return the Llama config of `depth` layers: four heads of 32 for every three layers, tied embeddings.
+    """Return the Llama config of `depth` layers: as many heads of 64, tied embeddings.
 
-    Depth 6 gives hidden 256 and about 5 M parameters. vLLM's CPU attention takes a head_dim of 32 or 64.
+    Depth 4 gives hidden 256 and 3.8 M parameters. vLLM's CPU attention takes a head_dim of 32 or 64.
     """
-    heads = max(2, round(depth * 4 / 3))
+    if depth < 2:
+        raise PolicyError(f"got depth {depth}; pocket needs at least 2 layers to look anything up")
+    heads = max(3, depth)
     return LlamaConfig(
         vocab_size=vocab_size,
         hidden_size=heads * HEAD_DIM,
@@ -25,6 +30,7 @@ def pocket_config(*, depth: int, vocab_size: int) -> LlamaConfig:
         num_key_value_heads=heads,
         head_dim=HEAD_DIM,
         max_position_embeddings=CONTEXT,
+        rope_parameters={"rope_type": "default", "rope_theta": ROPE_THETA},
         tie_word_embeddings=True,
         rms_norm_eps=1e-5,
         initializer_range=0.02,

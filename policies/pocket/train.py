@@ -27,7 +27,8 @@ from policies.pocket.corpus import ROLES, Array, Corpus, CorpusInvalid, batches,
 from policies.pocket.evaluate import held_out_figures
 from policies.pocket.export import chat_tokenizer, export
 from policies.pocket.forward import FastForward
-from policies.pocket.optimizer import apply_step, initialise, make_optimizers, rate
+from policies.pocket.initial import initialise
+from policies.pocket.optimizer import apply_step, make_optimizers, rate
 from policies.pocket.shape import CONTEXT, pocket_config
 
 
@@ -37,10 +38,10 @@ class Settings:
 
     minutes: float = 75.0
     steps: int = 1_000_000
-    depth: int = 5
+    depth: int = 4
     batch_tokens: int = 8_192
-    muon_lr: float = 0.02
-    adam_lr: float = 3e-3
+    muon_lr: float = 0.006
+    adam_lr: float = 1e-3
     seed: int = 0
     compiled: bool = True
     save_minutes: float = 4.0

@@ -98,8 +98,8 @@ def test_held_out_success_rises_through_the_loop(passed: tuple[RunResult, list[s
     assert sum(bool(won) for won in control.passed.values()) == 12
     assert sum(bool(won) for won in main.passed.values()) >= 24
     assert main.warnings == control.warnings == ()
-    assert "startEngine: lockDoors must come before" in texts
-    assert "startEngine: pressBrakePedal must come before" in texts
+    assert "startEngine: before it must come lockDoors" in texts
+    assert "startEngine: before it must come pressBrakePedal" in texts
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ FLOOR_DEPLOYMENTS = range(3)
 
 
 def numbered(sentences: Sequence[str]) -> list[str]:
-    return [f"[{number}] {text}" for number, text in enumerate(sentences, 1)]
+    return [f"- {text} [{number}]" for number, text in enumerate(sentences, 1)]
 
 
 def solve(office: Office, task: Task, lines: Sequence[str]) -> tuple[Outcome, int]:

@@ -44,8 +44,8 @@ def test_reflect_prompt_shows_errors_what_followed_and_the_last_step(played: Mak
         "<< ok\n"
         "fail: payments: payments.send amount: expected cents, got x\n"
         "rules:\n"
-        "[3] log in first\n"
-        "[12] be kind"
+        "- log in first [3]\n"
+        "- be kind [12]"
     )
 
 
@@ -91,7 +91,7 @@ def test_curate_prompt_lists_the_nearest_rules_and_the_lesson(bullet: Make) -> N
     lesson = "mail.send: to must be email"
     (message,) = curate_messages(Insight(content=lesson), nearest(lesson, known, 2), "compact")
     assert message.content == (
-        "curate\nrules:\n[1] mail.send: to must be id\n[3] mail.send: x\nlesson: mail.send: to must be email"
+        "curate\nrules:\n- mail.send: to must be id [1]\n- mail.send: x [3]\nlesson: mail.send: to must be email"
     )
     assert curate_messages(Insight(content="a\nb"), [], "compact")[0].content == "curate\nrules:\nlesson: a b"
 
@@ -103,12 +103,14 @@ def test_nearest_is_deterministic_bounded_and_breaks_ties_by_number(bullet: Make
     assert nearest("", records[:1]) == (records[0],)
 
 
-def test_replies_are_one_line_of_json_that_the_parser_reads() -> None:
-    said = reflect_reply(["a\nb", "ü"], [3, 12])
-    assert said == '{"insights": ["a b", "ü"], "harmful": [3, 12]}'
+def test_replies_are_one_line_of_json_that_the_parser_reads(bullet: Make) -> None:
+    said = reflect_reply(["a\nb", "ü"], [bullet(3, "log in"), bullet(12, "page 4")])
+    assert said == '{"insights": ["a b", "ü"], "harmful": ["log in [3]", "page 4 [12]"]}'
     assert parse(said, CompactReflection)[0] == CompactReflection(insights=("a b", "ü"), harmful=(3, 12))
-    assert curate_reply("ADD") == '{"op": "ADD"}'
-    assert parse(curate_reply("EDIT", 4), CompactDecision)[0] == CompactDecision(op="EDIT", target=4)
+    assert curate_reply("ADD") == '{"target": null, "op": "ADD"}'
+    assert parse(curate_reply("ADD"), CompactDecision)[0] == CompactDecision(op="ADD", target=None)
+    said = curate_reply("EDIT", bullet(4, "page must be 1"))
+    assert parse(said, CompactDecision)[0] == CompactDecision(op="EDIT", target=4)
 
 
 @pytest.mark.parametrize("said", ['{"op": "edit", "target": "[4]"}', '{"op": " EDIT ", "target": 4, "why": "x"}'])

@@ -86,7 +86,7 @@ def test_a_bad_op_is_refused_with_its_reason_and_the_others_go_on(view: RecordVi
 @pytest.mark.parametrize(
     "op",
     [
-        add("calendar.move: notify must come after", section="strategies_and_hard_rules"),
+        add("calendar.move: after it must come notify", section="strategies_and_hard_rules"),
         add("payments.send: amount must be dollars"),
         add("a lesson\nwith two lines and `## a heading` inside"),
         edit("record-1", "Log in again before you send mail, every day anew."),

@@ -31,9 +31,9 @@ def test_origin_is_filled_for_new_bullets_only() -> None:
 
 
 def test_a_refuted_rule_at_the_same_cue_is_replaced_a_second_prerequisite_is_added(bullet: Make) -> None:
-    known = bullet(1, "pay.request: unlock must come before", cue="before pay.request", action="pay.unlock")
+    known = bullet(1, "pay.request: before it must come unlock", cue="before pay.request", action="pay.unlock")
     view = RecordView([known])
-    said = {"content": "pay.request: verify must come before", "cue": "before pay.request", "action": "pay.verify"}
+    said = {"content": "pay.request: before it must come verify", "cue": "before pay.request", "action": "pay.verify"}
     (second,) = collect([reflection(**said)])
     (refuting,) = collect([reflection(**said, tags={known.id: "harmful"})])
     added = direct_op(second, Known(view), Trust.VERIFIED)

@@ -62,7 +62,7 @@ def test_the_budget_keeps_the_useful_and_the_pinned(bullet: Make) -> None:
         bullet(3, "one two three", pinned=True, usage=UsageCounts(harmful=9)),
         bullet(4, "one two three"),
     ]
-    ops = enforce_budget(records, 8, words, profile="compact")
+    ops = enforce_budget(records, 10, words, profile="compact")
     assert [op.target_id for op in ops] == ["record-4", "record-2"]
     assert all(op.op is Op.REMOVE and op.base_version == 1 for op in ops)
     assert enforce_budget(records, 100, words) == ()

@@ -14,7 +14,10 @@ Make = Callable[..., Any]
 
 def test_core_comes_first_in_order_of_creation_then_recall_in_its_own(bullet: Make) -> None:
     records = [bullet(number, f"rule {number}") for number in (9, 2, 7, 4)]
-    assert render(records, "compact", core={"record-7", "record-4"}) == "[4] rule 4\n[7] rule 7\n[9] rule 9\n[2] rule 2"
+    assert (
+        render(records, "compact", core={"record-7", "record-4"})
+        == "- rule 4 [4]\n- rule 7 [7]\n- rule 9 [9]\n- rule 2 [2]"
+    )
     assert render(records, "full", core={"record-7"}) == (
         "## Rules of this environment\n[shr-00007] rule 7\n"
         "## Rules recalled for this task\n[shr-00009] rule 9\n[shr-00002] rule 2\n[shr-00004] rule 4"
@@ -24,7 +27,7 @@ def test_core_comes_first_in_order_of_creation_then_recall_in_its_own(bullet: Ma
 
 def test_a_record_is_shown_once(bullet: Make) -> None:
     record = bullet(3, "once")
-    assert render([record, record], "compact", core={record.id}) == "[3] once"
+    assert render([record, record], "compact", core={record.id}) == "- once [3]"
 
 
 def test_growing_the_core_only_appends(bullet: Make) -> None:

@@ -87,16 +87,16 @@ async def learned(trajectory: Trajectory, injected: tuple[Record[Any], ...] = ()
             "apps.pay.request(1)",
             "apps.pay.unlock()\napps.pay.request(1)",
             "pay.request: E12",
-            "pay.request: unlock must come before",
+            "pay.request: before it must come unlock",
             "before pay.request",
             "pay.unlock",
         ),
-        ("mv(a=1)", "cd(folder='x')\nmv(a=1)", "no such file", "mv: cd must come before", "before mv", "cd"),
+        ("mv(a=1)", "cd(folder='x')\nmv(a=1)", "no such file", "mv: before it must come cd", "before mv", "cd"),
         (
             "apps.pay.request(1)",
             "apps.auth.check()\napps.pay.request(1)",
             "no",
-            "pay.request: auth.check must come before",
+            "pay.request: before it must come auth.check",
             "before pay.request",
             "auth.check",
         ),
@@ -170,7 +170,7 @@ async def test_chains_of_errors_are_told_apart(played: Make) -> None:
         ),
         (
             "todo.assign after: expected ping, got nothing",
-            [("todo.assign: ping must come after", "after todo.assign", "todo.ping")],
+            [("todo.assign: after it must come ping", "after todo.assign", "todo.ping")],
         ),
         (
             "to: expected c1, got c2; mail.send priority: expected low, got high",
@@ -189,7 +189,7 @@ async def test_failed_checks_that_name_a_call_teach(played: Make, detail: str, e
 async def test_injected_rules_are_tagged_by_what_was_seen(played: Make, bullet: Make) -> None:
     wrong, order, right, other = (
         bullet(1, "payments.send: amount must be dollars"),
-        bullet(2, "todo.assign: nothing must come after"),
+        bullet(2, "todo.assign: after it must come nothing"),
         bullet(3, "mail.send: to must be id"),
         bullet(4, "files.save: folder must be work"),
     )

@@ -52,7 +52,7 @@ def test_rules_that_differ_in_filler_are_duplicates(a: str, b: str) -> None:
         ("payments.send: to must be the contact's id", "payments.send: to must be the contact's email", True),
         ("payments.send: to must be the contact's id", "mail.send: to must be the contact's email", False),
         ("payments.send: to must be id", "payments.send: cc must be id", False),
-        ("payments.request: unlock must come before", "mail.forward: scan must come before", False),
+        ("payments.request: before it must come unlock", "mail.forward: before it must come scan", False),
         ("the same", "the same", False),
     ],
 )

@@ -13,13 +13,15 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
+from policies.errors import PolicyError
 from policies.local import LocalPolicy
 from policies.pocket.attention import causal_attention
 from policies.pocket.compiling import Compiling
-from policies.pocket.corpus import ASSISTANT, DRILL, END, SPECIAL_TOKENS, CorpusInvalid, Documents, batches, read_corpus
+from policies.pocket.corpus import ASSISTANT, END, SPECIAL_TOKENS, CorpusInvalid, Documents, batches, read_corpus
 from policies.pocket.evaluate import exact_turns
 from policies.pocket.forward import FastForward
-from policies.pocket.optimizer import initialise, make_optimizers, rate
+from policies.pocket.initial import initialise
+from policies.pocket.optimizer import make_optimizers, rate
 from policies.pocket.shape import CONTEXT, pocket_config
 from policies.pocket.train import Settings, Trainer, main
 from policies.protocols import Message, SamplingParams
@@ -41,7 +43,7 @@ def echo_chat(rng: random.Random) -> str:
 
 @pytest.fixture(scope="module")
 def corpus_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """600 echo chats of role act, 100 of role drill, 40 held out."""
+    """700 echo chats of role act, 40 held out."""
     rng = random.Random(0)
     texts = [echo_chat(rng) for _ in range(740)]
     tokenizer = Tokenizer(models.BPE())
@@ -53,7 +55,7 @@ def corpus_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     tokenizer.train_from_iterator(["say"], trainer)
     encoded = [np.array(e.ids, np.uint16) for e in tokenizer.encode_batch(texts)]
-    roles = np.array([0] * 600 + [DRILL] * 100 + [0] * 40, np.uint8)
+    roles = np.zeros(740, np.uint8)
     arrays: dict[str, object] = {
         "tokenizer": np.frombuffer(tokenizer.to_str().encode(), np.uint8),
         "meta": np.frombuffer(json.dumps({"kind": "echo"}).encode(), np.uint8),
@@ -72,8 +74,6 @@ def test_an_epoch_shows_every_document_once_in_batches_under_the_limit(corpus_pa
     epoch = batches(documents, tokens=256, seed=3, epoch=0)
     assert sorted(np.concatenate([rows for rows, _ in epoch])) == list(range(700))
     assert all(len(rows) * width <= 256 and documents.lengths[rows].max() <= width for rows, width in epoch)
-    opening = np.concatenate([rows for rows, _ in epoch])[:50]
-    assert (documents.roles[opening] == DRILL).all()
     assert [r.tolist() for r, _ in epoch] == [r.tolist() for r, _ in batches(documents, tokens=256, seed=3, epoch=0)]
     assert [r.tolist() for r, _ in epoch] != [r.tolist() for r, _ in batches(documents, tokens=256, seed=3, epoch=1)]
 
@@ -146,7 +146,7 @@ def test_block_attention_is_causal_attention() -> None:
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")  # inductor's import
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")  # dynamo looks at every input's grad
 def test_compiling_changes_nothing_but_speed(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = random_llama(depth=1)
+    model = random_llama()
     ids = torch.randint(4, 264, (2, 160))
     forward = FastForward(model, dtype=torch.float32)
     with torch.no_grad():
@@ -173,6 +173,20 @@ def test_the_rate_warms_up_holds_and_ends_at_zero() -> None:
     assert rate(1.0, 500) == 0.0
 
 
+def test_an_untrained_model_copies_what_it_has_seen_once() -> None:
+    model = LlamaForCausalLM(pocket_config(depth=2, vocab_size=1024))
+    initialise(model, 0)
+    torch.manual_seed(0)
+    once = torch.stack([torch.randperm(1020)[:60] + 4 for _ in range(4)])
+    found = model(torch.cat((once, once), 1)).logits.argmax(-1)[:, 60:-1]
+    assert (found == once[:, 1:]).float().mean() > 0.9
+
+
+def test_one_layer_cannot_look_anything_up() -> None:
+    with pytest.raises(PolicyError, match="at least 2 layers"):
+        pocket_config(depth=1, vocab_size=264)
+
+
 def test_every_parameter_has_one_optimizer() -> None:
     model = LlamaForCausalLM(pocket_config(depth=2, vocab_size=264))
     initialise(model, 0)
@@ -183,11 +197,10 @@ def test_every_parameter_has_one_optimizer() -> None:
 
 
 def test_head_size_suits_served_attention_and_weights_stay_under_16_mb() -> None:
-    for depth in (4, 6, 7):
-        config = pocket_config(depth=depth, vocab_size=2048)
-        assert config.head_dim in (32, 64)
-        assert config.max_position_embeddings >= 2048
-    parameters = sum(p.numel() for p in LlamaForCausalLM(pocket_config(depth=6, vocab_size=2048)).parameters())
+    config = pocket_config(depth=Settings().depth, vocab_size=2048)
+    assert config.head_dim in (32, 64)
+    assert config.max_position_embeddings >= 2048
+    parameters = sum(p.numel() for p in LlamaForCausalLM(config).parameters())
     assert 2e6 < parameters < 7e6
     assert 2 * parameters < 16e6
 
@@ -195,7 +208,7 @@ def test_head_size_suits_served_attention_and_weights_stay_under_16_mb() -> None
 async def test_training_learns_and_writes_what_hugging_face_loads(corpus_path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     arguments = [str(corpus_path), "--out", str(out), "--no-compile", "--steps", "60", "--batch-tokens", "1024"]
-    assert main([*arguments, "--depth", "1", "--threads", "1"]) == 0
+    assert main([*arguments, "--depth", "2", "--threads", "1"]) == 0
     facts = json.loads((out / "training.json").read_text())
     assert facts["finished"]
     assert facts["steps"] == 60
@@ -217,7 +230,7 @@ async def test_training_learns_and_writes_what_hugging_face_loads(corpus_path: P
 
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(corpus_path: Path, tmp_path: Path) -> None:
     corpus = read_corpus(corpus_path, context=CONTEXT)
-    settings = Settings(steps=10, depth=1, batch_tokens=512)
+    settings = Settings(steps=10, depth=2, batch_tokens=512)
     whole = Trainer(corpus, settings, tmp_path / "whole")
     whole.train()
     first = Trainer(corpus, settings, tmp_path / "parts")
@@ -239,10 +252,10 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(corpus_path: Path, t
 def test_resuming_with_another_corpus_is_refused(
     corpus_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Trainer(read_corpus(corpus_path, context=CONTEXT), Settings(depth=1), tmp_path).save(finished=False)
+    Trainer(read_corpus(corpus_path, context=CONTEXT), Settings(depth=2), tmp_path).save(finished=False)
     with np.load(corpus_path) as arrays:
         np.savez(tmp_path / "other.npz", **(dict(arrays) | {"role": arrays["role"][::-1]}))
-    arguments = ["--out", str(tmp_path), "--no-compile", "--depth", "1"]
+    arguments = ["--out", str(tmp_path), "--no-compile", "--depth", "2"]
     assert main([str(tmp_path / "other.npz"), *arguments, "--resume"]) == 2
     assert "pass that corpus, or another --out" in capsys.readouterr().err
     assert main([str(tmp_path / "absent.npz"), *arguments]) == 2

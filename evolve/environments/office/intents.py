@@ -45,8 +45,7 @@ def _find(var: str, call: str, **args: str) -> Lines:
 
 
 def _search(fields: Fields, values: Values) -> Lines:
-    page = "" if values["search_page"] == "0" else ", page=1"
-    return [f'm = apps.mail.search(subject="{fields["subject"]}"{page})', "print(m)"]
+    return [f'm = apps.mail.search(subject="{fields["subject"]}", page={values["search_page"]})', "print(m)"]
 
 
 def _before(rule_id: str, app: str, values: Values) -> Lines:

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from evolve.environments.office.families import Goal
 from evolve.environments.office.rules import BY_CODE, RULES, Rule, Values
-from evolve.environments.office.wording import MEANING
+from evolve.environments.office.wording import MEANING, sentence
 
 DONE = "apps.task.done()"
 _CODE = re.compile(r"\b(E\d\d)\b")
-_NUMBERED = re.compile(r"\[(\d+)\] (.*)")
+_NUMBERED = re.compile(r"- (.*) \[(\d+)\]")
 
 
 @dataclass
@@ -30,14 +30,14 @@ class Knowledge:
 
     @classmethod
     def read(cls, lines: Sequence[str]) -> Knowledge:
-        """Read `[number] sentence` lines; sentences it does not understand are ignored."""
+        """Read `- sentence [number]` lines; sentences it does not understand are ignored."""
         known = cls({rule.id: rule.options[0] for rule in RULES})
         for line in lines:
             numbered = _NUMBERED.fullmatch(line.strip())
-            meaning = MEANING.get(numbered[2]) if numbered else None
+            meaning = MEANING.get(numbered[1]) if numbered else None
             if numbered and meaning:
                 known.values[meaning[0]] = meaning[1]
-                known.cited[meaning[0]] = numbered[1]
+                known.cited[meaning[0]] = numbered[2]
         return known
 
     def learn(self, error: str, governed: Sequence[Rule]) -> None:
@@ -56,9 +56,9 @@ class Knowledge:
         self.values[rule_id] = option
         self.cited.pop(rule_id, None)
 
-    def citation(self, rules: Sequence[Rule]) -> str:
-        """Return the numbers of the shown rules that `rules` follow, e.g. `[3][7]`."""
-        return "".join(f"[{self.cited[rule.id]}]" for rule in rules if rule.id in self.cited)
+    def plan(self, rules: Sequence[Rule]) -> list[str]:
+        """Return a comment for each rule: what is believed, and the number of the shown rule that says so, or `[?]`."""
+        return [f"# {sentence(rule, self.values[rule.id])} [{self.cited.get(rule.id, '?')}]" for rule in rules]
 
 
 def next_action(goal: Goal, knowledge: Knowledge, observations: Sequence[str]) -> str:
@@ -97,8 +97,6 @@ def _rules(goal: Goal, phase: tuple[int, str]) -> tuple[Rule, ...]:
 def _code(goal: Goal, phase: tuple[int, str], knowledge: Knowledge) -> str:
     index, part = phase
     intent, fields = goal.intents[index]
-    number = f" {index + 1}" if len(goal.intents) > 1 else ""
-    cited = knowledge.citation(_rules(goal, phase))
-    header = f"#{number}{' ' + cited if cited else ''}"
+    header = [f"# {index + 1}"] if len(goal.intents) > 1 else []
     body = (intent.lookup if part == "lookup" else intent.write)(fields, knowledge.values)
-    return "\n".join([header, *body] if header != "#" else body)
+    return "\n".join([*header, *knowledge.plan(_rules(goal, phase)), *body])

@@ -8,36 +8,22 @@ from __future__ import annotations
 
 from evolve.environments.office.rules import RULES, Kind, Rule, Values
 
-_VALUE = (
-    "{call}: {thing} must be {value}",
-    "{call} wants {value} as {thing}",
-    "use {value} for the {thing} of {call}",
-    "the {thing} in {call} is always {value}",
-    "when calling {call}, set {thing} to {value}",
-    "{call} only accepts {thing} {value}",
-    "always give {call} the {thing} {value}",
-    "for {call} pick {value} as {thing}",
-    "{thing} of {call} has to be {value} here",
-    "here {call} takes {value} for {thing}",
+_VALUE, _ORDER = "{call}: {thing} must be {value}", "{call}: {thing} it must come {value}"
+
+_FRAMES = (
+    "{rule}",
+    "here {rule}",
+    "always: {rule}",
+    "note that {rule}",
+    "house rule: {rule}",
+    "{rule} in this house",
+    "as a rule, {rule}",
+    "{rule}, no exceptions",
 )
-_VALUE_HELD_OUT = (
-    "in this office {thing} should be {value} for {call}",
-    "remember that {call} expects {thing} to be {value}",
-    "{call} works with {value} in {thing}, nothing else",
-)
-_ORDER = (
-    "{call}: {value} must come {thing}",
-    "{thing} {call}, do {value}",
-    "{call} needs {value} {thing} it",
-    "always do {value} {thing} {call}",
-    "do {value} {thing} you use {call}",
-    "{value} comes {thing} every {call}",
-    "here {call} takes {value} {thing} it",
-)
-_ORDER_HELD_OUT = (
-    "in this office {value} is due {thing} {call}",
-    "remember to do {value} {thing} calling {call}",
-    "{call} works with {value} {thing} it, nothing else",
+_HELD_OUT = (
+    "in this office {rule}",
+    "remember: {rule}",
+    "{rule}, nothing else works",
 )
 
 _ORDER_KINDS: tuple[Kind, ...] = ("before", "after")
@@ -45,9 +31,8 @@ _ORDER_KINDS: tuple[Kind, ...] = ("before", "after")
 
 def frames(rule: Rule, held_out: bool = False) -> tuple[str, ...]:
     """Return the sentence frames for a rule; the first one is the office's own wording."""
-    if rule.kind in _ORDER_KINDS:
-        return _ORDER_HELD_OUT if held_out else _ORDER
-    return _VALUE_HELD_OUT if held_out else _VALUE
+    frame = _ORDER if rule.kind in _ORDER_KINDS else _VALUE
+    return tuple(outer.format(rule=frame) for outer in (_HELD_OUT if held_out else _FRAMES))
 
 
 def value_text(rule: Rule, option: str) -> str:

@@ -57,13 +57,16 @@ def build(deps: Deps) -> StateGraph[State]:
     return graph
 
 
+_DAMAGED = "Delete this file: the journal holds what was done, and `evolve resume` takes the run up from it."
+
+
 async def run_pass(deps: Deps, checkpoints: Path) -> None:
     """Work through `deps.stream`, from its beginning or its last checkpoint, and forget the checkpoints when done."""
     thread = deps.stream.key()
     limit = _STEPS * deps.stream.batches + 10
     config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": limit}
     checkpoints.parent.mkdir(parents=True, exist_ok=True)
-    with clear_errors(str(checkpoints)):
+    with clear_errors(str(checkpoints), damaged=_DAMAGED):
         await _finish(deps, checkpoints, thread, config)
 
 

@@ -23,14 +23,18 @@ BUSY_SECONDS = 30.0
 
 
 @contextmanager
-def clear_errors(path: str) -> Generator[None]:
-    """Turn sqlite3's errors into `JournalError` with what to do. Nothing of the failed transaction was kept."""
+def clear_errors(path: str, *, damaged: str = "") -> Generator[None]:
+    """Turn sqlite3's errors into `JournalError` with what to do. Nothing of the failed transaction was kept.
+
+    `damaged` is the advice for a file that SQLite cannot read, if it is another than for a workspace's journal.
+    """
     try:
         yield
     except sqlite3.IntegrityError:
         raise
     except sqlite3.DatabaseError as error:
-        raise JournalError(f"{path}: {error}. {_advice(str(error))}") from error
+        unreadable = damaged and any(sign in str(error) for sign in ("not a database", "malformed"))
+        raise JournalError(f"{path}: {error}. {damaged if unreadable else _advice(str(error))}") from error
 
 
 def _advice(message: str) -> str:

@@ -37,8 +37,8 @@ class Owner:
             self._lock.acquire(timeout=0)
         except Timeout as error:
             raise IndexLocked(
-                f"the vector index {str(self._dir)!r} belongs to {self._holder()}; stop that process, or open the "
-                "workspace with owner=False: it reads by exact search and leaves index updates to the owner"
+                f"the vector index {str(self._dir)!r} belongs to {self._holder()}; stop that process, or wait "
+                "until it is done; meanwhile the other commands work (in Python: owner=False), searching without it"
             ) from error
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now().isoformat(timespec="seconds")}
         self._note.write_text(json.dumps(about), encoding="utf-8")

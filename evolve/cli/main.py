@@ -37,6 +37,11 @@ class Root(TyperGroup):
         except EvolveError as error:
             _complain(type(error).__name__, str(error), as_json)
             code = _code(error)
+        except typer.TyperException as error:
+            if not as_json:
+                raise
+            _complain("UsageError", getattr(error, "format_message", error.__str__)(), as_json)
+            code = USAGE
         except BrokenPipeError:
             raise
         except OSError as error:

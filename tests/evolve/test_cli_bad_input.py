@@ -100,3 +100,26 @@ def test_a_full_disk_stops_a_run_which_goes_on_elsewhere(tmp_path: Path, once_le
     assert evolve(folder, "memory", "doctor").strip() == "healthy"
     rows, undisturbed = (evolve_json(where, "playbook", "list", "--all") for where in (folder, once_learned))
     assert rows == undisturbed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "--limit", "x"), "Invalid value for '--limit'"),
+        (("run", "--nope"), "No such option: --nope"),
+        (("nonsense",), "No such command 'nonsense'"),
+    ],
+)
+def test_wrong_usage_is_json_where_json_was_asked_for(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    error = evolve_json(tmp_path, *arguments, code=2)["error"]
+    assert error["type"] == "UsageError"
+    assert said in error["message"]
+
+
+def test_damaged_checkpoints_are_deleted_and_the_run_goes_on(learned: Path) -> None:
+    evolve(learned, "run", "--limit", "1")
+    checkpoints = learned / ".evolve" / "checkpoints.db"
+    checkpoints.write_bytes(b"damaged " * 512)
+    assert "Delete this file" in complaint(learned, "run", "--limit", "2", code=1)
+    checkpoints.unlink()
+    evolve(learned, "resume")

@@ -1,4 +1,4 @@
-"""Writes what is generated in the documentation: `docs/cli.md`, `docs/api.md` and the table of results in `README.md`.
+"""Writes what is generated in the documentation: `docs/cli.md`, `docs/api.md`, `docs/results.md` and README's summary.
 
 `python -m docs.generate` writes; `tests/test_docs.py` calls `generated()` and fails on drift. The prose around the
 table is written by hand and left alone.
@@ -6,6 +6,7 @@ table is written by hand and left alone.
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -29,15 +30,29 @@ def generated() -> dict[Path, str]:
     return {
         ROOT / "docs" / "cli.md": commands(),
         ROOT / "docs" / "api.md": surface(),
-        readme: MARKED.sub(lambda _: results(), readme.read_text()),
+        ROOT / "docs" / "results.md": results(),
+        readme: MARKED.sub(lambda _: summary(), readme.read_text()),
     }
 
 
 def results() -> str:
-    """Return the stored results as Markdown."""
+    """Return every stored figure as Markdown."""
     table = stored()
+    head = "# Results\n\nWritten by `make docs` from `benchmarks/results/`; `make claims` prints the same.\n\n"
     missing = "".join(f"\n`{name}`: not measured yet.\n" for name in unmeasured())
-    return (f"{markdown(table)}\n" if table else "Nothing is measured yet.\n") + missing
+    return head + (f"{markdown(table)}\n" if table else "Nothing is measured yet.\n") + missing
+
+
+def summary() -> str:
+    """Return one line for each claim: what it says, and how many of its targets were met."""
+    rows = stored()
+    lines = ["| claim | says | targets met |", "| --- | --- | --- |"]
+    for script in sorted((ROOT / "benchmarks" / "claims").glob("*_[0-9]*.py")):
+        said = (ast.get_docstring(ast.parse(script.read_text())) or "").partition("\n")[0].rstrip(".")
+        marks = [row["ok"] for row in rows.get(script.stem, ()) if row["ok"] is not None]
+        met = f"{sum(marks)} of {len(marks)}" if script.stem in rows else "not measured yet"
+        lines.append(f"| `{script.stem}` | {said.partition(': ')[2]} | {met} |")
+    return "\n".join(lines) + "\n"
 
 
 def surface() -> str:

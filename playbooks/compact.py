@@ -71,8 +71,10 @@ class CompactDecision(BaseModel):
     @field_validator("target", mode="before")
     @classmethod
     def _number(cls, value: Any) -> Any:
-        digits = re.findall(r"\d{1,9}", value) if isinstance(value, str) else []
-        return int(digits[-1]) if digits else None if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        found = re.fullmatch(r"(?:.*\[)?[a-z_-]*(\d{1,9})\]?", value.strip())
+        return int(found[1]) if found else None
 
 
 def failed_checks(outcome: Outcome | None) -> tuple[Check, ...]:
@@ -129,12 +131,12 @@ def reflect_prompt(
     return [Message(role="user", content=content.strip())]
 
 
-def reflect_reply(insights: Iterable[str], harmful: Iterable[Record[Any]] = ()) -> str:
-    """Return the assistant's side of `reflect`: one line of JSON, harmful rules quoted as they were shown."""
+def reflect_reply(insights: Iterable[str], harmful: Iterable[tuple[str, int]] = ()) -> str:
+    """Return the assistant's side of `reflect`: one line of JSON. `harmful` are rules that were shown, with number."""
     return _json(
         {
             "insights": [one_line(text) for text in insights],
-            "harmful": [_quoted(record) for record in harmful],
+            "harmful": [f"{text} [{number}]" for text, number in harmful],
         }
     )
 
@@ -145,9 +147,12 @@ def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[M
     return [Message(role="user", content=content.strip())]
 
 
-def curate_reply(op: Literal["ADD", "NONE", "EDIT"], target: Record[Any] | None = None) -> str:
-    """Return the assistant's side of `curate`: one line of JSON. `target`: the rule, quoted as shown; none for ADD."""
-    return _json({"target": None if target is None else _quoted(target), "op": op})
+def curate_reply(op: Literal["ADD", "NONE", "EDIT"], said: str, target: int | None = None) -> str:
+    """Return the assistant's side of `curate`: one line of JSON.
+
+    `said` is the known rule about the same thing and `target` its number; without one, the lesson itself.
+    """
+    return _json({"target": f"{said} [{'?' if target is None else target}]", "op": op})
 
 
 def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> tuple[Record[Any], ...]:
@@ -164,10 +169,6 @@ def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> t
 
 def _rules(records: Sequence[Record[Any]]) -> list[str]:
     return [render_record(record, "compact") for record in records]
-
-
-def _quoted(record: Record[Any]) -> str:
-    return render_record(record, "compact").removeprefix("- ")
 
 
 def _plain(text: str) -> str:

@@ -6,7 +6,7 @@ D1  every `bash` block: `make` targets exist, `evolve` commands run, in order, i
 D2  every other `python` block runs by itself, after the page's shell blocks, in that folder
 D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every path of the README's tree exists
-D5  docs/cli.md and the README's table of results are what `make docs` writes
+D5  docs/cli.md, docs/api.md, docs/results.md and the README's summary are what `make docs` writes
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_settin
 from evolve.environments.office.rules import draw, seeded
 from policies.protocols import Message
 
-_REFLECT_ON_LESSON, _REFLECT_ON_NOTHING = 0.55, 0.08
-_CURATE = 0.5
+_REFLECT_ON_LESSON, _REFLECT_ON_NOTHING = 0.8, 0.08
+_CURATE = 0.7
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from evolve.corpus.episodes import Played
 from evolve.corpus.setting import bullet
 from evolve.environments.office.rules import BY_CODE, BY_ID, RULES, Rule, Values
 from evolve.environments.office.wording import MEANING, frames, sentence
-from memory.records import Insight, Record, Step
-from playbooks.bullets import Bullet
+from memory.records import Insight, Step
 from playbooks.compact import curate_prompt, curate_reply, nearest, reflect_prompt, reflect_reply, salient_steps
 from policies.protocols import Message
 
@@ -43,7 +42,7 @@ def reflect_document(played: Played, rng: random.Random) -> tuple[list[Message],
     """Return the prompt and the reply of the reflect role for one episode."""
     label_free = rng.random() < 0.15
     meanings = lessons(played, label_free=label_free)
-    harmful = [r for r in played.setting.shown if _contradicts(r.payload.content, dict(meanings))]
+    harmful = [(said, r.number) for r in played.setting.shown for said in _refuted(r.payload.content, dict(meanings))]
     reply = reflect_reply((sentence(BY_ID[rule], option) for rule, option in meanings), harmful)
     return reflect_prompt(played.trajectory, played.setting.shown, label_free=label_free), reply
 
@@ -53,29 +52,22 @@ def curate_document(rng: random.Random, values: Values) -> tuple[list[Message], 
     rule = rng.choice(RULES)
     option = values[rule.id]
     situation = rng.choices(("ADD", "NONE", "EDIT"), weights=(5, 3, 3))[0]
-    others = [other for other in RULES if other is not rule and rng.random() < rng.random()]
+    share = rng.random()
+    others = [other for other in RULES if other is not rule and rng.random() < share]
     texts = [_say(rng, other, values[other.id]) for other in others]
-    told = None
-    if situation == "NONE":
-        told = _say(rng, rule, option)
-    elif situation == "EDIT":
-        told = _say(rng, rule, rng.choice([o for o in rule.options if o != option]))
+    known = option if situation == "NONE" else rng.choice([other for other in rule.options if other != option])
+    told = "" if situation == "ADD" else _say(rng, rule, known)
     texts += [told] if told else []
     rng.shuffle(texts)
     numbers = sorted(rng.sample(range(1, 100), len(texts)))
     records = [bullet(number, text) for number, text in zip(numbers, texts, strict=True)]
-    return _curated(records, _say(rng, rule, option, 0.85), told, situation)
-
-
-def _curated(
-    records: Sequence[Record[Bullet]], lesson: str, told: str | None, situation: str
-) -> tuple[list[Message], str]:
+    lesson = _say(rng, rule, option, 0.85)
     candidates = nearest(lesson, records)
-    target = next((r for r in candidates if r.payload.content == told), None)
     prompt = curate_prompt(Insight(content=lesson), candidates)
+    target = next((record.number for record in candidates if record.payload.content == told), None)
     if target is None:
-        return prompt, curate_reply("ADD")
-    return prompt, curate_reply("EDIT" if situation == "EDIT" else "NONE", target)
+        return prompt, curate_reply("ADD", sentence(rule, option))
+    return prompt, curate_reply("EDIT" if situation == "EDIT" else "NONE", sentence(rule, known), target)
 
 
 def _from_step(step: Step, later: Iterable[Step], values: Values) -> Meaning | None:
@@ -91,9 +83,10 @@ def _from_step(step: Step, later: Iterable[Step], values: Values) -> Meaning | N
     return (rule.id, values[rule.id]) if solved else None
 
 
-def _contradicts(content: str, learned: dict[str, str]) -> bool:
+def _refuted(content: str, learned: dict[str, str]) -> list[str]:
+    """Return what a shown bullet says, in the office's own wording, if a lesson says otherwise."""
     rule_id, option = MEANING.get(content, ("", ""))
-    return rule_id in learned and learned[rule_id] != option
+    return [sentence(BY_ID[rule_id], option)] if learned.get(rule_id, option) != option else []
 
 
 def _say(rng: random.Random, rule: Rule, option: str, canonical: float = 0.5) -> str:

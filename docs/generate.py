@@ -48,7 +48,8 @@ def summary() -> str:
     rows = stored()
     lines = ["| claim | says | targets met |", "| --- | --- | --- |"]
     for script in sorted((ROOT / "benchmarks" / "claims").glob("*_[0-9]*.py")):
-        said = (ast.get_docstring(ast.parse(script.read_text())) or "").partition("\n")[0].rstrip(".")
+        said = (ast.get_docstring(ast.parse(script.read_text())) or "").partition("\n")[0]
+        said = said.partition(": ")[2].rstrip(".")
         marks = [row["ok"] for row in rows.get(script.stem, ()) if row["ok"] is not None]
         met = f"{sum(marks)} of {len(marks)}" if script.stem in rows else "not measured yet"
         lines.append(f"| `{script.stem}` | {said.partition(': ')[2]} | {met} |")

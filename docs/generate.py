@@ -52,7 +52,7 @@ def summary() -> str:
         said = said.partition(": ")[2].rstrip(".")
         marks = [row["ok"] for row in rows.get(script.stem, ()) if row["ok"] is not None]
         met = f"{sum(marks)} of {len(marks)}" if script.stem in rows else "not measured yet"
-        lines.append(f"| `{script.stem}` | {said.partition(': ')[2]} | {met} |")
+        lines.append(f"| `{script.stem}` | {said} | {met} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Bad input: one clear sentence with the fix, a non-zero exit, and nothing lost.
+"""Claim loop_6: bad input. One clear sentence with the fix, a non-zero exit, and nothing lost.
 
 Each case starts from a copy of a workspace that has learned, does what a user might do wrong (or what may happen to
 one), and looks at what the command said, how it ended, whether every event is still there and the doctor finds

@@ -1,4 +1,4 @@
-"""Claim loop_2: it remembers. A second process on the same workspace, and a workspace carried elsewhere, start at the learned level.
+"""Claim loop_2: it remembers. A second process, and the workspace carried elsewhere, start at the learned level.
 
 One process works through a stream and learns. A second one evaluates the same workspace, frozen; the archive of
 `evolve export --workspace` is taken up by `evolve init --from` in another folder and evaluated by a third. All three

@@ -11,9 +11,11 @@ import pytest
 from evolve.corpus.generate import Share, make
 from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
 from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
+from evolve.environments.office.environment import DEPLOYMENTS, Office, OfficeConfig
 from evolve.environments.office.families import LONG
 from evolve.environments.office.rules import RULES, seeded
 from evolve.environments.office.wording import MEANING, frames, sentence
+from memory.errors import BadInput
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +29,10 @@ def test_the_same_share_gives_the_same_documents(documents: list[Document]) -> N
 
 def test_deployments_stay_out_of_the_evaluation_range() -> None:
     assert (FIRST_DEPLOYMENT, LAST_DEPLOYMENT) == (1_000, 99_999)
+    assert DEPLOYMENTS == range(FIRST_DEPLOYMENT)
+    for deployment in (-1, FIRST_DEPLOYMENT):
+        with pytest.raises(BadInput, match="expected 0 to 999"):
+            Office(OfficeConfig(deployment=deployment))
 
 
 def test_no_training_family_is_a_challenge_family() -> None:

@@ -19,11 +19,15 @@ from policies.prompts import render
 from policies.protocols import ToolSpec
 
 
+DEPLOYMENTS = range(1_000)
+"""For use and evaluation: the pocket model was trained on others."""
+
+
 class OfficeConfig(Frozen):
     """Which office."""
 
     deployment: int = 0
-    """Seed of the house rules and of the tasks. 0-999 are for use and evaluation; pocket was trained on others."""
+    """Seed of the house rules and of the tasks. One of `DEPLOYMENTS`."""
     drift_at: int | None = None
     """From this train task on (counted from 0), eight of the 24 rules have other values."""
 
@@ -37,6 +41,11 @@ class Office:
 
     def __init__(self, config: OfficeConfig | None = None) -> None:
         self.config = config or OfficeConfig()
+        if self.config.deployment not in DEPLOYMENTS:
+            raise BadInput(
+                f"got deployment {self.config.deployment}, expected {DEPLOYMENTS.start} to {DEPLOYMENTS.stop - 1}; "
+                "those above are what the pocket model was trained on, so they would show nothing"
+            )
         self._wanted: dict[str, State] = {}
         self._goals: dict[str, Goal] = {}
         self._drifted: set[str] = set()

@@ -29,7 +29,7 @@ def test_the_same_share_gives_the_same_documents(documents: list[Document]) -> N
 
 def test_deployments_stay_out_of_the_evaluation_range() -> None:
     assert (FIRST_DEPLOYMENT, LAST_DEPLOYMENT) == (1_000, 99_999)
-    assert DEPLOYMENTS == range(FIRST_DEPLOYMENT)
+    assert range(FIRST_DEPLOYMENT) == DEPLOYMENTS
     for deployment in (-1, FIRST_DEPLOYMENT):
         with pytest.raises(BadInput, match="expected 0 to 999"):
             Office(OfficeConfig(deployment=deployment))

@@ -18,7 +18,6 @@ from memory.records import Frozen, Task
 from policies.prompts import render
 from policies.protocols import ToolSpec
 
-
 DEPLOYMENTS = range(1_000)
 """For use and evaluation: the pocket model was trained on others."""
 

@@ -22,6 +22,8 @@ from policies.protocols import Message
 
 OBSERVATION_CHARS = 200
 NEAREST = 6
+_CITATION = re.compile(r"\s*\[(?:\d{1,9}|\?)\]?\s*$")
+"""The number of the rule that a lesson was copied from: no part of the lesson."""
 
 
 def listed(value: Any) -> list[Any]:
@@ -47,6 +49,7 @@ class CompactReflection(BaseModel):
     @classmethod
     def _sentences(cls, value: Any) -> Any:
         texts = [item.get("content") or "" if isinstance(item, dict) else item for item in listed(value)]
+        texts = [_CITATION.sub("", text) if isinstance(text, str) else text for text in texts]
         return sound(texts, lambda text: isinstance(text, str))
 
     @field_validator("harmful", mode="before")

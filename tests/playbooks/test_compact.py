@@ -119,7 +119,13 @@ def test_decisions_are_read_tolerantly(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ['{"insights": "a", "harmful": ["[shr-00003]"]}', '{"insights": [{"content": "a"}], "harmful": 3}']
+    "said",
+    [
+        '{"insights": "a [7]", "harmful": ["[shr-00003]"]}',
+        '{"insights": "a", "harmful": ["[shr-00003]"]}',
+        '{"insights": [{"content": "a"}], "harmful": 3}',
+        '{"insights": ["a [?]"], "harmful": "b [3]"}',
+    ],
 )
 def test_reflections_are_read_tolerantly(said: str) -> None:
     assert parse(said, CompactReflection)[0] == CompactReflection(insights=("a",), harmful=(3,))

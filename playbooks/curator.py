@@ -15,6 +15,7 @@ from playbooks import compact, full
 from playbooks.compact import nearest
 from playbooks.lessons import Known, Lesson, agree_op, collect, direct_op, edit_op, tag_ops
 from playbooks.operations import translate
+from playbooks.similarity import opposes
 from playbooks.view import bullets
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.structured import generate_structured
@@ -84,7 +85,8 @@ class ModelCurator:
         return _unique([*tag_ops(reflections, view), *ops])
 
     async def _decide(self, lesson: Lesson, view: KnowledgeView) -> DeltaOp | None:
-        """Ask about one lesson (compact). A target that was not shown decides nothing: the lesson is taken directly."""
+        """Ask about one lesson (compact). The lesson is taken directly where the answer cannot be right: about a target
+        that was not shown, or that a rule which says the opposite says the same."""
         candidates = nearest(lesson.insight.content, bullets(view))
         messages = curate_messages(lesson.insight, candidates, "compact")
         decision, reply, raw = await generate_structured(self._policy, messages, compact.CompactDecision, self._params)
@@ -95,6 +97,8 @@ class ModelCurator:
         if decision.op == "ADD" or target is None:
             return direct_op(lesson, Known(view), self._trust)
         if decision.op == "NONE":
+            if opposes(lesson.insight.content, target.payload.content):
+                return direct_op(lesson, Known(view), self._trust)
             return agree_op(lesson, target, self._trust)
         return edit_op(lesson, target, self._trust)
 

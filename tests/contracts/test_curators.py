@@ -143,6 +143,12 @@ async def test_c8_what_cannot_be_parsed_is_kept(profile: Profile, view: RecordVi
     assert (raw.trajectory_id, raw.task_id, raw.author) == ("trajectory-1", "task-1", curator.name)
 
 
+async def test_a_rule_that_says_the_opposite_is_not_the_same(view: RecordView) -> None:
+    curator = model("compact", ['{"op": "NONE", "target": 1}'])
+    (op,) = await curator.curate([reflection("payments.send: amount must be dollars")], view)
+    assert (op.op, op.target_id) == (Op.EDIT, "r1")
+
+
 async def test_a_contradiction_replaces_the_bullet_without_a_model(view: RecordView) -> None:
     (op,) = await DirectCurator().curate([reflection("payments.send: amount must be dollars")], view)
     assert (op.op, op.target_id, op.base_version) == (Op.EDIT, "r1", 1)

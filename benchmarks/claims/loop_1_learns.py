@@ -8,8 +8,12 @@ control family in which nothing can be learned.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
 
@@ -24,6 +28,16 @@ DEPLOYMENTS = range(10)
 QUICK = range(1)
 OTHER = 500
 """How far away the deployment is whose oracle playbook serves as the wrong one."""
+
+
+def alone(quick: bool, deployment: int) -> dict[str, Tally]:
+    """Return every arm of one deployment, measured in this process on one core."""
+    size = {"train_tasks": 24, "test_tasks": 12} if quick else {}
+    policy = LocalPolicy.pocket(threads=1)
+    try:
+        return measure(Bench(policy, deployment, **size))
+    finally:
+        asyncio.run(policy.aclose())
 
 
 def measure(bench: Bench) -> dict[str, Tally]:
@@ -157,15 +171,14 @@ def _sgc_gain(arms: dict[str, Tally]) -> float:
 def main() -> None:
     """Measure and record."""
     claim = begin("loop_1_learns", __doc__)
-    policy = LocalPolicy.pocket()
+    deployments = QUICK if claim.quick else DEPLOYMENTS
     results: dict[int, dict[str, Tally]] = {}
-    for deployment in QUICK if claim.quick else DEPLOYMENTS:
-        size = {"train_tasks": 24, "test_tasks": 12} if claim.quick else {}
-        results[deployment] = measure(Bench(policy, deployment, **size))
-        shown = "  ".join(f"{name} {100 * tally.rate:.0f}" for name, tally in results[deployment].items())
-        print(f"deployment {deployment}: {shown}", flush=True)
-    claim.record([*rows(Results(results)), *scripted_rates(QUICK if claim.quick else DEPLOYMENTS)])
-    asyncio.run(policy.aclose())
+    with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+        for deployment, arms in zip(deployments, pool.map(partial(alone, claim.quick), deployments), strict=True):
+            results[deployment] = arms
+            shown = "  ".join(f"{name} {100 * tally.rate:.0f}" for name, tally in arms.items())
+            print(f"deployment {deployment}: {shown}", flush=True)
+    claim.record([*rows(Results(results)), *scripted_rates(deployments)])
 
 
 if __name__ == "__main__":

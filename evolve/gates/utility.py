@@ -1,0 +1,101 @@
+"""Gate `utility`: how much a change is worth, from matched groups of fresh runs with and without it.
+
+    u = mean over tasks of (success rate with the change - success rate without it)
+
+as in SAPO's marginal utility (arXiv 2606.08755), with its two gaps closed: no run is one that the change was written
+from, and a lower confidence bound decides, not the sign. It does not rank changes and knows no redundancy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import Field
+
+from evolve.seeds import seed_for
+from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.evalues import mean_bound
+from evolve.statistics.paired import pair, step
+from memory.errors import BadInput
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+
+
+class Rules(Frozen):
+    """The settings of a decision."""
+
+    alpha: float = Field(default=0.05, gt=0, lt=1)
+    """Chance that the lower bound lies above the true utility."""
+
+
+class Trial(Frozen):
+    """What was observed: round k of both groups had the same seed."""
+
+    cohort: tuple[str, ...]
+    without: tuple[dict[str, bool | None], ...]
+    with_change: tuple[dict[str, bool | None], ...]
+
+
+def decide(trial: Trial, rules: Rules | None = None) -> Decision:
+    """Accept iff the lower bound of the utility is above 0.
+
+    Tasks count as independent draws from the tasks to come; each is worth the mean of its rounds, in [-1, 1]. A run
+    that is missing failed; a pair whose run without the change is missing counts 0. It takes 7 tasks at least.
+    Raises `BadInput` for an empty cohort, or groups that do not match.
+    """
+    rules = rules or Rules()
+    rounds = len(trial.without)
+    if not rounds or rounds != len(trial.with_change):
+        raise BadInput(f"got {rounds} rounds without and {len(trial.with_change)} with the change; run as many of both")
+    pairs = list(zip(trial.without, trial.with_change, strict=True))
+    flips = [pair(trial.cohort, *each) for each in pairs]
+    worth = {task: sum(step(b.get(task), c.get(task)) for b, c in pairs) / rounds for task in trial.cohort}
+    mean, lower = sum(worth.values()) / len(worth), mean_bound(tuple(worth.values()), rules.alpha)
+    accepted = lower > 0
+    return Decision(
+        accepted=accepted,
+        reason=f"worth {mean:+.3f} a task over {len(worth)} tasks, lower bound {lower:+.3f}",
+        status=Status.ACTIVE if accepted else Status.REJECTED,
+        evidence={
+            "trial": trial.model_dump(mode="json"),
+            "rules": rules.model_dump(mode="json"),
+            "statistics": {
+                "mean": mean,
+                "lower": lower,
+                "tasks": worth,
+                "coverage": sum(f.base_coverage + f.candidate_coverage for f in flips) / (2 * rounds),
+            },
+        },
+    )
+
+
+def replay(evidence: Mapping[str, Any]) -> Decision:
+    """Decide again from what a decision recorded."""
+    return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
+
+
+class Utility:
+    """Runs its tasks `rounds` times with and without the ops."""
+
+    name = "utility"
+
+    def __init__(
+        self, evaluate: Evaluate, tasks: Sequence[Task], seed: int, *, rounds: int = 4, rules: Rules | None = None
+    ) -> None:
+        self._evaluate, self._tasks, self._seed = evaluate, tuple(tasks), seed
+        self._rounds, self._rules = rounds, rules or Rules()
+
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return one verdict for all changes among the ops; without any, nothing is run."""
+        changed = changes(ops)
+        if not changed:
+            return unmeasured(self.name, ops)
+        ids = [op.op_id for op in changed]
+        seeds = [seed_for(self._seed, self.name, at, *ids) for at in range(self._rounds)]
+        trial = Trial(
+            cohort=tuple(task.id for task in self._tasks),
+            without=tuple([dict(await self._evaluate(None, self._tasks, seed)) for seed in seeds]),
+            with_change=tuple([dict(await self._evaluate(changed, self._tasks, seed)) for seed in seeds]),
+        )
+        return decide(trial, self._rules).verdict(self.name, ops)

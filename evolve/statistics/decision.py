@@ -1,0 +1,41 @@
+"""What a gate that measures decides, and how tasks are run for it. Decides and runs nothing itself."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from evolve.statistics.paired import Passed
+from memory.records import DeltaOp, Frozen, Op, Status, Task, Verdict
+
+Evaluate = Callable[[Sequence[DeltaOp] | None, Sequence[Task], int], Awaitable[Passed]]
+"""Runs tasks with a seed: under the knowledge as it is (None), or as the ops would make it. Changes nothing."""
+
+
+class Decision(Frozen):
+    """A decision about one change, with all it rests on: `replay(evidence)` of the gate's module gives it again."""
+
+    accepted: bool
+    reason: str
+    status: Status
+    """What the change becomes: `active`, `provisional` (also: not decided yet, the test goes on) or `rejected`."""
+    evidence: dict[str, Any]
+    """Plain JSON: `trial` (what was observed), `rules` (the settings) and `statistics` (what was computed)."""
+
+    def verdict(self, gate: str, ops: Sequence[DeltaOp]) -> Verdict:
+        """Return the verdict over `ops`, which stand or fall together; TAGs are counters and pass in any case."""
+        refused = () if self.accepted else changes(ops)
+        rejected = {op.op_id: self.reason for op in refused}
+        accepted = tuple(op.op_id for op in ops if op.op_id not in rejected)
+        status = self.status if self.accepted else Status.PROVISIONAL
+        return Verdict(gate=gate, accepted=accepted, rejected=rejected, status=status, evidence=self.evidence)
+
+
+def changes(ops: Sequence[DeltaOp]) -> tuple[DeltaOp, ...]:
+    """Return the ops that change what is recalled: all but TAG."""
+    return tuple(op for op in ops if op.op is not Op.TAG)
+
+
+def unmeasured(gate: str, ops: Sequence[DeltaOp]) -> Verdict:
+    """Return the verdict over ops among which there is nothing to measure: all pass."""
+    return Verdict(gate=gate, accepted=tuple(op.op_id for op in ops))

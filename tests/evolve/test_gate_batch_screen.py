@@ -1,0 +1,112 @@
+"""Gate `batch_screen`: the whole cohort, missing = failure, more gained than lost, no cluster worse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from evolve.gates.batch_screen import BatchScreen, Trial, decide, family, replay
+from memory.errors import BadInput
+from memory.records import DeltaOp, Op, Status, Task, Trajectory, UsageCounts
+from playbooks.view import RecordView
+
+Marks = dict[str, bool | None]
+
+
+def trial(base: str, candidate: str, clusters: str = "") -> Trial:
+    """Return a trial from marks: `+` pass, `-` fail, `?` missing; one letter per task for its cluster."""
+    ids = [f"t{at}" for at in range(len(base))]
+    marks = {"+": True, "-": False, "?": None}
+    arms: list[Marks] = [{i: marks[m] for i, m in zip(ids, arm, strict=True)} for arm in (base, candidate)]
+    named = dict(zip(ids, clusters, strict=True)) if clusters else {}
+    return Trial(cohort=tuple(ids), base=arms[0], candidate=arms[1], clusters=named)
+
+
+@pytest.mark.parametrize(
+    ("base", "candidate", "clusters", "accepted"),
+    [
+        ("--+", "++-", "", True),
+        ("-+", "+-", "", False),
+        ("---", "---", "", False),
+        ("--+", "++?", "", True),
+        ("-++", "+??", "", False),
+        ("?-", "+-", "", False),
+        ("---+", "+++-", "aabb", True),
+        ("---+", "+++-", "aaab", False),
+        ("+---", "-+++", "abbb", False),
+    ],
+)
+def test_what_it_accepts(base: str, candidate: str, clusters: str, accepted: bool) -> None:
+    decision = decide(trial(base, candidate, clusters))
+    assert decision.accepted is accepted
+    assert decision.status is (Status.PROVISIONAL if accepted else Status.REJECTED)
+
+
+def test_the_reason_names_the_cluster() -> None:
+    decision = decide(trial("---+", "+++-", "aaab"))
+    assert decision.reason == "gained 3 and lost 1 of 4 tasks of the batch; worse in 'b' -1"
+    assert decision.evidence["statistics"]["clusters"] == {"a": 3, "b": -1}
+
+
+def test_a_decision_is_made_again_from_its_evidence() -> None:
+    for decision in (decide(trial("--+?", "++-?", "aabb")), decide(trial("-+", "+-"))):
+        assert replay(json.loads(json.dumps(decision.evidence))) == decision
+
+
+def test_a_batch_without_tasks_is_refused() -> None:
+    with pytest.raises(BadInput, match="cohort of 0"):
+        decide(trial("", ""))
+
+
+TASKS = [
+    Task(id="a", instruction="", metadata={"family": "mail"}),
+    Task(id="b", instruction="", metadata={"family": "mail"}),
+    Task(id="c", instruction=""),
+]
+ADD = DeltaOp(op=Op.ADD, op_id="add", payload={"content": "x"})
+TAG = DeltaOp(op=Op.TAG, op_id="tag", target_id="r1", usage=UsageCounts(helpful=1))
+
+
+class Runs:
+    """An evaluation that knows its answers, and what it was asked."""
+
+    def __init__(self, base: Marks, candidate: Marks) -> None:
+        self.base, self.candidate = base, candidate
+        self.asked: list[tuple[tuple[str, ...] | None, list[str], int]] = []
+
+    async def __call__(
+        self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int
+    ) -> Mapping[str, bool | None]:
+        """Return the marks of the arm."""
+        self.asked.append((None if ops is None else tuple(op.op_id for op in ops), [t.id for t in tasks], seed))
+        return self.base if ops is None else self.candidate
+
+
+async def test_the_gate_runs_the_batch_afresh_with_one_seed() -> None:
+    runs = Runs({"a": False, "b": False, "c": True}, {"a": True, "c": True})
+    episodes = [Trajectory(task=task, seed=7) for task in (*TASKS, TASKS[0])]
+    verdict = await BatchScreen(runs, seed=1).judge([ADD, TAG], RecordView(()), episodes)
+    assert (verdict.gate, verdict.accepted, verdict.rejected) == ("batch_screen", ("add", "tag"), {})
+    (base, tasks, seed), (candidate, same, equal) = runs.asked
+    assert (base, candidate) == (None, ("add",))
+    assert tasks == same == ["a", "b", "c"]
+    assert seed == equal != 7
+    assert verdict.evidence["trial"]["clusters"] == {"a": "mail", "b": "mail", "c": ""}
+    assert replay(verdict.evidence).accepted
+
+
+async def test_a_refused_change_takes_no_counter_with_it() -> None:
+    runs = Runs({"a": True}, {"a": False})
+    gate = BatchScreen(runs, seed=1, cluster_of=lambda task: "all")
+    verdict = await gate.judge([TAG, ADD], RecordView(()), [Trajectory(task=TASKS[0])])
+    assert verdict.accepted == ("tag",)
+    assert verdict.rejected == {"add": "gained 0 and lost 1 of 1 tasks of the batch; worse in 'all' -1"}
+    assert family(TASKS[2]) == ""
+
+
+async def test_counters_alone_run_nothing() -> None:
+    runs = Runs({}, {})
+    verdict = await BatchScreen(runs, seed=1).judge([TAG], RecordView(()), [])
+    assert (verdict.accepted, runs.asked) == (("tag",), [])

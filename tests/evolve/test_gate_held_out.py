@@ -1,0 +1,167 @@
+"""Gate `held_out`: what each mode asks for, what it records, and how often it errs.
+
+H1  strict accepts at the level that the looks before leave, and its looks can be read back from the verdicts
+H2  practical: net gain, largest p, cap above the A/A floor, protected slices, and few tasks give provisional
+H3  every decision is made again, to the last bit, from its evidence as JSON
+H4  the default stack accepts a useless change at n = 16 in under 5 % of trials at any noise, and a good one more often
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+import pytest
+
+from benchmarks.gate_trials import Truth, accepted, arms, useless
+from evolve.gates.held_out import HeldOut, Rules, Trial, decide, looks, replay
+from evolve.statistics.alpha import Look, level
+from memory.errors import BadInput
+from memory.records import DeltaOp, Op, Status, Task, UsageCounts, Verdict
+from playbooks.view import RecordView
+
+STRICT = Rules(mode="strict")
+
+
+def trial(n: int, won: int, lost: int, flips: int = 0, **fields: Any) -> Trial:
+    """Return a trial: the first `won` tasks are gained, the last `lost` lost, and `flips` gained in the A/A run."""
+    ids = tuple(f"t{at}" for at in range(n))
+    base: dict[str, bool | None] = {task: at >= n - lost for at, task in enumerate(ids)}
+    candidate: dict[str, bool | None] = {task: at < won for at, task in enumerate(ids)}
+    again: dict[str, bool | None] = {task: passed or at < flips for at, (task, passed) in enumerate(base.items())}
+    return Trial(cohort=ids, base=base, candidate=candidate, **{"again": again} | fields)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rules", "status", "said"),
+    [
+        ((50, 3, 0), Rules(), Status.ACTIVE, "gained 3 and lost 0 of 50"),
+        ((49, 3, 0), Rules(), Status.PROVISIONAL, ""),
+        ((49, 3, 0), Rules(enough=49), Status.ACTIVE, ""),
+        ((50, 2, 0), Rules(), Status.REJECTED, "p = 0.25 is above 0.15"),
+        ((50, 2, 0), Rules(max_p=0.25), Status.ACTIVE, ""),
+        ((50, 0, 0), Rules(max_p=1), Status.REJECTED, "the net gain 0 is below 1; nothing was gained"),
+        ((50, 4, 0), Rules(min_delta=0.1), Status.REJECTED, "the net gain 4 is below 5"),
+        ((50, 5, 0), Rules(min_delta=0.1), Status.ACTIVE, ""),
+        ((50, 8, 1), Rules(), Status.ACTIVE, ""),
+        ((50, 9, 2), Rules(), Status.REJECTED, "lost more than 0 (A/A) + 0.02"),
+        ((50, 9, 2, 2), Rules(), Status.ACTIVE, ""),
+        ((50, 9, 2), Rules(cap=0.04), Status.ACTIVE, ""),
+    ],
+)
+def test_h2_practical(shape: tuple[int, ...], rules: Rules, status: Status, said: str) -> None:
+    decision = decide(trial(*shape), rules)
+    assert (decision.status, decision.accepted) == (status, status is not Status.REJECTED)
+    assert said in decision.reason
+    assert decision.evidence["statistics"]["p_better"] <= 1
+
+
+def test_h2_a_protected_slice_may_not_fall() -> None:
+    observed = trial(60, 12, 1, slices={"mail": ("t0", "t59"), "safety": ("t30", "t59")})
+    decision = decide(observed)
+    assert not decision.accepted
+    assert decision.reason.endswith("protected slice 'safety' fell by 1")
+    assert decision.evidence["statistics"]["slices"] == {"mail": 0, "safety": -1}
+
+
+@pytest.mark.parametrize("slices", [{"mail": ("elsewhere",)}, {"mail": ()}])
+def test_h2_a_slice_that_was_not_run_is_refused(slices: dict[str, tuple[str, ...]]) -> None:
+    with pytest.raises(BadInput, match="slice 'mail'"):
+        decide(trial(60, 12, 1, slices=slices))
+
+
+def test_h2_practical_needs_to_know_the_noise() -> None:
+    with pytest.raises(BadInput, match="A/A"):
+        decide(trial(60, 12, 1, again=None))
+
+
+def test_h1_strict_takes_its_level_from_the_past() -> None:
+    first = decide(trial(200, 6, 0, again=None), STRICT)
+    assert (first.accepted, first.status) == (True, Status.ACTIVE)
+    assert first.evidence["statistics"]["level"] == level([])
+    refused = [Look(p=0.5, accepted=False)] * 5
+    later = decide(trial(200, 6, 0, again=None, past=tuple(refused)), STRICT)
+    assert "p = 0.0156 is above 0.00435" in later.reason
+    assert decide(trial(200, 8, 0, past=tuple(refused)), STRICT).accepted
+    assert decide(trial(20, 8, 0), STRICT).status is Status.PROVISIONAL
+
+
+def test_h3_every_decision_is_made_again_from_json() -> None:
+    rng = Random(3)
+    past = (Look(p=0.01, accepted=True), Look(p=1 / 3, accepted=False))
+    seen: set[bool] = set()
+    for at in range(40):
+        base, candidate, again = arms(rng, 30 + at, Truth(0.2, 0.05))
+        candidate[f"t{at}"] = None
+        slices = {"first": tuple(base)[:9]}
+        observed = Trial(cohort=tuple(base), base=base, candidate=candidate, again=again, slices=slices, past=past)
+        decision = decide(observed, STRICT if at % 2 else Rules(cap=0.1 * rng.random()))
+        assert replay(json.loads(json.dumps(decision.evidence))) == decision
+        seen.add(decision.accepted)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.15, 0.25])
+def test_h4_a_useless_change_rarely_passes_the_default_stack(noise: float) -> None:
+    assert accepted(Random(16), 2000, 16, useless(noise)) < 0.05
+
+
+def test_h4_a_good_change_passes_it_more_often() -> None:
+    assert accepted(Random(16), 400, 16, Truth(0.3, 0.02, 0.02)) > 0.6
+    assert accepted(Random(16), 400, 100, Truth(0.12, 0.04, 0.04)) > 0.4
+
+
+ADD = DeltaOp(op=Op.ADD, op_id="add", payload={"content": "x"})
+TAG = DeltaOp(op=Op.TAG, op_id="tag", target_id="r1", usage=UsageCounts(helpful=1))
+TASKS = [Task(id=f"t{at}", instruction="", split="dev") for at in range(60)]
+
+
+class Sixty:
+    """An evaluation: the change gains `won` tasks. Keeps what it was asked."""
+
+    def __init__(self, won: int) -> None:
+        self.won = won
+        self.asked: list[tuple[bool, int]] = []
+
+    async def __call__(
+        self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int
+    ) -> Mapping[str, bool | None]:
+        """Return the marks of the arm."""
+        self.asked.append((ops is not None, seed))
+        return {task.id: ops is not None and at < self.won for at, task in enumerate(tasks)}
+
+
+async def test_the_gate_pairs_seeds_and_gives_each_look_its_own() -> None:
+    runs = Sixty(7)
+    gate = HeldOut(runs, TASKS, seed=1, slices={"all": ["t0", "t1"]})
+    verdict = await gate.judge([ADD, TAG], RecordView(()), [])
+    assert (verdict.accepted, verdict.status) == (("add", "tag"), Status.ACTIVE)
+    (_, base), (changed, candidate), (_, again) = runs.asked
+    assert changed
+    assert base == candidate != again
+    await gate.judge([ADD.model_copy(update={"op_id": "other"})], RecordView(()), [])
+    assert runs.asked[3][1] != base
+    assert replay(verdict.evidence).status is verdict.status
+
+
+async def test_h1_looks_are_read_back_from_the_verdicts() -> None:
+    verdicts = [Verdict(gate="static", accepted=()), Verdict(gate="held_out", accepted=("tag",))]
+    for at, won in enumerate((7, 2, 0)):
+        gate = HeldOut(Sixty(won), TASKS, seed=1, rules=STRICT, past=lambda: looks(verdicts))
+        verdicts.append(await gate.judge([ADD.model_copy(update={"op_id": str(at)})], RecordView(()), []))
+    practical = await HeldOut(Sixty(3), TASKS, seed=1).judge([ADD], RecordView(()), [])
+    assert looks([*verdicts, practical]) == (
+        Look(p=1 / 128, accepted=True),
+        Look(p=0.25, accepted=False),
+        Look(p=1.0, accepted=False),
+    )
+    assert [len(v.evidence["trial"]["past"]) for v in verdicts[2:]] == [0, 1, 2]
+    assert verdicts[3].rejected["1"].startswith("gained 2 and lost 0 of 60 held-out tasks; p = 0.25")
+
+
+async def test_counters_alone_spend_no_look() -> None:
+    runs = Sixty(0)
+    verdict = await HeldOut(runs, TASKS, seed=1).judge([TAG], RecordView(()), [])
+    assert (verdict.accepted, verdict.evidence, runs.asked) == (("tag",), {}, [])

@@ -1,0 +1,86 @@
+"""Gate `utility`: matched groups of fresh runs; a lower bound above 0 decides, not the sign."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from random import Random
+
+import pytest
+
+from evolve.gates.utility import Rules, Trial, Utility, decide, replay
+from memory.errors import BadInput
+from memory.records import DeltaOp, Op, Status, Task, UsageCounts
+from playbooks.view import RecordView
+
+
+def observed(rng: Random, tasks: int, rounds: int, without: float, with_change: float) -> Trial:
+    ids = tuple(f"t{at}" for at in range(tasks))
+    groups = [
+        tuple({task: rng.random() < rate for task in ids} for _ in range(rounds)) for rate in (without, with_change)
+    ]
+    return Trial(cohort=ids, without=groups[0], with_change=groups[1])
+
+
+def constant(tasks: int, without: bool | None, with_change: bool | None) -> Trial:
+    ids = tuple(f"t{at}" for at in range(tasks))
+    return Trial(cohort=ids, without=(dict.fromkeys(ids, without),), with_change=(dict.fromkeys(ids, with_change),))
+
+
+def test_few_tasks_prove_nothing() -> None:
+    assert not decide(constant(6, False, True)).accepted
+    decision = decide(constant(7, False, True))
+    assert (decision.accepted, decision.status) == (True, Status.ACTIVE)
+    assert decision.evidence["statistics"]["mean"] == 1.0
+    assert not decide(constant(7, False, True), Rules(alpha=0.01)).accepted
+
+
+def test_what_is_missing_never_speaks_for_the_change() -> None:
+    assert decide(constant(30, None, True)).evidence["statistics"]["mean"] == 0.0
+    assert decide(constant(30, True, None)).evidence["statistics"]["mean"] == -1.0
+    assert decide(constant(30, None, True)).evidence["statistics"]["coverage"] == 0.5
+
+
+def test_it_finds_what_helps_and_rarely_errs() -> None:
+    rng = Random(1)
+    found = [decide(observed(rng, 24, 4, 0.3, 0.7)).accepted for _ in range(60)]
+    erred = [decide(observed(rng, 24, 4, 0.5, 0.5)).accepted for _ in range(300)]
+    assert sum(found) / 60 > 0.8
+    assert sum(erred) / 300 <= 0.05
+
+
+def test_groups_have_to_match() -> None:
+    one = constant(7, False, True)
+    with pytest.raises(BadInput, match="1 rounds without and 2 with"):
+        decide(one.model_copy(update={"with_change": one.with_change * 2}))
+    with pytest.raises(BadInput, match="0 rounds"):
+        decide(one.model_copy(update={"with_change": (), "without": ()}))
+
+
+def test_a_decision_is_made_again_from_its_evidence() -> None:
+    rng = Random(2)
+    for _ in range(10):
+        decision = decide(observed(rng, 15, 3, 0.3, 0.7), Rules(alpha=rng.random()))
+        assert replay(json.loads(json.dumps(decision.evidence))) == decision
+
+
+async def test_the_gate_matches_seeds_round_by_round() -> None:
+    asked: list[tuple[bool, int]] = []
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        asked.append((ops is not None, seed))
+        return {task.id: ops is not None for task in tasks}
+
+    add = DeltaOp(op=Op.ADD, op_id="add", payload={"content": "x"})
+    tag = DeltaOp(op=Op.TAG, op_id="tag", target_id="r", usage=UsageCounts(helpful=1))
+    tasks = [Task(id=f"t{at}", instruction="") for at in range(8)]
+    gate = Utility(evaluate, tasks, seed=1, rounds=3)
+    verdict = await gate.judge([add, tag], RecordView(()), [])
+    assert (verdict.accepted, verdict.status) == (("add", "tag"), Status.ACTIVE)
+    without, with_change = ([seed for change, seed in asked if change is arm] for arm in (False, True))
+    assert without == with_change
+    assert len(set(without)) == 3
+    assert replay(verdict.evidence).evidence == verdict.evidence
+    asked.clear()
+    assert (await gate.judge([tag], RecordView(()), [])).accepted == ("tag",)
+    assert asked == []

@@ -155,7 +155,7 @@ class Agent:
             policy=self._policy,
             acting=Acting(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policy),
-            curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store)),
+            curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store), self._store),
             gates=parts.gates if parts.gates is not None else app.make_gates(config),
             stream=stream,
             tally=self._tally,
@@ -165,5 +165,5 @@ class Agent:
 
     def _make_policy(self) -> Policy:
         """Return the configured policy; where no role asks a model, one that is never called."""
-        asked = "model" in (self._config.playbook.reflector, self._config.playbook.curator)
+        asked = {"model", "notebook"} & {self._config.playbook.reflector, self._config.playbook.curator}
         return app.make_policy(self._config.policy) if asked else ScriptedPolicy((), name="none")

@@ -168,6 +168,7 @@ def open_store(
 
 def _register_kinds() -> None:
     importlib.import_module("playbooks.bullets")
+    importlib.import_module("playbooks.notes")
 
 
 def make_reflector(config: Config, policy: Policy) -> Reflector:
@@ -183,8 +184,13 @@ def make_reflector(config: Config, policy: Policy) -> Reflector:
     )
 
 
-def make_curator(config: Config, policy: Policy, keep: Callable[[Reflection], object]) -> Curator:
-    """Return the configured curator; `keep` stores lessons whose curation could not be parsed."""
+def make_curator(
+    config: Config, policy: Policy, keep: Callable[[Reflection], object], store: Store | None = None
+) -> Curator:
+    """Return the configured curator; `keep` stores lessons whose curation could not be parsed.
+
+    `notebook` needs the `store`, whose episodes it reads.
+    """
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
@@ -194,6 +200,7 @@ def make_curator(config: Config, policy: Policy, keep: Callable[[Reflection], ob
         {
             "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
             "direct": lambda: DirectCurator(trust=trust),
+            "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
         },
         lambda own: own(policy),
     )

@@ -127,7 +127,7 @@ class PlaybookSection(Section):
     reflector: str = "model"
     """`model`, `rules`, or `module:function`."""
     curator: str = "model"
-    """`model`, `direct`, or `module:function`."""
+    """`model`, `direct`, `notebook` (mistake notes by cluster, see `[notebook]`), or `module:function`."""
     reflect_on: Literal["all", "failures"] = "all"
     """Which episodes are reflected on (label-free: always all)."""
     token_budget: int = Field(default=1024, ge=0)
@@ -136,6 +136,19 @@ class PlaybookSection(Section):
     """Tasks between two changes of the core bullets."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Hard token budget of the whole playbook; the least useful bullets are retired above it."""
+
+
+class NotebookSection(Section):
+    """`[notebook]`: how `playbook.curator = "notebook"` turns failures into mistake notes."""
+
+    batch: int = Field(default=16, ge=1)
+    """Failures clustered together, of one `run.batch_size` at most; 1 = streaming, a note for each failure."""
+    distance: float = Field(default=0.6, gt=0, le=2)
+    """Mean cosine distance from which clusters of failures stay apart; smaller = more notes."""
+    neighbours: int = Field(default=5, ge=1)
+    """Most known notes that a new one is merged with."""
+    similarity: float = Field(default=0.9, ge=-1, le=1)
+    """Cosine of their subjects from which notes are merged."""
 
 
 class GateSection(Section):
@@ -197,6 +210,7 @@ class Config(BaseSettings):
     environment: EnvironmentSection = EnvironmentSection()
     memory: MemorySection = MemorySection()
     playbook: PlaybookSection = PlaybookSection()
+    notebook: NotebookSection = NotebookSection()
     gate: GateSection = GateSection()
     budget: BudgetSection = BudgetSection()
     controls: ControlsSection = ControlsSection()

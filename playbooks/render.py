@@ -2,7 +2,8 @@
 
 Core records come first in order of creation, then what was recalled for this task, each under its stable short id. New
 core records are appended, so that the prompt's prefix (and the server's cache of it) survives learning. A record's text
-cannot leave its place: further lines are indented, so none can pass for a heading or for another record.
+cannot leave its place: further lines are indented, so none can pass for a heading or for another record. In the full
+profile mistake notes stand last, under a heading of their own that asks to judge each before it is used.
 """
 
 from __future__ import annotations
@@ -12,20 +13,27 @@ from typing import Any
 
 from memory.records import Record
 from playbooks.bullets import clean_text, one_line
+from playbooks.notes import Note
 from playbooks.view import creation_order
 from policies.protocols import Profile
 
 CORE_HEADING = "## Rules of this environment"
 TASK_HEADING = "## Rules recalled for this task"
+NOTES_HEADING = """\
+## Notes on past mistakes
+Judge each note before you use it: applicable, partly applicable or irrelevant to this task. Follow what is applicable,
+take from a partly applicable one only what fits, and leave an irrelevant one aside."""
 
 _DELIMITERS = ("<|", "|>")
 
 
 def render_record(record: Record[Any], profile: Profile) -> str:
     """Return one record: `- content [12]` on one line (compact), `[shr-00012] content` with indented lines (full)."""
-    text = neutral(record.payload.text())
     if profile == "compact":
+        payload = record.payload
+        text = neutral(payload.brief() if isinstance(payload, Note) else payload.text())
         return f"- {one_line(text)} [{record.number}]"
+    text = neutral(record.payload.text())
     return f"[{record.label}] " + "\n  ".join(text.split("\n"))
 
 
@@ -38,11 +46,13 @@ def render(records: Sequence[Record[Any]], profile: Profile, *, core: Collection
     unique = {record.id: record for record in records}
     first = sorted((r for r in unique.values() if r.id in core), key=creation_order)
     rest = [r for r in unique.values() if r.id not in core]
+    if profile == "compact":
+        return "\n".join(render_record(record, profile) for record in (*first, *rest))
     parts: list[str] = []
-    for heading, group in ((CORE_HEADING, first), (TASK_HEADING, rest)):
-        if group and profile == "full":
-            parts.append(heading)
-        parts += [render_record(record, profile) for record in group]
+    rules = [[record for record in group if record.kind != Note.kind] for group in (first, rest)]
+    notes = [record for record in (*first, *rest) if record.kind == Note.kind]
+    for heading, group in ((CORE_HEADING, rules[0]), (TASK_HEADING, rules[1]), (NOTES_HEADING, notes)):
+        parts += [heading, *(render_record(record, profile) for record in group)] if group else []
     return "\n".join(parts)
 
 

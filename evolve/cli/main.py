@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evolve.cli import config, knowledge, logs, playbook, review, run, workspace
+from evolve.cli import config, knowledge, logs, notebook, playbook, review, run, workspace
 from evolve.cli.output import Json, show
 from evolve.errors import ConfigError
 from memory.errors import BadInput, EvolveError
@@ -62,6 +62,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(playbook.app, name="playbook")
+app.add_typer(notebook.app, name="notebook")
 app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
 app.add_typer(review.app, name="review")

@@ -136,7 +136,7 @@ def add(
             pinned=pin,
             provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
         )
-        _report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
 
 
 @app.command()
@@ -153,7 +153,7 @@ def edit(
         record = _find(store, config.memory.namespace, name)
         payload = record.payload.model_dump(mode="json") | {"content": content}
         op = DeltaOp(op=Op.EDIT, target_id=record.id, payload=payload, base_version=record.version)
-        _report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
 
 
 @app.command()
@@ -178,7 +178,7 @@ def rollback(
     with writing(context) as (config, store):
         name = _snapshot(store, config.memory.namespace, snapshot)
         store.snapshot(config.memory.namespace)
-        _report(store.rollback(config.memory.namespace, name, actor=ACTOR), as_json)
+        report(store.rollback(config.memory.namespace, name, actor=ACTOR), as_json)
 
 
 @app.command("import")
@@ -203,7 +203,7 @@ def import_file(
     if trust:
         ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
     with writing(context) as (config, store):
-        _report(store.commit(config.memory.namespace, ops, actor=ACTOR), as_json)
+        report(store.commit(config.memory.namespace, ops, actor=ACTOR), as_json)
 
 
 @app.command("export")
@@ -213,11 +213,9 @@ def export_file(
     form: Format = "ace",
     as_json: Json = False,
 ) -> None:
-    """Write the live playbook in a format of others."""
-    from memory.records import RECALLABLE
-
+    """Write the live playbook (its bullets) in a format of others."""
     with reading(context) as (config, store):
-        records = [r for r in store.records(config.memory.namespace) if r.status in RECALLABLE]
+        records = store.view(config.memory.namespace).records("bullet")
     text = importlib.import_module(f"playbooks.formats.{form}").dump(records)
     data: dict[str, Any] = {"format": form, "bullets": len(records)}
     if file is None:
@@ -232,7 +230,7 @@ def _change(context: typer.Context, name: str, verb: Literal["REMOVE", "RESTORE"
 
     with writing(context) as (config, store):
         op = DeltaOp(op=Op(verb), target_id=_find(store, config.memory.namespace, name).id)
-        _report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
 
 
 def _row(record: Record[Any]) -> dict[str, Any]:
@@ -273,7 +271,7 @@ def _snapshot(store: Any, namespace: str, name: str) -> str:
     return find_snapshot(store, namespace, name)
 
 
-def _report(commit: Commit, as_json: bool) -> None:
+def report(commit: Commit, as_json: bool) -> None:
     """Say what a commit did; a refused op makes the exit code 1."""
     data = commit.model_dump(mode="json")
     lines = [f"{len(commit.applied)} applied, {len(commit.refused)} refused; version {commit.version}"]

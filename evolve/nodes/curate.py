@@ -21,7 +21,7 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
         return {}
     reflections = batch_reflections(state.get("reflections", ()), deps)
     ops: Sequence[DeltaOp] = ()
-    if any(reflection.insights or reflection.tags for reflection in reflections):
+    if reflections:
         async with deps.slots:
             with about(",".join(reflection.task_id for reflection in reflections)):
                 ops = await deps.curator.curate(reflections, deps.store.view(deps.namespace))

@@ -23,6 +23,7 @@ from tests.evolve.command import complaint, evolve, evolve_json, invoke
 PROMISED = {
     "": "init run resume eval report export version",
     "playbook": "list show log diff blame add edit retire restore rollback import export",
+    "notebook": "list show clusters retire",
     "memory": "search stats forget doctor reindex",
     "logs": "list show",
     "review": "list show accept reject edit",
@@ -36,6 +37,9 @@ READING = [
     "playbook blame 1",
     "playbook blame 1 --all",
     "playbook export",
+    "notebook list",
+    "notebook list --all",
+    "notebook clusters",
     "memory search pay",
     "memory stats",
     "memory doctor",

@@ -12,6 +12,7 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.records import Check, Outcome, Record, Step, Task, Trajectory
 from memory.store import Store
 from playbooks.bullets import Bullet
+from playbooks.notes import Note
 
 Made = Callable[..., Record[Bullet]]
 Played = Callable[..., Trajectory]
@@ -33,6 +34,29 @@ def bullet() -> Made:
         return Record(
             id=f"record-{number}", kind="bullet", number=number, slug=payload.slug(), payload=payload, **fields
         )
+
+    return make
+
+
+PARTS: dict[str, Any] = {
+    "subject": "payments, amounts in the wrong unit",
+    "corrected_examples": ("Wrong: amount=12.5; right: amount=1250",),
+    "correct_approach": "Give payments.send its amount in cents.",
+    "mistake_summary": "The amount was given in dollars, the service counts cents.",
+    "strategy": "Read the unit in the error. Convert before the call.",
+    "anti_patterns": ("the amount is in cents already",),
+}
+"""The parts of a well-formed note."""
+
+
+@pytest.fixture
+def note() -> Made:
+    """A record of a note: `note(3, subject=..., failure_ids=..., status=..., pinned=...)`."""
+
+    def make(number: int, **fields: Any) -> Record[Note]:
+        parts = {key: fields.pop(key) for key in Note.model_fields if key in fields}
+        payload = Note(**(PARTS | parts))
+        return Record[Note](id=f"record-{number}", kind="note", number=number, slug="note", payload=payload, **fields)
 
     return make
 

@@ -1,0 +1,1 @@
+"""The mistake notebook: failures are found, clustered, written up as notes, merged, and used at test time."""

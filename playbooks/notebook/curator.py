@@ -1,0 +1,135 @@
+"""The Curator that keeps a mistake notebook: failures of a batch in, deltas of notes out. It changes nothing.
+
+Failures are found (by reward, or by the policy itself where nobody grades), clustered, written up by the policy, and
+merged with their neighbours. Reflections add what they know to the evidence; their tags are proposed as they are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from memory.protocols import Embedder, KnowledgeView
+from memory.records import DeltaOp, Frozen, Provenance, Reflection, Trajectory, Trust
+from playbooks.lessons import tag_ops
+from playbooks.notebook import clusters, merge
+from playbooks.notebook.evidence import Failure, failure_of
+from playbooks.notebook.judge import Audit, Finding, audit, find_failures
+from playbooks.notebook.merge import Group, group, joined, merged, op_of
+from playbooks.notebook.write import write_notes
+from policies.protocols import Policy
+
+Episodes = Callable[[str], Trajectory | None]
+
+
+class Settings(Frozen):
+    """How the notebook is kept."""
+
+    batch: int = 16
+    """Failures clustered together; 1 = streaming, a note for each failure."""
+    distance: float = clusters.DISTANCE
+    neighbours: int = merge.NEIGHBOURS
+    similarity: float = merge.SIMILARITY
+    label_free: bool = False
+    """No outcome is read: the policy judges which episodes failed."""
+
+
+class NotebookCurator:
+    """Writes one note for each cluster of failures. Implements `playbooks.protocols.Curator`.
+
+    `episodes` returns the trajectory of an id. What a model said and could not be used is handed to `keep` as raw
+    reflections; how the failures were found is handed to `record`, every episode counted.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        embedder: Embedder,
+        episodes: Episodes,
+        *,
+        settings: Settings | None = None,
+        keep: Callable[[Reflection], object] = lambda _: None,
+        record: Callable[[Audit], object] = lambda _: None,
+    ) -> None:
+        self._policy = policy
+        self._embedder = embedder
+        self._episodes = episodes
+        self._settings = settings or Settings()
+        self._keep = keep
+        self._record = record
+
+    @property
+    def name(self) -> str:
+        return f"notebook:{self._policy.name}"
+
+    async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
+        """Return the reflections' tags, then one op for each group of notes, in order of the failures."""
+        failures = await self._failures(reflections)
+        found = [
+            item
+            for batch in clusters.batches(failures, self._settings.batch)
+            for item in clusters.cluster(batch, self._embedder, self._settings.distance)
+        ]
+        written = await write_notes(self._policy, found)
+        for item in written:
+            self._keep_all(item.kept(f"{self.name}:note"))
+        groups = group(written, view, self._embedder, k=self._settings.neighbours, threshold=self._settings.similarity)
+        ops = await asyncio.gather(*(self._op(members) for members in groups))
+        return tuple({op.op_id: op for op in (*tag_ops(reflections, view), *ops)}.values())
+
+    async def _failures(self, reflections: Sequence[Reflection]) -> list[Failure]:
+        """Return the failures of the cohort. An episode that is not in the journal is a missing one."""
+        label_free = self._settings.label_free
+        unique = {reflection.trajectory_id: reflection for reflection in reflections}
+        episodes = {key: trajectory for key in unique if (trajectory := self._episodes(key)) is not None}
+        judge = self._policy if label_free else None
+        found = {f.trajectory_id: f for f in await find_failures(tuple(episodes.values()), judge)}
+        findings = [found.get(key) or _lost(reflection) for key, reflection in unique.items()]
+        if findings:
+            self._record(audit(findings, self._policy.name if label_free else "reward"))
+        self._keep_all([_unjudged(finding, f"{self.name}:judge") for finding in findings if finding.raw])
+        return [
+            failure_of(episodes[finding.trajectory_id], finding, unique[finding.trajectory_id], label_free=label_free)
+            for finding in findings
+            if finding.failed and not finding.missing
+        ]
+
+    async def _op(self, members: Group) -> DeltaOp:
+        """Return the delta of a group. Where the policy's merge is unusable the notes are joined without it."""
+        notes = members.notes()
+        note = notes[0]
+        if len(notes) > 1:
+            answer = await merged(self._policy, members)
+            self._keep_all(answer.kept(f"{self.name}:merge"))
+            note = answer.note or joined(members)
+        failures = [failure for item in members.written for failure in item.failures]
+        return op_of(
+            members,
+            note,
+            Provenance(
+                trust=Trust.SELF_JUDGED if self._settings.label_free else Trust.VERIFIED,
+                trajectory_ids=tuple(dict.fromkeys(failure.trajectory_id for failure in failures)),
+                task_ids=tuple(dict.fromkeys(failure.task_id for failure in failures)),
+                author=self.name,
+            ),
+        )
+
+    def _keep_all(self, reflections: Sequence[Reflection]) -> None:
+        for reflection in reflections:
+            self._keep(reflection)
+
+
+def _lost(reflection: Reflection) -> Finding:
+    return Finding(
+        trajectory_id=reflection.trajectory_id,
+        task_id=reflection.task_id,
+        failed=True,
+        missing=True,
+        reason="the episode is not in the journal",
+    )
+
+
+def _unjudged(finding: Finding, author: str) -> Reflection:
+    return Reflection(
+        trajectory_id=finding.trajectory_id, task_id=finding.task_id, raw=finding.raw, parsed=False, author=author
+    )

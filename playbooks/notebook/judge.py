@@ -1,0 +1,159 @@
+"""Which episodes failed: by their reward, or by a judge that never sees it. Every verdict is counted, errors too.
+
+A judge that gives no verdict is a missing one: a failure in every rate, never a tie and never a success, and nothing is
+written from it, since nobody said what was wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from memory.records import Frozen, Trajectory
+from playbooks.compact import failed_checks
+from playbooks.notebook.asking import ask
+from playbooks.notebook.quoting import middle_out
+from playbooks.render import neutral
+from policies.prompts import render
+from policies.protocols import Message, Policy, Profile, SamplingParams
+
+TRANSCRIPT_CHARS: dict[Profile, int] = {"full": 25_000, "compact": 2_000}
+"""Longest transcript that a judge reads; of a longer one it reads the head and the tail."""
+
+
+class Finding(Frozen):
+    """What is known of one episode's success. A missing verdict has `failed` set."""
+
+    trajectory_id: str
+    task_id: str
+    failed: bool
+    missing: bool = False
+    """Nobody said whether it failed: it was not graded, or the judge erred."""
+    reason: str = ""
+    raw: str = ""
+    """What an erring judge said."""
+
+
+class Audit(Frozen):
+    """How the failures of a whole cohort were found: each of its trajectories stands in one of the three lists."""
+
+    judge: str
+    passed: tuple[str, ...]
+    failed: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Without a verdict."""
+
+    @property
+    def enrolled(self) -> int:
+        """Return how many trajectories there were."""
+        return len(self.passed) + len(self.failed) + len(self.missing)
+
+    @property
+    def coverage(self) -> float:
+        """Return the share with a verdict; 1.0 of nobody."""
+        return 1 - len(self.missing) / self.enrolled if self.enrolled else 1.0
+
+    @property
+    def success_rate(self) -> float:
+        """Return passed / enrolled: a missing verdict counts as a failure. 0.0 of nobody."""
+        return len(self.passed) / self.enrolled if self.enrolled else 0.0
+
+
+class Agreement(Frozen):
+    """A judge held against graded outcomes (missing verdicts and ungraded episodes: failures)."""
+
+    judged: int
+    false_passes: int
+    """Failed, and judged a success."""
+    false_failures: int
+    """Succeeded, and judged a failure or not at all."""
+
+    @property
+    def error_rate(self) -> float:
+        """Return the share of wrong verdicts; symmetric noise of this size shrinks an effect by 1 - 2 x it."""
+        return (self.false_passes + self.false_failures) / self.judged if self.judged else 0.0
+
+
+class Judgement(BaseModel):
+    """What a judge answers."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    reason: str = ""
+    verdict: Literal["correct", "incorrect"]
+
+    @field_validator("reason", mode="before")
+    @classmethod
+    def _absent(cls, value: object) -> object:
+        return "" if value is None else value
+
+
+def by_outcome(trajectory: Trajectory) -> Finding:
+    """Return what the reward says."""
+    outcome = trajectory.outcome
+    checks = () if outcome is None else failed_checks(outcome)
+    return Finding(
+        trajectory_id=trajectory.id,
+        task_id=trajectory.task.id,
+        failed=not trajectory.success,
+        missing=outcome is None,
+        reason="; ".join(f"{check.name}: {check.detail}" for check in checks) or trajectory.error or "",
+    )
+
+
+def judge_messages(trajectory: Trajectory, profile: Profile) -> list[Message]:
+    """Return the judge's prompt. Pure; the outcome is never read."""
+    name = "note_judge_compact" if profile == "compact" else "note_judge"
+    did, seen = (">> ", "<< ") if profile == "compact" else ("action: ", "answer: ")
+    lines = [line for step in trajectory.steps for line in (did + step.action, seen + step.observation)]
+    shown = middle_out(neutral("\n".join(lines)), TRANSCRIPT_CHARS[profile])
+    task = neutral(trajectory.task.instruction)
+    if profile == "full":
+        task, shown = indent(task, "  "), indent(shown, "  ")
+    return [Message(role="user", content=render("playbooks", name, task=task, transcript=shown).strip())]
+
+
+async def by_policy(policy: Policy, trajectory: Trajectory) -> Finding:
+    """Return what `policy` thinks, after one re-ask if need be; an answer without a verdict is a missing one."""
+    params = SamplingParams(max_tokens=64 if policy.profile == "compact" else 512)
+    answer = await ask(policy, judge_messages(trajectory, policy.profile), Judgement, params)
+    value = answer.value
+    return Finding(
+        trajectory_id=trajectory.id,
+        task_id=trajectory.task.id,
+        failed=value is None or value.verdict == "incorrect",
+        missing=value is None,
+        reason=value.reason if value else "",
+        raw="" if value else answer.raw,
+    )
+
+
+async def find_failures(trajectories: Sequence[Trajectory], judge: Policy | None) -> tuple[Finding, ...]:
+    """Return one finding for each trajectory, in order: by `judge`, or by their outcomes without one."""
+    if judge is None:
+        return tuple(map(by_outcome, trajectories))
+    return tuple(await asyncio.gather(*(by_policy(judge, trajectory) for trajectory in trajectories)))
+
+
+def audit(findings: Sequence[Finding], judge: str) -> Audit:
+    """Return where each member of a cohort stands."""
+    return Audit(
+        judge=judge,
+        passed=tuple(finding.trajectory_id for finding in findings if not finding.failed),
+        failed=tuple(finding.trajectory_id for finding in findings if finding.failed and not finding.missing),
+        missing=tuple(finding.trajectory_id for finding in findings if finding.missing),
+    )
+
+
+def agreement(findings: Sequence[Finding], truth: Mapping[str, bool]) -> Agreement:
+    """Return how far a judge agrees with `truth` (trajectory id -> success); an id that is not there is a failure."""
+    pairs = [(not finding.failed, truth.get(finding.trajectory_id, False)) for finding in findings]
+    return Agreement(
+        judged=len(pairs),
+        false_passes=sum(said and not true for said, true in pairs),
+        false_failures=sum(true and not said for said, true in pairs),
+    )

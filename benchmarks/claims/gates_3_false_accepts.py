@@ -1,0 +1,174 @@
+"""Claim gates_3: how often gates err. False accepts and power of the default stack, strict looks, online A/B, replay.
+
+Everything is simulated under a known truth with the gates' own `decide`, or summed exactly; no model runs and no task.
+The table of minimum wins, and the exact form of the reference's table, are tests (`test_statistics_paired`). Replaying
+the journal of a whole run is not measured here: what is replayed are decisions, through JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from random import Random
+from statistics import mean, median
+
+from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
+from benchmarks.gate_trials import Live, Truth, accepted, arms, power, stream, useless
+from evolve.gates import batch_screen, held_out, online_ab, utility
+from evolve.metrics import interval
+from evolve.statistics.alpha import ALPHA, Look, level
+from evolve.statistics.evalues import first_reached, wealth
+
+SEED = 3
+NOISE = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
+"""Share of tasks that flip in each direction without any change; 0.25 is a coin."""
+GOOD = Truth(0.12, 0.04, 0.04)
+STRICT = held_out.Rules(mode="strict")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many trials; a small sample leaves room for chance."""
+
+    trials: int = 2000
+    streams: int = 1000
+    stream_tasks: int = 1000
+    runs: int = 300
+    replays: int = 1000
+    slack: float = 0.0
+
+
+QUICK = Size(trials=300, streams=60, stream_tasks=150, runs=10, replays=40, slack=0.05)
+
+
+def rate(claim: str, hits: int, n: int, target: Target | None = None) -> Row:
+    """Return the row of a share, in %, with its exact interval."""
+    ends = interval(hits, n, "exact")
+    return Row(claim, 100 * hits / n, target, n=n, ci=(100 * ends.low, 100 * ends.high), seed=SEED)
+
+
+def stack_rows(size: Size) -> list[Row]:
+    """Return what the default stack accepts: batch_screen on 16 tasks, then held_out (practical) on n others."""
+    rows: list[Row] = []
+    for n, noises in ((16, NOISE), (50, (0.05, 0.25)), (200, (0.05, 0.25))):
+        for noise in noises:
+            share = accepted(Random(SEED), size.trials, n, useless(noise))
+            text = f"default stack, n = {n}: useless change accepted, noise {100 * noise:g} % each way, %"
+            target = at_most(5 + 100 * size.slack) if n == 16 else None
+            rows.append(rate(text, round(share * size.trials), size.trials, target))
+    for n in (16, 50, 100, 200):
+        share = accepted(Random(SEED), size.trials, n, GOOD)
+        text = f"default stack, n = {n}: +8 points (12 % gained, 4 % lost) accepted, %"
+        rows.append(rate(text, round(share * size.trials), size.trials))
+    return rows
+
+
+def strict_rows(size: Size) -> list[Row]:
+    """Return the power at the first and the 20th look, exactly, and the useless share of what long runs accept."""
+    pasts = [[Look(p=0.0, accepted=t in five) for t in range(1, 20)] for five in combinations(range(1, 20), 5)]
+    levels = [level(past) for past in (pasts[:: max(1, len(pasts) // size.trials)] + pasts[:1])]
+    known = {each: power(each) for each in set(levels)}
+    found = [known[each] for each in levels]
+    text = "strict, +8 points at n = 200: accepted at the"
+    shares = [false_share(Random(SEED + at)) for at in range(size.runs)]
+    return [
+        Row(f"{text} first look, exact, %", 100 * power(level([])), at_least(75)),
+        Row(f"{text} 20th after 5 acceptances, worst places, exact, %", 100 * min(found), at_least(50)),
+        Row(f"{text} 20th after 5 acceptances, mean over places, %", 100 * mean(found), at_least(50), n=len(found)),
+        Row(f"{text} 20th after none, exact, %", 100 * power(level([Look(p=1.0, accepted=False)] * 19))),
+        Row(
+            "strict, 40 looks of which 70 % at useless changes: useless among the accepted, %",
+            100 * mean(shares),
+            at_most(100 * (ALPHA + size.slack)),
+            n=size.runs,
+            seed=SEED,
+        ),
+    ]
+
+
+def false_share(rng: Random) -> float:
+    """Return the share of useless changes among those that 40 strict looks at n = 200 accept."""
+    past: list[Look] = []
+    bad = 0
+    for _ in range(40):
+        works = rng.random() < 0.3
+        base, candidate, _ = arms(rng, 200, GOOD if works else useless(0.05))
+        trial = held_out.Trial(cohort=tuple(base), base=base, candidate=candidate, past=tuple(past))
+        decision = held_out.decide(trial, STRICT)
+        past.append(Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted))
+        bad += decision.accepted and not works
+    return bad / max(1, sum(look.accepted for look in past))
+
+
+STREAMS = {
+    "half of the tasks solved": (Live((0.5,), (0.5,)),),
+    "easy and hard kinds": (Live((0.95, 0.5, 0.05), (0.95, 0.5, 0.05)),),
+    "getting better from 20 % to 80 %": (Live((0.2,), (0.2,)), Live((0.8,), (0.8,))),
+}
+
+
+def online_rows(size: Size) -> list[Row]:
+    """Return how often watching after every task ends in a wrong yes, and how soon what helps is found."""
+    rows: list[Row] = []
+    for text, lives in STREAMS.items():
+        rng, part = Random(SEED), size.stream_tasks // len(lives)
+        hits = sum(ever(rng, lives, part) is not None for _ in range(size.streams))
+        claim = f"online_ab, watched after every task, useless item, {text}: ever accepted, %"
+        rows.append(rate(claim, hits, size.streams, at_most(5 + 100 * size.slack)))
+    for hidden, shown in ((0.2, 0.8), (0.4, 0.7), (0.5, 0.6)):
+        rng = Random(SEED)
+        found = [ever(rng, (Live((shown,), (hidden,)),), size.stream_tasks) for _ in range(size.streams)]
+        when = [at for at in found if at is not None]
+        claim = f"online_ab, solved {100 * hidden:g} % without and {100 * shown:g} % with it:"
+        rows.append(rate(f"{claim} accepted within {size.stream_tasks} tasks, %", len(when), size.streams))
+        rows.append(Row(f"{claim} tasks until then, median", median(when) if when else None, n=len(when), seed=SEED))
+    return rows
+
+
+def ever(rng: Random, lives: Sequence[Live], tasks: int) -> int | None:
+    """Return after how many tasks the bets first say yes; None if never."""
+    exposures = [each for live in lives for each in stream(rng, live, tasks)]
+    return first_reached(wealth(exposures), 1 / online_ab.Rules().alpha)
+
+
+def replay_row(size: Size) -> Row:
+    """Return how many decisions of every gate come out differently when made again from their evidence."""
+    rng, differ = Random(SEED), 0
+    for _ in range(size.replays):
+        base, candidate, again = arms(rng, 60, Truth(0.2, 0.05))
+        ids = tuple(base)
+        held = held_out.Trial(cohort=ids, base=base, candidate=candidate, again=again)
+        fresh = utility.Trial(cohort=ids, without=(base, again), with_change=(candidate, candidate))
+        shown = online_ab.Trial(exposures=stream(rng, Live((0.7,), (0.3,)), 60))
+        made = (
+            (batch_screen.replay, batch_screen.decide(batch_screen.Trial(cohort=ids, base=base, candidate=candidate))),
+            (held_out.replay, held_out.decide(held)),
+            (held_out.replay, held_out.decide(held, STRICT)),
+            (utility.replay, utility.decide(fresh)),
+            (online_ab.replay, online_ab.decide(shown)),
+        )
+        differ += sum(replay(json.loads(json.dumps(each.evidence))) != each for replay, each in made)
+    return Row(
+        "decisions of five kinds that come out differently from their evidence", differ, exactly(0), n=5 * size.replays
+    )
+
+
+def measure(size: Size) -> list[Row]:
+    """Return all figures."""
+    return [*stack_rows(size), *strict_rows(size), *online_rows(size), replay_row(size)]
+
+
+def main() -> None:
+    """Measure and record. With `--quick` the exit code is 1 when a target is missed."""
+    claim = begin("gates_3_false_accepts", __doc__)
+    rows = measure(QUICK if claim.quick else Size())
+    claim.record(rows)
+    if claim.quick:
+        sys.exit(any(row.ok is False for row in rows))
+
+
+if __name__ == "__main__":
+    main()

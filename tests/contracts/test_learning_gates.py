@@ -1,0 +1,107 @@
+"""One suite for every Gate.
+
+K1  every op is either accepted, or rejected with a reason
+K2  the same input gives the same verdict; the view is left as it was
+K3  a verdict survives the journal: as JSON it comes back equal
+K4  counters (TAG) are never refused
+K5  without ops there is nothing to refuse and nothing to run
+K6  what was not measured never becomes active
+K7  a measured decision is made again from the verdict's evidence
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+import pytest
+
+from evolve.gates.batch_screen import BatchScreen
+from evolve.gates.held_out import HeldOut, Rules
+from evolve.gates.none import NoGate
+from evolve.gates.online_ab import OnlineAB
+from evolve.gates.static import StaticGate
+from evolve.gates.utility import Utility
+from memory.protocols import Gate
+from memory.records import DeltaOp, Op, Record, Status, Task, Trajectory, UsageCounts, Verdict
+from playbooks.bullets import Bullet
+from playbooks.view import RecordView
+
+TASKS = [Task(id=f"t{at}", instruction=f"Task number {at}.") for at in range(60)]
+EPISODES = [Trajectory(task=task) for task in TASKS[:16]]
+GOOD = DeltaOp(op=Op.ADD, op_id="good", payload={"content": "Dates are written 2026-11-20."})
+BAD = DeltaOp(op=Op.ADD, op_id="bad", payload={"content": ""})
+TAG = DeltaOp(op=Op.TAG, op_id="tag", target_id="r1", usage=UsageCounts(helpful=1))
+
+
+async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+    """Half of the tasks pass; a change without the bad op makes three quarters pass, one with it none."""
+    if ops is not None and BAD in ops:
+        return dict.fromkeys((task.id for task in tasks), False)
+    return {task.id: at % 2 == 0 if ops is None else at % 4 != 3 for at, task in enumerate(tasks)}
+
+
+MAKERS: dict[str, Callable[[], Gate]] = {
+    "none": NoGate,
+    "static": StaticGate,
+    "batch_screen": lambda: BatchScreen(evaluate, seed=1),
+    "held_out": lambda: HeldOut(evaluate, TASKS, seed=1),
+    "held_out-strict": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(mode="strict")),
+    "utility": lambda: Utility(evaluate, TASKS, seed=1),
+    "online_ab": OnlineAB,
+}
+MEASURES = {"batch_screen", "held_out", "held_out-strict", "utility"}
+ADMITS_ALL = {"none", "online_ab"}
+
+
+@pytest.fixture(params=MAKERS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def view() -> RecordView:
+    return RecordView([Record(id="r1", kind="bullet", number=1, slug="shr", payload=Bullet(content="Be brief."))])
+
+
+async def judged(name: str, view: RecordView, *ops: DeltaOp) -> Verdict:
+    return await MAKERS[name]().judge(ops, view, EPISODES)
+
+
+@pytest.mark.parametrize("ops", [(GOOD, TAG), (BAD, TAG), (GOOD, BAD, TAG)], ids=["good", "bad", "both"])
+async def test_k1_k2_k3_k4_every_op_is_judged(name: str, ops: tuple[DeltaOp, ...], view: RecordView) -> None:
+    before = view.records()
+    verdict = await judged(name, view, *ops)
+    assert sorted([*verdict.accepted, *verdict.rejected]) == sorted(op.op_id for op in ops)
+    assert all(verdict.rejected.values())
+    assert TAG.op_id in verdict.accepted
+    assert Verdict.model_validate_json(verdict.model_dump_json()) == verdict
+    assert Verdict.model_validate(json.loads(json.dumps(verdict.model_dump(mode="json")))) == verdict
+    assert await judged(name, view, *ops) == verdict
+    assert view.records() == before
+
+
+async def test_a_good_op_passes_and_a_bad_one_only_where_nothing_is_asked(name: str, view: RecordView) -> None:
+    assert GOOD.op_id in (await judged(name, view, GOOD)).accepted
+    assert (BAD.op_id in (await judged(name, view, BAD)).accepted) is (name in ADMITS_ALL)
+
+
+async def test_k5_without_ops_nothing_is_run(name: str, view: RecordView) -> None:
+    verdict = await MAKERS[name]().judge((), view, ())
+    assert (verdict.accepted, verdict.rejected) == ((), {})
+    assert name.startswith(verdict.gate)
+
+
+async def test_k6_only_what_was_measured_becomes_active(name: str, view: RecordView) -> None:
+    verdict = await judged(name, view, GOOD)
+    assert (verdict.status is Status.ACTIVE) is (name in MEASURES - {"batch_screen"})
+
+
+@pytest.mark.parametrize("name", sorted(MEASURES))
+@pytest.mark.parametrize("op", [GOOD, BAD], ids=["good", "bad"])
+async def test_k7_the_decision_is_made_again(name: str, op: DeltaOp, view: RecordView) -> None:
+    verdict = await judged(name, view, op)
+    replay = import_module(f"evolve.gates.{verdict.gate}").replay
+    again = replay(json.loads(verdict.model_dump_json())["evidence"])
+    assert again.verdict(verdict.gate, [op]) == verdict

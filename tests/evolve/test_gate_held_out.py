@@ -48,6 +48,7 @@ def trial(n: int, won: int, lost: int, flips: int = 0, **fields: Any) -> Trial:
         ((50, 8, 1), Rules(), Status.ACTIVE, ""),
         ((50, 9, 2), Rules(), Status.REJECTED, "lost more than 0 (A/A) + 0.02"),
         ((50, 9, 2, 2), Rules(), Status.ACTIVE, ""),
+        ((50, 11, 3, 2), Rules(), Status.REJECTED, "lost more than 0.02 (A/A) + 0.02"),
         ((50, 9, 2), Rules(cap=0.04), Status.ACTIVE, ""),
     ],
 )
@@ -56,6 +57,16 @@ def test_h2_practical(shape: tuple[int, ...], rules: Rules, status: Status, said
     assert (decision.status, decision.accepted) == (status, status is not Status.REJECTED)
     assert said in decision.reason
     assert decision.evidence["statistics"]["p_better"] <= 1
+
+
+def test_h2_the_floor_is_half_of_what_flips_without_a_change() -> None:
+    both_ways = trial(50, 9, 2, 2)
+    assert both_ways.again is not None
+    again = both_ways.again | {"t48": False, "t49": None}
+    decision = decide(both_ways.model_copy(update={"again": again}))
+    assert decision.evidence["statistics"]["floor"] == 4 / 100
+    assert decide(trial(50, 12, 3, 4)).accepted
+    assert not decide(trial(50, 12, 3, 1)).accepted
 
 
 def test_h2_a_protected_slice_may_not_fall() -> None:

@@ -29,6 +29,7 @@ def trial(live: Live, tasks: int, seed: int = 1) -> Trial:
         (HARMS, 200, Rules(), Status.REJECTED, "seen to harm after"),
         (USELESS, 200, Rules(), Status.PROVISIONAL, "under test for 200 tasks"),
         (USELESS, 200, Rules(patience=200), Status.REJECTED, "not seen to help in 200 tasks"),
+        (HELPS, 200, Rules(patience=5), Status.REJECTED, "not seen to help in 5 tasks"),
         (HELPS, 3, Rules(), Status.PROVISIONAL, "under test for 3 tasks"),
         (HELPS, 0, Rules(), Status.PROVISIONAL, "under test for 0 tasks"),
     ],

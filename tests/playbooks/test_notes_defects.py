@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from memory.embedders.hashing import HashingEmbedder
-from memory.records import DeltaOp, Op, RecallQuery, Reflection, Status, Trust
+from memory.records import DeltaOp, Op, RecallQuery, Reflection, Status, Trust, UsageCounts
 from memory.store import Store
 from playbooks.deltas import validate
 from playbooks.notebook.judge import agreement, audit, by_outcome, find_failures
@@ -125,6 +125,20 @@ async def test_d5_a_merge_always_supersedes_and_the_newer_note_is_found(store: S
     assert [record.status for record in everything] == [*[Status.SUPERSEDED] * 4, Status.PROVISIONAL]
     assert [record.supersedes for record in everything[1:]] == [(record.id,) for record in everything[:-1]]
     assert everything[-1].provenance.task_ids == ("task-5", "task-4", "task-3", "task-2", "task-1")
+
+
+@pytest.mark.parametrize("parents", [1, 2])
+async def test_d5_what_the_parents_earned_goes_on(parents: int, store: Store, note: Any) -> None:
+    earned = UsageCounts(helpful=3, harmful=1)
+    ops = [
+        DeltaOp(op=Op.ADD, kind="note", payload=note(n, subject=UNITS).payload.model_dump(), usage=earned)
+        for n in range(parents)
+    ]
+    store.commit("default", ops, actor="test")
+    notebook = Notebook(store, ScriptedPolicy(writer))
+    await notebook.learn([episode(1, UNITS)])
+    (live,) = notebook.notes()
+    assert (live.usage.helpful, live.usage.harmful) == (3 * parents, parents)
 
 
 async def test_d5_several_parents_become_one_by_merge(store: Store, note: Any) -> None:

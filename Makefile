@@ -11,7 +11,6 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 EXTRAS := pocket,embed,openai,langchain,mcp,plot,bfcl,dev
 DEMO := build/demo
-POCKET := $(wildcard policies/pocket/weights/*.safetensors)
 CLAIMS := $(patsubst benchmarks/claims/%.py,%,$(sort $(wildcard benchmarks/claims/*_[0-9]*.py)))
 export OMP_NUM_THREADS ?= 1
 
@@ -32,8 +31,7 @@ $(INSTALLED): pyproject.toml
 
 demo: $(INSTALLED) ## install, then watch an agent learn the house rules of an office (no key, no download)
 	@mkdir -p $(DEMO)
-	@test -f $(DEMO)/evolve.toml || $(if $(POCKET),$(BIN)/evolve init $(DEMO),cp examples/office_worker.toml $(DEMO)/evolve.toml)
-	@$(if $(POCKET),,echo "No weights of the pocket model here (make pocket trains them): a scripted worker acts instead, no model is involved.")
+	@test -f $(DEMO)/evolve.toml || $(BIN)/evolve init $(DEMO)
 	$(BIN)/evolve --config $(DEMO)/evolve.toml run
 	$(BIN)/evolve --config $(DEMO)/evolve.toml playbook list
 	@echo "All of it is kept in $(DEMO). Go on: source $(BIN)/activate; cd $(DEMO); evolve eval | evolve playbook log | evolve -h"

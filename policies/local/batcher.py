@@ -40,7 +40,7 @@ class Batcher:
     async def close(self) -> None:
         """Wait for the running batch and end the thread; requests still waiting fail."""
         self._closed = True
-        if self._task is not None:
+        if self._task is not None and not self._task.done():
             await asyncio.gather(self._task, return_exceptions=True)
         self._worker.shutdown()
 

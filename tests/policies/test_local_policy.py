@@ -289,3 +289,11 @@ def test_an_adapter_without_peft_says_what_to_install(directory: Path, monkeypat
     monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(PolicyRefused, match="pip install peft"):
         LocalPolicy(directory, adapter=directory / "adapter")
+
+
+def test_a_policy_used_in_one_event_loop_is_closed_in_another(directory: Path) -> None:
+    policy = LocalPolicy(directory, threads=1)
+    assert len(asyncio.run(ask(policy, chats(1), SamplingParams(max_tokens=2)))) == 1
+    asyncio.run(policy.aclose())
+    with pytest.raises(PolicyUnavailable, match="was closed"):
+        asyncio.run(ask(policy, chats(1), SamplingParams(max_tokens=2)))

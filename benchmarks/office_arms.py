@@ -16,7 +16,7 @@ from evolve.app import open_store
 from evolve.config import Config, EnvironmentSection, MemorySection, PlaybookSection, PolicySection, RunSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
-from evolve.environments.office.wording import frames, sentence
+from evolve.environments.office.wording import HELD_OUT, sentence
 from evolve.session import Parts, RunResult, run
 from memory.records import DeltaOp, Op, Provenance, Status, Trajectory, Trust
 from policies.protocols import Policy
@@ -138,8 +138,7 @@ class Bench:
         """Return this deployment's oracle playbook in wordings that no training corpus contains."""
         chosen: list[str] = []
         for i, rule in enumerate(RULES):
-            held_out = frames(rule, held_out=True)
-            chosen.append(sentence(rule, self.office.values[rule.id], held_out[i % len(held_out)]))
+            chosen.append(sentence(rule, self.office.values[rule.id], HELD_OUT[i % len(HELD_OUT)]))
         return chosen
 
     def _config(self, root: Path, section: RunSection, playbook: PlaybookSection, temperature: float = 0.0) -> Config:

@@ -150,12 +150,13 @@ def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[M
     return [Message(role="user", content=content.strip())]
 
 
-def curate_reply(op: Literal["ADD", "NONE", "EDIT"], said: str, target: int | None = None) -> str:
+def curate_reply(op: Literal["ADD", "NONE", "EDIT"], lesson: str, said: str, target: int | None = None) -> str:
     """Return the assistant's side of `curate`: one line of JSON.
 
-    `said` is the known rule about the same thing and `target` its number; without one, the lesson itself.
+    `said` is the known rule about the same thing and `target` its number; without one, the lesson itself. The lesson
+    stands beside it, so that deciding is comparing.
     """
-    return _json({"target": f"{said} [{'?' if target is None else target}]", "op": op})
+    return _json({"target": f"{said} [{'?' if target is None else target}]", "lesson": lesson, "op": op})
 
 
 def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> tuple[Record[Any], ...]:

@@ -12,7 +12,7 @@ from rich.progress import track
 from evolve.corpus.generate import Share, make
 from evolve.corpus.pack import Document, write
 
-VOCAB = 1536
+VOCAB = 2048
 """Size of the tokenizer's vocabulary."""
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 
 from evolve.corpus.episodes import Played
-from evolve.corpus.setting import bullet
-from evolve.environments.office.rules import BY_CODE, BY_ID, RULES, Rule, Values
-from evolve.environments.office.wording import MEANING, frames, sentence
+from evolve.corpus.setting import bullet, draw_frames
+from evolve.environments.office.rules import BY_CODE, BY_ID, RULES, Values
+from evolve.environments.office.wording import meaning, sentence
 from memory.records import Insight, Step
 from playbooks.compact import curate_prompt, curate_reply, nearest, reflect_prompt, reflect_reply, salient_steps
 from policies.protocols import Message
@@ -54,27 +54,29 @@ def curate_document(rng: random.Random, values: Values) -> tuple[list[Message], 
     situation = rng.choices(("ADD", "NONE", "EDIT"), weights=(5, 3, 3))[0]
     share = rng.random()
     others = [other for other in RULES if other is not rule and rng.random() < share]
-    texts = [_say(rng, other, values[other.id]) for other in others]
+    frames = draw_frames(rng)
+    texts = [sentence(other, values[other.id], rng.choice(frames)) for other in others]
     known = option if situation == "NONE" else rng.choice([other for other in rule.options if other != option])
-    told = "" if situation == "ADD" else _say(rng, rule, known)
+    told = "" if situation == "ADD" else sentence(rule, known, rng.choice(frames))
     texts += [told] if told else []
     rng.shuffle(texts)
     numbers = sorted(rng.sample(range(1, 100), len(texts)))
     records = [bullet(number, text) for number, text in zip(numbers, texts, strict=True)]
-    lesson = _say(rng, rule, option, 0.85)
+    lesson = sentence(rule, option)
     candidates = nearest(lesson, records)
     prompt = curate_prompt(Insight(content=lesson), candidates)
     target = next((record.number for record in candidates if record.payload.content == told), None)
     if target is None:
-        return prompt, curate_reply("ADD", sentence(rule, option))
-    return prompt, curate_reply("EDIT" if situation == "EDIT" else "NONE", sentence(rule, known), target)
+        return prompt, curate_reply("ADD", lesson, lesson)
+    return prompt, curate_reply("EDIT" if situation == "EDIT" else "NONE", lesson, sentence(rule, known), target)
 
 
 def _from_step(step: Step, later: Iterable[Step], values: Values) -> Meaning | None:
     if step.error is None:
         return None
-    if step.error in MEANING:
-        return MEANING[step.error]
+    told = meaning(step.error)
+    if told:
+        return told
     code = _CODE.search(step.error)
     if code is None:
         return None
@@ -85,9 +87,5 @@ def _from_step(step: Step, later: Iterable[Step], values: Values) -> Meaning | N
 
 def _refuted(content: str, learned: dict[str, str]) -> list[str]:
     """Return what a shown bullet says, in the office's own wording, if a lesson says otherwise."""
-    rule_id, option = MEANING.get(content, ("", ""))
+    rule_id, option = meaning(content) or ("", "")
     return [sentence(BY_ID[rule_id], option)] if learned.get(rule_id, option) != option else []
-
-
-def _say(rng: random.Random, rule: Rule, option: str, canonical: float = 0.5) -> str:
-    return sentence(rule, option, None if rng.random() < canonical else rng.choice(frames(rule)))

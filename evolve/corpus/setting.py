@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+import string
 from dataclasses import dataclass
 
 from evolve.environments.office.families import LONG, NORMAL
 from evolve.environments.office.intents import BY_INTENT
 from evolve.environments.office.rules import RULES, Rule, Values
-from evolve.environments.office.wording import frames, sentence
+from evolve.environments.office.wording import FRAMES, sentence
 from memory.records import Record
 from playbooks.bullets import Bullet
 
@@ -24,6 +25,8 @@ _NOISE = (
     "ask for the id first",
 )
 _HIGHEST_NUMBER = 99
+_LETTERS = string.ascii_lowercase
+_SYLLABLES = tuple(a + b + c for a in "bcdfghlmnprstvw" for b in "aeiou" for c in ("", "n", "r", "s", "l", "ck"))
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,8 @@ def draw_shown(rng: random.Random, values: Values) -> tuple[Record[Bullet], ...]
     share = rng.choices((0.0, rng.random(), 1.0), weights=(25, 40, 35))[0]
     rules = [rule for rule in RULES if rng.random() < share]
     stale = set(rng.sample(rules, min(len(rules), rng.randint(1, 3)))) if rng.random() < 0.15 else set[Rule]()
-    canonical = rng.random() < 0.5
-    texts = [_say(rng, rule, values, rule in stale, canonical) for rule in rules]
+    frames = draw_frames(rng)
+    texts = [_say(rng, rule, values, rule in stale, rng.choice(frames)) for rule in rules]
     texts += rng.sample(_NOISE, rng.randint(1, 2)) if rng.random() < 0.15 else []
     rng.shuffle(texts)
     highest = len(texts) if rng.random() < 0.3 else _HIGHEST_NUMBER
@@ -71,8 +74,33 @@ def draw_setting(rng: random.Random, values: Values, deployment: int) -> Setting
     return Setting(deployment, draw_family(rng), rng.randint(0, 999), draw_shown(rng, values))
 
 
-def _say(rng: random.Random, rule: Rule, values: Values, stale: bool, canonical: bool) -> str:
+def draw_frames(rng: random.Random) -> tuple[str, ...]:
+    """Return how the rules of one playbook are worded: as the office does, in the known frames, or in made-up words."""
+    style = rng.choices(("office", "frames", "made up"), weights=(5, 2, 3))[0]
+    if style == "office":
+        return FRAMES[:1]
+    if style == "frames":
+        return FRAMES
+    return tuple(_made_up(rng) for _ in range(rng.randint(1, 4)))
+
+
+def _made_up(rng: random.Random) -> str:
+    """Return a frame of words that mean nothing, so that the model learns to read past any words."""
+    before, after = ([_word(rng) for _ in range(rng.randint(0, 4))] for _ in range(2))
+    if rng.random() < 0.4:
+        before, after = (before, []) if rng.random() < 0.7 else ([], after)
+    lead = " ".join(before) + rng.choice(("", ":", ",")) + " " if before else ""
+    return f"{lead}{{rule}}{rng.choice((',', '', ';')) if after else ''}{''.join(f' {word}' for word in after)}"
+
+
+def _word(rng: random.Random) -> str:
+    if rng.random() < 0.5:
+        return "".join(rng.choice(_LETTERS) for _ in range(rng.randint(1, 9)))
+    return "".join(rng.choice(_SYLLABLES) for _ in range(rng.randint(1, 3)))
+
+
+def _say(rng: random.Random, rule: Rule, values: Values, stale: bool, frame: str) -> str:
     option = values[rule.id]
     if stale:
         option = rng.choice([other for other in rule.options if other != option])
-    return sentence(rule, option, None if canonical else rng.choice(frames(rule)))
+    return sentence(rule, option, frame)

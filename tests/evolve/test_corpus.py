@@ -14,7 +14,7 @@ from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
 from evolve.environments.office.environment import DEPLOYMENTS, Office, OfficeConfig
 from evolve.environments.office.families import LONG
 from evolve.environments.office.rules import RULES, seeded
-from evolve.environments.office.wording import MEANING, frames, sentence
+from evolve.environments.office.wording import FRAMES, HELD_OUT, meaning, sentence
 from memory.errors import BadInput
 
 
@@ -42,8 +42,8 @@ def test_no_training_family_is_a_challenge_family() -> None:
 
 def test_held_out_wordings_never_appear(documents: list[Document]) -> None:
     text = "\n".join(message.content for document in documents for message in document.messages)
-    said = [sentence(r, o, f) for r in RULES for o in r.options for f in frames(r)]
-    held_out = [sentence(r, o, f) for r in RULES for o in r.options for f in frames(r, held_out=True)]
+    said = [sentence(r, o, f) for r in RULES for o in r.options for f in FRAMES]
+    held_out = [sentence(r, o, f) for r in RULES for o in r.options for f in HELD_OUT]
     assert any(line in text for line in said)
     assert not any(line in text for line in held_out)
 
@@ -64,7 +64,7 @@ def test_reflections_name_only_what_the_prompt_shows(documents: list[Document]) 
         if document.role == "reflect":
             prompt, reply = (message.content for message in document.messages)
             for insight in json.loads(reply)["insights"]:
-                option = MEANING[insight][1]
+                option = meaning(insight)[1]
                 assert option in prompt or option in {"nothing", "iso", "plain"}
 
 

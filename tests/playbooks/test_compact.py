@@ -107,9 +107,9 @@ def test_replies_are_one_line_of_json_that_the_parser_reads() -> None:
     said = reflect_reply(["a\nb", "ü"], [("log in", 3), ("page 4", 12)])
     assert said == '{"insights": ["a b", "ü"], "harmful": ["log in [3]", "page 4 [12]"]}'
     assert parse(said, CompactReflection)[0] == CompactReflection(insights=("a b", "ü"), harmful=(3, 12))
-    assert curate_reply("ADD", "page must be x") == '{"target": "page must be x [?]", "op": "ADD"}'
-    assert parse(curate_reply("ADD", "page must be 1"), CompactDecision)[0] == CompactDecision(op="ADD", target=None)
-    said = curate_reply("EDIT", "page must be 1", 4)
+    assert curate_reply("ADD", "be x", "be x") == '{"target": "be x [?]", "lesson": "be x", "op": "ADD"}'
+    assert parse(curate_reply("ADD", "be 1", "be 1"), CompactDecision)[0] == CompactDecision(op="ADD", target=None)
+    said = curate_reply("EDIT", "page must be 2", "page must be 1", 4)
     assert parse(said, CompactDecision)[0] == CompactDecision(op="EDIT", target=4)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from evolve.environments.office.families import Goal
 from evolve.environments.office.rules import BY_CODE, RULES, Rule, Values
-from evolve.environments.office.wording import MEANING, sentence
+from evolve.environments.office.wording import meaning, sentence
 
 DONE = "apps.task.done()"
 _CODE = re.compile(r"\b(E\d\d)\b")
@@ -34,15 +34,15 @@ class Knowledge:
         known = cls({rule.id: rule.options[0] for rule in RULES})
         for line in lines:
             numbered = _NUMBERED.fullmatch(line.strip())
-            meaning = MEANING.get(numbered[1]) if numbered else None
-            if numbered and meaning:
-                known.values[meaning[0]] = meaning[1]
-                known.cited[meaning[0]] = numbered[2]
+            told = meaning(numbered[1]) if numbered else None
+            if numbered and told:
+                known.values[told[0]] = told[1]
+                known.cited[told[0]] = numbered[2]
         return known
 
     def learn(self, error: str, governed: Sequence[Rule]) -> None:
         """Take in an error message: the words of a rule, or a bare code."""
-        told = MEANING.get(error)
+        told = meaning(error)
         code = _CODE.search(error)
         if told:
             self._set(*told)

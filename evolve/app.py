@@ -10,7 +10,7 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,6 +23,9 @@ from memory.records import Reflection, Task, Trust
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
+
+if TYPE_CHECKING:
+    from evolve.gates.measured import Bench
 
 FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
 """Modules of the policies whose calls cost nothing but time, unless a price is configured."""
@@ -206,14 +209,20 @@ def make_curator(
     )
 
 
-def make_gates(config: Config) -> tuple[Gate, ...]:
-    """Return the configured gates in order."""
+def make_gates(config: Config, bench: Bench | None = None) -> tuple[Gate, ...]:
+    """Return the configured gates in order; those that run tasks need a `bench`. Raises as `gates.measured.make`."""
+    from evolve.gates import measured
     from evolve.gates.none import NoGate
     from evolve.gates.static import StaticGate
     from playbooks.deltas import Rules
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
-    known = {"static": lambda: StaticGate(rules, config.gate.leak_ngram), "none": NoGate}
+    known = {
+        "static": lambda: StaticGate(rules, config.gate.leak_ngram),
+        "batch_screen": lambda: measured.make("batch_screen", config, bench),
+        "held_out": lambda: measured.make("held_out", config, bench),
+        "none": NoGate,
+    }
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)
 
 

@@ -155,7 +155,15 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """Files of `evolve/gates` in order, or `module:function`."""
+    """`static`, `batch_screen` and `held_out` (both run tasks again), `none`, or `module:function`; in this order."""
+    select_split: str = "dev"
+    """Split whose tasks `held_out` runs: none that knowledge is written from."""
+    select_tasks: int | None = Field(default=None, ge=1)
+    """How many tasks of that split; none = all. Each batch that proposes something runs them up to three times."""
+    mode: Literal["practical", "strict"] = "practical"
+    """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
+    alpha: float = Field(default=0.1, gt=0, lt=1)
+    """Strict: share of useless changes among the accepted that is allowed in the long run."""
     leak_ngram: int = Field(default=8, ge=3)
     """A text that repeats this many words of a task in a row is refused as a leak."""
     max_chars: int = Field(default=2000, ge=1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.evaluate import EvalReport
+from evolve.gates import account
 from evolve.metrics import Metrics, summarize
 from evolve.runs import RunRecord, load_run
 from evolve.state import MAIN, NO_MEMORY
@@ -41,6 +42,8 @@ class Report(Frozen):
     """Bullets that were known when the run started."""
     learned: int = 0
     """Changes of knowledge that were applied; counters are none."""
+    gates: account.GateAccount = account.GateAccount()
+    """What the gates decided, and what they spent beside the stream."""
     curve: tuple[bool, ...] = ()
     """Success of the main arm, in order of the stream."""
     warnings: tuple[str, ...] = ()
@@ -71,6 +74,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
+        gates=account.account(store, record.run_id),
         curve=tuple(t.success for t in stream),
         warnings=_warnings(stream),
     )
@@ -92,7 +96,7 @@ def lines(report: Report) -> list[str]:
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
-    return [*head, "", *body, "", learned, *report.warnings]
+    return [*head, "", *body, "", learned, *account.lines(report.gates), *report.warnings]
 
 
 def _figures(name: str, m: Metrics) -> str:

@@ -15,6 +15,8 @@ from evolve import app
 from evolve.config import Config
 from evolve.controls import control_share, estimate, sampled
 from evolve.evaluate import EvalReport
+from evolve.gates.evaluator import Evaluator
+from evolve.gates.measured import Bench
 from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
@@ -184,6 +186,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)
+    bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id), tasks)
     deps = Deps(
         config=config,
         store=store,
@@ -192,7 +195,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         acting=acting,
         reflector=parts.reflector or app.make_reflector(config, policy),
         curator=parts.curator or app.make_curator(config, policy, keeper(store), store),
-        gates=parts.gates if parts.gates is not None else app.make_gates(config),
+        gates=parts.gates if parts.gates is not None else app.make_gates(config, bench),
         stream=stream,
         tally=Tally(_planned(opened, record), done),
         observers=observers,

@@ -139,7 +139,7 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"memory": {"embedder": "hashin"}}, "no embedder"),
         ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are model, rules"),
         ({"playbook": {"curator": "x"}}, "no curator 'x'; there are direct, model"),
-        ({"gate": {"names": ["statik"]}}, "no gate 'statik'; there are none, static"),
+        ({"gate": {"names": ["statik"]}}, "no gate 'statik'; there are batch_screen, held_out, none, static"),
     ],
 )
 def test_a_misspelt_name_lists_what_exists(sections: dict[str, Any], said: str, tmp_path: Path) -> None:

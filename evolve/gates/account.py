@@ -1,0 +1,125 @@
+"""What gates decided, how often they looked at the select split, and what they spent: read from the journal alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evolve.gates import batch_screen, held_out
+from evolve.gates.evaluator import episodes_of
+from evolve.nodes.curate import PROPOSAL
+from evolve.nodes.gate import VERDICT
+from evolve.statistics.alpha import Look, level
+from evolve.statistics.decision import Decision
+from memory.records import Frozen, Op, Usage, Verdict
+from memory.store import Store
+
+REPLAYS: Mapping[str, Callable[[Mapping[str, Any]], Decision]] = {
+    "batch_screen": batch_screen.replay,
+    "held_out": held_out.replay,
+}
+"""Gates that measure -> how their decision is made again from a verdict's evidence."""
+
+
+class Exposure(Frozen):
+    """One look at the select split."""
+
+    run_id: str
+    batch: str
+    """Subject of the verdict in the journal."""
+    tasks: int
+    p: float
+    level: float | None
+    """What p had to reach; None in practical mode, where the p-value is one condition of several."""
+    accepted: bool
+
+
+class GateCount(Frozen):
+    """What one gate decided in a run. Counters (TAG) are no changes."""
+
+    gate: str
+    accepted: int
+    rejected: int
+    looks: int
+    """Verdicts that rest on tasks that were run."""
+
+
+class GateAccount(Frozen):
+    """The gates of one run."""
+
+    counts: tuple[GateCount, ...] = ()
+    """In the order in which the gates were asked."""
+    episodes: int = 0
+    usage: Usage = Usage()
+    """What the gates' episodes cost; it is in no figure of the stream."""
+
+
+def verdicts(store: Store, namespace: str) -> tuple[Verdict, ...]:
+    """Return every journalled verdict of a namespace, in order, whatever its run."""
+    return tuple(Verdict.model_validate(event.data) for event in store.events(type=VERDICT, namespace=namespace))
+
+
+def looks(store: Store, namespace: str) -> tuple[Look, ...]:
+    """Return the strict looks of a namespace in order: the past of the next one."""
+    return held_out.looks(verdicts(store, namespace))
+
+
+def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
+    """Return the ledger of the select split: each look of `held_out`, in order. A look with no verdict yet is none."""
+    found: list[Exposure] = []
+    for event in store.events(type=VERDICT, namespace=namespace):
+        verdict = Verdict.model_validate(event.data)
+        if verdict.gate != held_out.HeldOut.name or not verdict.evidence:
+            continue
+        statistics = verdict.evidence["statistics"]
+        found.append(
+            Exposure(
+                run_id=event.run_id,
+                batch=event.subject,
+                tasks=len(verdict.evidence["trial"]["cohort"]),
+                p=statistics["p_better"],
+                level=statistics.get("level"),
+                accepted=held_out.replay(verdict.evidence).accepted,
+            )
+        )
+    return tuple(found)
+
+
+def next_level(store: Store, namespace: str, alpha: float) -> float:
+    """Return the level that the next strict look has to reach, after all that were taken."""
+    return level(looks(store, namespace), alpha)
+
+
+def account(store: Store, run_id: str) -> GateAccount:
+    """Return what the gates of a run decided and spent."""
+    proposals = store.events(type=PROPOSAL, run_id=run_id)
+    tags = {op["op_id"] for event in proposals for op in event.data["ops"] if op["op"] == Op.TAG}
+    counts: dict[str, GateCount] = {}
+    for event in store.events(type=VERDICT, run_id=run_id):
+        verdict = Verdict.model_validate(event.data)
+        so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0, looks=0))
+        counts[verdict.gate] = GateCount(
+            gate=verdict.gate,
+            accepted=so_far.accepted + len(set(verdict.accepted) - tags),
+            rejected=so_far.rejected + len(verdict.rejected),
+            looks=so_far.looks + ("trial" in verdict.evidence),
+        )
+    runs = store.trajectories(run_id=episodes_of(run_id))
+    usage = sum((trajectory.usage for trajectory in runs), Usage())
+    return GateAccount(counts=tuple(counts.values()), episodes=len(runs), usage=usage)
+
+
+def lines(account: GateAccount) -> list[str]:
+    """Return the account as text for people; empty where no gate was asked."""
+    said = [
+        f"gate {count.gate}: {count.accepted} changes accepted, {count.rejected} rejected"
+        + (f", decided from runs {count.looks} times" if count.looks else "")
+        for count in account.counts
+    ]
+    if account.episodes:
+        usage = account.usage
+        tokens = usage.prompt_tokens + usage.completion_tokens
+        said.append(
+            f"spent by gates, beside the stream: {account.episodes} episodes, {usage.calls} calls, {tokens} tokens"
+        )
+    return said

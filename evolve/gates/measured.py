@@ -1,0 +1,60 @@
+"""Makes the gates that run tasks. Each split has one role: write, select or report, and none shares a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from evolve import app
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.gates.account import looks
+from evolve.gates.batch_screen import BatchScreen
+from evolve.gates.evaluator import Evaluator
+from evolve.gates.held_out import HeldOut, Rules
+from evolve.protocols import Environment
+from memory.errors import BadInput
+from memory.protocols import Gate
+from memory.records import Task
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a gate needs to run tasks."""
+
+    evaluator: Evaluator
+    stream: tuple[Task, ...]
+    """The tasks that knowledge is written from."""
+
+
+def make(name: str, config: Config, bench: Bench | None) -> Gate:
+    """Return the gate `batch_screen` or `held_out`.
+
+    Raises `ConfigError` where nothing can run tasks again or no outcome may be read, `BadInput` as `select_tasks`.
+    """
+    if bench is None:
+        raise ConfigError(f"gate {name!r} runs tasks again, and here nothing can run them; name 'static' or 'none'")
+    if config.run.label_free:
+        raise ConfigError(f"gate {name!r} reads outcomes, and run.label_free says that none is read; drop one of them")
+    evaluator, seed = bench.evaluator, config.run.seed
+    if name == BatchScreen.name:
+        return BatchScreen(evaluator, seed)
+    tasks = select_tasks(config, evaluator.environment, bench.stream)
+    rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha)
+    store, namespace = evaluator.store, config.memory.namespace
+    return HeldOut(evaluator, tasks, seed, rules=rules, past=lambda: looks(store, namespace))
+
+
+def select_tasks(config: Config, environment: Environment, stream: Sequence[Task]) -> tuple[Task, ...]:
+    """Return the tasks that admit knowledge. Raises `BadInput` when one is of a scenario of the stream."""
+    split = config.gate.select_split
+    chosen = app.load_tasks(config, environment, split)[: config.gate.select_tasks]
+    written = {task.scenario or task.id for task in stream}
+    shared = sorted({task.scenario or task.id for task in chosen} & written)
+    if shared:
+        more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+        raise BadInput(
+            f"gate.select_split {split!r} shares scenario {', '.join(map(repr, shared[:3]))}{more} with the stream; "
+            "expected tasks that no knowledge is written from: name another split, or another run.split"
+        )
+    return chosen

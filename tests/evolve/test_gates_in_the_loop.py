@@ -1,0 +1,260 @@
+"""`[gate] names = ["static", "batch_screen", "held_out"]` in real runs: what helps is admitted, what harms is not.
+
+The office's scripted worker acts and the `rules` reflector writes; the small world of doors shows resume and ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.app import make_gates, open_store
+from evolve.config import Config
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.office.rules import RULES
+from evolve.environments.office.wording import meaning, sentence
+from evolve.environments.office.worker import make_worker
+from evolve.errors import ConfigError
+from evolve.gates.account import REPLAYS, exposures, next_level
+from evolve.gates.evaluator import ARM, episodes_of
+from evolve.gates.measured import select_tasks
+from evolve.nodes.gate import VERDICT
+from evolve.report import lines, make_report
+from evolve.session import Parts, RunResult, aresume, arun
+from evolve.statistics.alpha import level
+from memory.errors import BadInput
+from memory.records import Insight, Record, Reflection, Status, Trajectory, Verdict
+from memory.store import Store
+from playbooks.rules import RulesReflector
+from policies.errors import PolicyUnavailable
+from policies.protocols import Message, Reply, SamplingParams
+from policies.scripted import ScriptedPolicy
+from tests.evolve.toy_doors import COLORS, Doors, doors_config, replies
+
+OFFICE = OfficeConfig(deployment=3)
+STACK = ["static", "batch_screen", "held_out"]
+
+
+class Contrary:
+    """States another value of each house rule than the one found, in the office's own wording."""
+
+    name = "contrary"
+
+    async def reflect(
+        self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
+    ) -> Reflection:
+        found = await RulesReflector().reflect(trajectory, injected, label_free=label_free)
+        return found.model_copy(update={"insights": tuple(map(self._contrary, found.insights)), "tags": {}})
+
+    def _contrary(self, insight: Insight) -> Insight:
+        told = meaning(insight.content)
+        if told is None:
+            return insight
+        rule = next(rule for rule in RULES if rule.id == told[0])
+        wrong = next(option for option in reversed(rule.options) if option != told[1])
+        return insight.model_copy(update={"content": sentence(rule, wrong)})
+
+
+def office_config(root: Path, names: Sequence[str], **gate: Any) -> Config:
+    return Config.model_validate(
+        {
+            "root": root,
+            "memory": {"index": "exact"},
+            "run": {"tasks": 8, "batch_size": 8},
+            "playbook": {"reflector": "rules", "curator": "direct"},
+            "controls": {"no_memory": 0},
+            "gate": {"names": names, "select_tasks": 12, **gate},
+        }
+    )
+
+
+async def work(config: Config, **parts: Any) -> RunResult:
+    """Run the office."""
+    office = Office(OFFICE)
+    return await arun(config, parts=Parts(policy=make_worker(office), environment=office, **parts))
+
+
+def verdicts(store: Store, gate: str) -> list[Verdict]:
+    found = [Verdict.model_validate(event.data) for event in store.events(type=VERDICT)]
+    return [verdict for verdict in found if verdict.gate == gate]
+
+
+async def test_rules_that_help_are_admitted_and_their_trials_are_not_the_streams(tmp_path: Path) -> None:
+    config = office_config(tmp_path, STACK)
+    result = await work(config)
+    with open_store(config, read_only=True) as store:
+        (screened,), (held_out,) = verdicts(store, "batch_screen"), verdicts(store, "held_out")
+        known = {record.payload.text(): record for record in store.records("default")}
+        assert known
+        assert set(known) <= set(Office(OFFICE).oracle)
+        assert not screened.rejected
+        assert not held_out.rejected
+        assert {record.status for record in known.values()} == {held_out.status} == {Status.PROVISIONAL}
+        assert all(record.usage.injected == 0 for record in known.values()), "a trial was credited"
+
+        stream, trials = store.trajectories(run_id=result.run_id), store.trajectories(run_id=episodes_of(result.run_id))
+        assert (len(stream), {t.arm for t in stream}, {t.arm for t in trials}) == (8, {"main"}, {ARM})
+        assert {t.task.split for t in trials} == {"train", "dev"}
+        report = make_report(store, result.run_id)
+        assert report.whole is not None
+        assert report.whole.tasks == 8
+        assert [(c.gate, c.accepted, c.rejected, c.looks) for c in report.gates.counts] == [
+            ("static", len(known), 0, 0),
+            ("batch_screen", len(known), 0, 1),
+            ("held_out", len(known), 0, 1),
+        ]
+        assert report.gates.episodes == len(trials)
+        assert report.gates.usage.calls == sum(t.usage.calls for t in trials) > 0
+        assert f"gate held_out: {len(known)} changes accepted, 0 rejected" in "\n".join(lines(report))
+        # what is shown the same with and without the ops is run once for both arms
+        assert len({(t.task.id, t.seed, tuple(i.label for i in t.injected)) for t in trials}) == len(trials)
+
+
+async def test_fifty_held_out_tasks_make_a_change_active(tmp_path: Path) -> None:
+    class Many(Doors):
+        def tasks(self, split: str) -> Any:
+            found = super().tasks(split)
+            if split != "dev":
+                return found
+            return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
+
+    config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate={"names": ["held_out"]})
+    policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
+    await arun(config, parts=Parts(policy=policy, environment=Many(5)))
+    with open_store(config, read_only=True) as store:
+        records = store.view("default").records()
+        assert len(records) == len(COLORS)
+        assert {record.status for record in records} == {Status.ACTIVE}
+
+
+@pytest.mark.parametrize("names", [["static"], ["static", "held_out"]])
+async def test_wrong_rules_pass_the_static_gate_and_not_held_out(names: list[str], tmp_path: Path) -> None:
+    config = office_config(tmp_path, names)
+    await work(config, reflector=Contrary())
+    with open_store(config, read_only=True) as store:
+        (proposal,) = store.events(type="proposal")
+        wrong = {op["op_id"] for op in proposal.data["ops"]}
+        assert wrong
+        assert set(verdicts(store, "static")[0].accepted) == wrong
+        known = store.records("default")
+        if names == ["static"]:
+            assert len(known) == len(wrong)
+            assert not {record.payload.text() for record in known} & set(Office(OFFICE).oracle)
+            return
+        (refused,) = verdicts(store, "held_out")
+        assert set(refused.rejected) == wrong
+        assert all("held-out tasks" in reason for reason in refused.rejected.values())
+        assert known == ()
+        (look,) = exposures(store, "default")
+        assert (look.tasks, look.accepted, look.level) == (12, False, None)
+
+
+class Server(ScriptedPolicy):
+    """Plays doors, notes each call, and is gone after `up` of them."""
+
+    def __init__(self, up: int) -> None:
+        super().__init__(replies, name="doors", profile="compact", version="1")
+        self.up = up
+        self.asked: list[list[str]] = []
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        if len(self.asked) == self.up:
+            raise PolicyUnavailable("the server went away")
+        self.asked.append([message.content for message in messages])
+        return await super().generate(messages, params)
+
+
+async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_no_call(tmp_path: Path) -> None:
+    found: list[Any] = []
+    for up in (1000, 21, 34, 45):
+        config = doors_config(
+            tmp_path / str(up),
+            run={"batch_size": 5, "concurrency": 1},
+            controls={"no_memory": 0},
+            gate={"names": STACK},
+        )
+        server = Server(up)
+        parts = Parts(policy=server, environment=Doors(5))
+        if up < 1000:
+            with pytest.raises(PolicyUnavailable):
+                await arun(config, parts=parts)
+            with open_store(config, read_only=True) as store:
+                assert store.events(type="proposal"), "stopped before the gates"
+                assert not store.records("default"), "stopped after the gates"
+            server.up = 1000
+            result = await aresume(config, parts=parts)
+        else:
+            result = await arun(config, parts=parts)
+        with open_store(config, read_only=True) as store:
+            trials = store.trajectories(run_id=episodes_of(result.run_id))
+            decided = [Verdict.model_validate(event.data) for event in store.events(type=VERDICT)]
+        runs = [(t.task.id, t.success, len(t.injected)) for t in trials]
+        found.append((len(server.asked), runs, [(v.gate, len(v.accepted), v.status) for v in decided]))
+    assert [gate for gate, *_ in found[0][2]] == STACK
+    assert found[0][0] > 45
+    assert all(each == found[0] for each in found[1:])
+
+
+async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, run={"batch_size": 5}, gate={"names": STACK, "mode": "strict"})
+    policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
+    await arun(config, parts=Parts(policy=policy, environment=Doors(10)))
+    with open_store(config, read_only=True) as store:
+        replayed = 0
+        for event in store.events(type=VERDICT):
+            verdict = Verdict.model_validate(event.data)
+            if verdict.gate not in REPLAYS or not verdict.evidence:
+                continue
+            replayed += 1
+            again = REPLAYS[verdict.gate](event.data["evidence"])
+            assert again.evidence == event.data["evidence"]
+            assert again.accepted == (not verdict.rejected)
+            assert again.status == (verdict.status if again.accepted else Status.REJECTED)
+            assert set(verdict.rejected.values()) == (set() if again.accepted else {again.reason})
+        assert replayed >= 2
+        ledger = exposures(store, "default")
+        assert [look.level for look in ledger][:1] == [level(())]
+        assert next_level(store, "default", 0.1) != level(())
+        assert exposures(store, "elsewhere") == ()
+
+
+def test_the_select_split_shares_no_scenario_with_the_stream(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, gate={"select_split": "train", "names": ["held_out"]})
+    doors = Doors(10)
+    with pytest.raises(BadInput, match=r"'train' shares scenario 'train-black', .* and 2 more with the stream"):
+        select_tasks(config, doors, doors.tasks("train"))
+    assert len(select_tasks(config, doors, doors.tasks("dev"))) == 10
+
+
+async def test_a_run_with_overlapping_splits_does_not_start(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, gate={"select_split": "train", "names": ["held_out"]})
+    with pytest.raises(BadInput, match="shares scenario"):
+        await arun(config, parts=Parts(policy=ScriptedPolicy(replies, profile="compact"), environment=Doors(5)))
+    with open_store(config, read_only=True) as store:
+        assert store.trajectories() == ()
+
+
+def test_gates_that_run_tasks_say_what_they_need(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gate 'held_out' runs tasks again"):
+        make_gates(doors_config(tmp_path, gate={"names": ["held_out"]}))
+
+
+async def test_label_free_runs_read_no_outcome_in_gates_either(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, run={"label_free": True}, gate={"names": ["batch_screen"]})
+    with pytest.raises(ConfigError, match="label_free"):
+        await arun(config, parts=Parts(policy=ScriptedPolicy(replies, profile="compact"), environment=Doors(5)))
+
+
+async def test_a_trial_leaves_nothing_behind(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, run={"batch_size": 5}, gate={"names": ["held_out"], "select_tasks": 2})
+    policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
+    await arun(config, parts=Parts(policy=policy, environment=Doors(5)))
+    assert not list(config.workspace.glob("scratch-*"))
+    with open_store(config, read_only=True) as store:
+        (refused,) = verdicts(store, "held_out")
+        assert refused.rejected  # two wins are too few to tell from noise
+        assert store.records("default") == ()
+        assert store.events(type="commit") == [], "a trial's commit reached the journal"

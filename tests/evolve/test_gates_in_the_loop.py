@@ -24,15 +24,15 @@ from evolve.gates.measured import select_tasks
 from evolve.nodes.gate import VERDICT
 from evolve.report import lines, make_report
 from evolve.session import Parts, RunResult, aresume, arun
-from evolve.statistics.alpha import level
+from evolve.statistics.alpha import Look, level
 from memory.errors import BadInput
-from memory.records import Insight, Record, Reflection, Status, Trajectory, Verdict
+from memory.records import Insight, Outcome, Record, Reflection, Status, Task, Trajectory, Verdict
 from memory.store import Store
 from playbooks.rules import RulesReflector
 from policies.errors import PolicyUnavailable
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.toy_doors import COLORS, Doors, doors_config, replies
+from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, replies
 
 OFFICE = OfficeConfig(deployment=3)
 STACK = ["static", "batch_screen", "held_out"]
@@ -167,7 +167,25 @@ class Server(ScriptedPolicy):
         return await super().generate(messages, params)
 
 
-async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_no_call(tmp_path: Path) -> None:
+class Counted(Doors):
+    """Notes each task whose episode came to its end."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.graded: list[str] = []
+
+    def start(self, task: Task, seed: int = 0) -> DoorEpisode:
+        graded = self.graded
+
+        class Noted(DoorEpisode):
+            async def grade(self) -> Outcome:
+                graded.append(task.id)
+                return await super().grade()
+
+        return Noted(super().start(task, seed).color)
+
+
+async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_nothing(tmp_path: Path) -> None:
     found: list[Any] = []
     for up in (1000, 21, 34, 45):
         config = doors_config(
@@ -177,7 +195,8 @@ async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_no_call(tmp_path
             gate={"names": STACK},
         )
         server = Server(up)
-        parts = Parts(policy=server, environment=Doors(5))
+        doors = Counted(5)
+        parts = Parts(policy=server, environment=doors)
         if up < 1000:
             with pytest.raises(PolicyUnavailable):
                 await arun(config, parts=parts)
@@ -192,16 +211,16 @@ async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_no_call(tmp_path
             trials = store.trajectories(run_id=episodes_of(result.run_id))
             decided = [Verdict.model_validate(event.data) for event in store.events(type=VERDICT)]
         runs = [(t.task.id, t.success, len(t.injected)) for t in trials]
-        found.append((len(server.asked), runs, [(v.gate, len(v.accepted), v.status) for v in decided]))
-    assert [gate for gate, *_ in found[0][2]] == STACK
+        found.append((len(server.asked), doors.graded, runs, [(v.gate, len(v.accepted), v.status) for v in decided]))
+    assert [gate for gate, *_ in found[0][3]] == STACK
     assert found[0][0] > 45
-    assert all(each == found[0] for each in found[1:])
+    assert found[1:] == found[:1] * 3
 
 
 async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, run={"batch_size": 5}, gate={"names": STACK, "mode": "strict"})
+    config = doors_config(tmp_path, run={"batch_size": 2}, gate={"names": STACK, "mode": "strict"})
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
-    await arun(config, parts=Parts(policy=policy, environment=Doors(10)))
+    await arun(config, parts=Parts(policy=policy, environment=Doors(6)))
     with open_store(config, read_only=True) as store:
         replayed = 0
         for event in store.events(type=VERDICT):
@@ -216,8 +235,10 @@ async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_
             assert set(verdict.rejected.values()) == (set() if again.accepted else {again.reason})
         assert replayed >= 2
         ledger = exposures(store, "default")
-        assert [look.level for look in ledger][:1] == [level(())]
-        assert next_level(store, "default", 0.1) != level(())
+        past = [Look(p=look.p, accepted=look.accepted) for look in ledger]
+        assert len(past) == 3
+        assert [look.level for look in ledger] == [level(past[:at]) for at in range(3)]
+        assert next_level(store, "default", 0.1) == level(past)
         assert exposures(store, "elsewhere") == ()
 
 

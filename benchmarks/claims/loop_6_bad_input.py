@@ -142,6 +142,7 @@ def busy(folder: Path) -> tuple[Ended, str, Mended | None]:
 
 def damaged_index(folder: Path) -> tuple[Ended, str, Mended | None]:
     """Every file of the Chroma directory is noise. The doctor says so and makes the index again."""
+    evolve(folder, "memory", "reindex")
     files = [path for path in (folder / ".evolve" / "index").rglob("*") if path.is_file()]
     for path in files:
         path.write_bytes(os.urandom(path.stat().st_size))

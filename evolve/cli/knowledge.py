@@ -114,4 +114,5 @@ def reindex(context: typer.Context, as_json: Json = False) -> None:
 
     with open_store(load(context)) as store:
         count = store.reindex()
+        store.index.flush(600)
     show({"records": count}, as_json, f"re-indexed {count} records")

@@ -27,8 +27,8 @@ def indexed(learned: Path) -> Path:
     settings(learned, index="chroma")
     assert evolve(learned, "memory", "doctor").strip() == "healthy"
     evolve(learned, "memory", "reindex")
-    assert evolve(learned, "memory", "doctor").strip() == "healthy"
     assert (learned / ".evolve" / "index" / "chroma.sqlite3").exists()
+    assert evolve(learned, "memory", "doctor").strip() == "healthy"
     return learned
 
 

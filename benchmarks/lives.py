@@ -24,19 +24,17 @@ from evolve.session import Parts, resume, run
 from memory.records import DeltaOp, Op, UsageCounts
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
+from policies.wrapped import WrappedPolicy
 
 LATENCY_S = 0.01
 CALLS, DEATH, STATEMENTS, OUTPUT = "calls.txt", "death.txt", "statements.txt", "output.txt"
 
 
-class Noted:
+class Noted(WrappedPolicy):
     """A scripted policy, each of whose calls is on disk before it is made, and whose replies name their request."""
 
     def __init__(self, policy: ScriptedPolicy, file: Path) -> None:
-        self.name, self.version, self.profile = policy.name, policy.version, policy.profile
-        self.supports_schema = False
-        self.count_tokens, self.aclose = policy.count_tokens, policy.aclose
-        self._policy = policy
+        super().__init__(policy)
         self._file = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
@@ -45,7 +43,7 @@ class Noted:
         digest = hashlib.sha256(request.encode())
         os.write(self._file, f"{digest.hexdigest()}\n".encode())
         os.fsync(self._file)
-        reply = await self._policy.generate(messages, params)
+        reply = await super().generate(messages, params)
         return reply.model_copy(update={"prompt_token_ids": tuple(digest.digest())})
 
 

@@ -25,6 +25,7 @@ from memory.records import DeltaOp, Op, Record, Status
 from playbooks.bullets import Bullet, one_line
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
+from policies.wrapped import WrappedPolicy
 
 LEGS = 3
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -83,20 +84,18 @@ def observe(root: Path, deployment: int, tasks: int, playbook: Mapping[str, int]
     return sections
 
 
-class Watched:
+class Watched(WrappedPolicy):
     """A scripted policy; of each first prompt it takes down the knowledge section."""
 
     def __init__(self, policy: ScriptedPolicy, config: Config, sections: Sections) -> None:
-        self.name, self.version, self.profile = policy.name, policy.version, policy.profile
-        self.supports_schema = False
-        self.count_tokens, self.aclose = policy.count_tokens, policy.aclose
-        self._policy, self._config, self._sections = policy, config, sections
+        super().__init__(policy)
+        self._config, self._sections = config, sections
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Take down, then answer."""
         if len(messages) == 1:
             self._take_down(messages[0].content)
-        return await self._policy.generate(messages, params)
+        return await super().generate(messages, params)
 
     def _take_down(self, prompt: str) -> None:
         with open_store(self._config, read_only=True) as store:

@@ -10,7 +10,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.office_arms import office
@@ -25,9 +25,10 @@ from playbooks.bullets import Bullet
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from policies.openai_server import OpenAIPolicy, ServerOptions
-from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
+from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
 from policies.vllm_server import vllm_server
+from policies.wrapped import WrappedPolicy
 
 MODEL = "pocket"
 GREEDY = SamplingParams(max_tokens=120)
@@ -129,37 +130,18 @@ async def compare(
     return [Pair(one, other) for one, other in zip(mine, theirs, strict=True)]
 
 
-@dataclass
-class Witness:
+class Witness(WrappedPolicy):
     """A policy that remembers what it answered to what."""
 
-    policy: Policy
-    replies: dict[Prompt, Reply] = field(default_factory=dict[Prompt, Reply])
-    supports_schema: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.policy.name
-
-    @property
-    def version(self) -> str:
-        return self.policy.version
-
-    @property
-    def profile(self) -> Profile:
-        return self.policy.profile
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        self.replies: dict[Prompt, Reply] = {}
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the policy's reply and remember it."""
-        reply = await self.policy.generate(messages, params)
+        reply = await super().generate(messages, params)
         self.replies[tuple(messages)] = reply
         return reply
-
-    def count_tokens(self, text: str) -> int:
-        return self.policy.count_tokens(text)
-
-    async def aclose(self) -> None:
-        await self.policy.aclose()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from memory.records import Usage
 from policies.errors import BudgetExceeded
-from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
+from policies.protocols import Message, Policy, Reply, SamplingParams
+from policies.wrapped import WrappedPolicy
 
 
 @dataclass
@@ -64,45 +65,23 @@ class Budget:
         self.spent = self.spent + usage
 
 
-class BudgetedPolicy:
+class BudgetedPolicy(WrappedPolicy):
     """A policy that stops at its budget. Put a `CachedPolicy` around it: replies from a cache are free."""
 
     def __init__(self, policy: Policy, budget: Budget) -> None:
-        self.policy = policy
+        super().__init__(policy)
         self.budget = budget
-
-    @property
-    def name(self) -> str:
-        return self.policy.name
-
-    @property
-    def version(self) -> str:
-        return self.policy.version
-
-    @property
-    def profile(self) -> Profile:
-        return self.policy.profile
-
-    @property
-    def supports_schema(self) -> bool:
-        return self.policy.supports_schema
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the policy's reply. Raises `BudgetExceeded` before the call when a limit has been reached."""
         self.budget.reserve()
         usage = Usage()
         try:
-            reply = await self.policy.generate(messages, params)
+            reply = await super().generate(messages, params)
             usage = reply.usage
         finally:
             self.budget.release(usage)
         return reply
-
-    def count_tokens(self, text: str) -> int:
-        return self.policy.count_tokens(text)
-
-    async def aclose(self) -> None:
-        await self.policy.aclose()
 
     def __repr__(self) -> str:
         return f"BudgetedPolicy({self.policy!r}, {self.budget!r})"

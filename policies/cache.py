@@ -18,12 +18,13 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from policies.errors import PolicyRefused
-from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams
+from policies.protocols import Message, Policy, Reply, ReplyStore, SamplingParams
+from policies.wrapped import WrappedPolicy
 
 log = logging.getLogger(__name__)
 
 
-class CachedPolicy:
+class CachedPolicy(WrappedPolicy):
     """Answers from `store` what it holds, else asks `policy` and stores the reply before handing it out.
 
     `scope` keeps runs apart (a run id: the run replays its own replies only; empty: replies are shared). With
@@ -31,7 +32,7 @@ class CachedPolicy:
     """
 
     def __init__(self, policy: Policy, store: ReplyStore, *, scope: str = "", replay_only: bool = False) -> None:
-        self.policy = policy
+        super().__init__(policy)
         self.hits = 0
         self.misses = 0
         self._store = store
@@ -39,22 +40,6 @@ class CachedPolicy:
         self._replay_only = replay_only
         self._asked: Counter[str] = Counter()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    @property
-    def name(self) -> str:
-        return self.policy.name
-
-    @property
-    def version(self) -> str:
-        return self.policy.version
-
-    @property
-    def profile(self) -> Profile:
-        return self.policy.profile
-
-    @property
-    def supports_schema(self) -> bool:
-        return self.policy.supports_schema
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the stored reply, or a new one that has been stored. Equal requests in flight make one call."""
@@ -70,16 +55,10 @@ class CachedPolicy:
                     "the prompt or the parameters changed: record again"
                 )
             self.misses += 1
-            reply = await self.policy.generate(messages, params)
+            reply = await super().generate(messages, params)
             data = reply.model_dump(mode="json")
             self._store.put_reply(key, {"reply": data, "sha256": _digest(data)})
             return reply
-
-    def count_tokens(self, text: str) -> int:
-        return self.policy.count_tokens(text)
-
-    async def aclose(self) -> None:
-        await self.policy.aclose()
 
     def _key(self, messages: Sequence[Message], params: SamplingParams) -> str:
         request = [

@@ -72,12 +72,12 @@ def closed(arms: dict[str, Tally], name: str = "learned") -> float:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float] | None:
-    """Return the 95 % t interval of a mean over deployments."""
+    """Return the 95 % t interval of a mean over deployments; None where they do not differ."""
     from scipy import stats
 
-    if len(values) < 2:
+    if len(set(values)) < 2:
         return None
-    low, high = stats.t.interval(0.95, len(values) - 1, loc=mean(values), scale=stats.sem(values) or 1e-9)
+    low, high = stats.t.interval(0.95, len(values) - 1, loc=mean(values), scale=stats.sem(values))
     return float(low), float(high)
 
 

@@ -13,11 +13,10 @@ from typing import Any
 
 from pydantic import Field
 
-from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.gates.base import MeasuringGate
+from evolve.statistics.decision import Decision, Evaluate
 from evolve.statistics.paired import pair
-from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+from memory.records import DeltaOp, Frozen, Status, Task, Trajectory
 
 
 class Trial(Frozen):
@@ -66,25 +65,21 @@ def family(task: Task) -> str:
     return str(task.metadata.get("family", ""))
 
 
-class BatchScreen:
+class BatchScreen(MeasuringGate):
     """Runs the batch's tasks twice, all ops together against none of them."""
 
     name = "batch_screen"
 
     def __init__(self, evaluate: Evaluate, seed: int, *, cluster_of: Callable[[Task], str] = family) -> None:
-        self._evaluate, self._seed, self._cluster_of = evaluate, seed, cluster_of
+        super().__init__(evaluate, seed)
+        self._cluster_of = cluster_of
 
-    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return one verdict for all changes among the ops; without any, nothing is run."""
+    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
         tasks = tuple({trajectory.task.id: trajectory.task for trajectory in trajectories}.values())
-        changed = changes(ops)
-        if not changed:
-            return unmeasured(self.name, ops)
-        seed = seed_for(self._seed, self.name, *(op.op_id for op in changed))
         trial = Trial(
             cohort=tuple(task.id for task in tasks),
             base=dict(await self._evaluate(None, tasks, seed)),
             candidate=dict(await self._evaluate(changed, tasks, seed)),
             clusters={task.id: self._cluster_of(task) for task in tasks},
         )
-        return decide(trial).verdict(self.name, ops)
+        return decide(trial)

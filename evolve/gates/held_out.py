@@ -13,12 +13,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from evolve.gates.base import MeasuringGate
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import ALPHA, Look, level
-from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate
 from evolve.statistics.paired import Paired, p_better, pair
 from memory.errors import BadInput
-from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
 
 
@@ -121,7 +121,7 @@ def _mode(verdict: Verdict) -> str:
     return Rules.model_validate(verdict.evidence["rules"]).mode
 
 
-class HeldOut:
+class HeldOut(MeasuringGate):
     """Runs the select split with and without the ops, and in practical mode once more without."""
 
     name = "held_out"
@@ -136,16 +136,11 @@ class HeldOut:
         slices: Mapping[str, Sequence[str]] | None = None,
         past: Callable[[], Sequence[Look]] = tuple,
     ) -> None:
-        self._evaluate, self._tasks, self._seed = evaluate, tuple(tasks), seed
-        self._rules, self._past = rules or Rules(), past
+        super().__init__(evaluate, seed)
+        self._tasks, self._rules, self._past = tuple(tasks), rules or Rules(), past
         self._slices = {name: tuple(ids) for name, ids in (slices or {}).items()}
 
-    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return one verdict for all changes among the ops; without any, nothing is run and no look is spent."""
-        changed = changes(ops)
-        if not changed:
-            return unmeasured(self.name, ops)
-        seed = seed_for(self._seed, self.name, *(op.op_id for op in changed))
+    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
         practical = self._rules.mode == "practical"
         trial = Trial(
             cohort=tuple(task.id for task in self._tasks),
@@ -155,4 +150,4 @@ class HeldOut:
             slices=self._slices,
             past=() if practical else tuple(self._past()),
         )
-        return decide(trial, self._rules).verdict(self.name, ops)
+        return decide(trial, self._rules)

@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import Field
 
+from evolve.gates.base import MeasuringGate
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate
 from evolve.statistics.evalues import mean_bound
 from evolve.statistics.paired import pair, step
 from memory.errors import BadInput
-from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+from memory.records import DeltaOp, Frozen, Status, Task, Trajectory
 
 
 class Rules(Frozen):
@@ -75,7 +75,7 @@ def replay(evidence: Mapping[str, Any]) -> Decision:
     return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
-class Utility:
+class Utility(MeasuringGate):
     """Runs its tasks `rounds` times with and without the ops."""
 
     name = "utility"
@@ -83,19 +83,14 @@ class Utility:
     def __init__(
         self, evaluate: Evaluate, tasks: Sequence[Task], seed: int, *, rounds: int = 4, rules: Rules | None = None
     ) -> None:
-        self._evaluate, self._tasks, self._seed = evaluate, tuple(tasks), seed
-        self._rounds, self._rules = rounds, rules or Rules()
+        super().__init__(evaluate, seed)
+        self._tasks, self._rounds, self._rules = tuple(tasks), rounds, rules or Rules()
 
-    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return one verdict for all changes among the ops; without any, nothing is run."""
-        changed = changes(ops)
-        if not changed:
-            return unmeasured(self.name, ops)
-        ids = [op.op_id for op in changed]
-        seeds = [seed_for(self._seed, self.name, at, *ids) for at in range(self._rounds)]
+    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
+        seeds = [seed_for(seed, "round", at) for at in range(self._rounds)]
         trial = Trial(
             cohort=tuple(task.id for task in self._tasks),
-            without=tuple([dict(await self._evaluate(None, self._tasks, seed)) for seed in seeds]),
-            with_change=tuple([dict(await self._evaluate(changed, self._tasks, seed)) for seed in seeds]),
+            without=tuple([dict(await self._evaluate(None, self._tasks, each)) for each in seeds]),
+            with_change=tuple([dict(await self._evaluate(changed, self._tasks, each)) for each in seeds]),
         )
-        return decide(trial, self._rules).verdict(self.name, ops)
+        return decide(trial, self._rules)

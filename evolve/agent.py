@@ -165,5 +165,6 @@ class Agent:
 
     def _make_policy(self) -> Policy:
         """Return the configured policy; where no role asks a model, one that is never called."""
-        asked = {"model", "notebook"} & {self._config.playbook.reflector, self._config.playbook.curator}
+        roles = {self._config.playbook.reflector, self._config.playbook.curator}
+        asked = {role for role in roles if ":" not in role} - {"rules", "none", "direct"}
         return app.make_policy(self._config.policy) if asked else ScriptedPolicy((), name="none")

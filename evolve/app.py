@@ -182,6 +182,7 @@ def make_reflector(config: Config, policy: Policy) -> Reflector:
         {
             "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
             "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
+            "none": lambda: load_object("playbooks.silent:SilentReflector")(),
         },
         lambda own: own(policy),
     )

@@ -1,9 +1,9 @@
 """The whole configuration: one `evolve.toml`, found by walking up, frozen, every key explained.
 
-Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the defaults here. An
-unknown key is refused and the nearest known one is named. Secrets never stand in the file: `api_key_env` names the
-variable that holds one. Names (`policy.name`, `environment.name` ...) become objects in `evolve.app` and nowhere else.
-Reading the file and the variables is `evolve.configfile`.
+Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the preset that one of
+them names, then the defaults here. An unknown key is refused and the nearest known one is named. Secrets never stand in
+the file: `api_key_env` names the variable that holds one. Names (`policy.name`, `environment.name` ...) become objects
+in `evolve.app` and nowhere else. Reading the file and the variables is `evolve.configfile`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from evolve.preset import find_preset, overlay
 from policies.price import Price
 
 Mode = Literal["online", "offline", "frozen"]
@@ -125,7 +126,7 @@ class PlaybookSection(Section):
     enabled: bool = True
     """False = no knowledge is recalled and none is learned (the no-memory baseline)."""
     reflector: str = "model"
-    """`model`, `rules`, or `module:function`."""
+    """`model`, `rules`, `none` (for curators that read the episodes themselves), or `module:function`."""
     curator: str = "model"
     """`model`, `direct`, `notebook` (mistake notes by cluster, see `[notebook]`), or `module:function`."""
     reflect_on: Literal["all", "failures"] = "all"
@@ -213,6 +214,14 @@ class Config(BaseSettings):
         """Take what the caller gives and nothing else: a test's Config does not depend on the shell's variables."""
         return (init_settings,)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        name = data.get("preset") if isinstance(data, dict) else None
+        return data if name is None else overlay(find_preset(name), data)
+
+    preset: str | None = None
+    """Published method whose values apply where no key is given (`evolve presets list`); stands above all sections."""
     run: RunSection = RunSection()
     policy: PolicySection = PolicySection()
     environment: EnvironmentSection = EnvironmentSection()
@@ -233,8 +242,9 @@ class Config(BaseSettings):
 
     @property
     def digest(self) -> str:
-        """Return a short hash of what decides results: everything but concurrency, budget and the workspace's place."""
+        """Return a short hash of what decides results: all values but concurrency, budget and the workspace's place."""
         rest = self.model_dump(
-            mode="json", exclude={"root": True, "budget": True, "run": {"concurrency"}, "memory": {"workspace"}}
+            mode="json",
+            exclude={"root": True, "preset": True, "budget": True, "run": {"concurrency"}, "memory": {"workspace"}},
         )
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]

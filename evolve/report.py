@@ -30,6 +30,8 @@ class Report(Frozen):
     policy_version: str
     environment: str
     config_hash: str
+    preset: str | None = None
+    """Method whose values applied where no key was given."""
     seed: int
     snapshot_id: str | None
     first_half: Metrics | None = None
@@ -65,6 +67,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         policy_version=record.policy_version,
         environment=record.environment,
         config_hash=record.config_hash,
+        preset=record.config.get("preset"),
         seed=record.config.get("run", {}).get("seed", 0),
         snapshot_id=record.snapshot_id,
         first_half=_metrics(stream[:half]),
@@ -87,6 +90,7 @@ def lines(report: Report) -> list[str]:
         f"policy {report.policy} {report.policy_version}, environment {report.environment}",
         f"seed {report.seed}, config {report.config_hash}, snapshot {report.snapshot_id or '-'}",
     ]
+    head += [f"preset {report.preset} (`evolve presets show {report.preset}`)"] if report.preset else []
     named = {
         "first half": report.first_half,
         "second half": report.second_half,

@@ -21,6 +21,7 @@ from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
 from evolve.modes.online import online
+from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.prompting import briefing
 from evolve.protocols import Environment
@@ -244,6 +245,8 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     world = opened.policy.count_tokens(run.deps.acting.world)
     cost = estimate(config, count, share, world, validation=planned - count * passes)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
+    if preset := applied(config):
+        notify(Notice(run_id=record.run_id, text=preset.sentence))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
     if record.policy_version != opened.policy.version:

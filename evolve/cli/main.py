@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evolve.cli import config, knowledge, logs, notebook, playbook, review, run, workspace
+from evolve.cli import config, knowledge, logs, notebook, playbook, presets, review, run, workspace
 from evolve.cli.output import Json, show
 from evolve.errors import ConfigError
 from memory.errors import BadInput, EvolveError
@@ -67,6 +67,7 @@ app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
 app.add_typer(review.app, name="review")
 app.add_typer(config.app, name="config")
+app.add_typer(presets.app, name="presets")
 workspace.register(app)
 run.register(app)
 

@@ -25,6 +25,10 @@ Policy = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", help="Most tasks.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
+Preset = Annotated[str | None, typer.Option("--preset", help="Published method by name; see `evolve presets list`.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,11 +46,14 @@ def run(
     policy: Policy = None,
     limit: Limit = None,
     seed: Seed = None,
+    preset: Preset = None,
+    values: Set = None,
     review: Annotated[bool, typer.Option("--review", help="Let learned changes wait for `evolve review`.")] = False,
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
-    changes = _changes(tasks, env, policy, limit, seed) | ({"run.review": True} if review else {})
+    changes = _assigned(preset, values) | _changes(tasks, env, policy, limit, seed)
+    changes |= {"run.review": True} if review else {}
     from evolve import session
 
     with _display(as_json) as display:
@@ -76,10 +83,16 @@ def evaluate(
     policy: Policy = None,
     limit: Limit = None,
     seed: Seed = None,
+    preset: Preset = None,
+    values: Set = None,
     as_json: Json = False,
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
-    changes = _changes(tasks, env, policy, limit, seed) | {"run.mode": "frozen", "run.tasks": limit}
+    changes = (
+        _assigned(preset, values)
+        | _changes(tasks, env, policy, limit, seed)
+        | {"run.mode": "frozen", "run.tasks": limit}
+    )
     if split:
         changes["run.eval_splits"] = split
     if no_memory:
@@ -125,6 +138,24 @@ def _changes(
         "run.seed": seed,
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _assigned(preset: str | None, values: list[str] | None) -> dict[str, Any]:
+    """Return what `--preset` and `--set` override. A value that is no TOML is taken as the text it is."""
+    import tomllib
+
+    from evolve.errors import ConfigError
+
+    given: dict[str, Any] = {"preset": preset} if preset else {}
+    for assignment in values or ():
+        path, equals, text = assignment.partition("=")
+        if not equals or path.count(".") != 1:
+            raise ConfigError(f"--set {assignment!r} was refused; expected section.key=value, as in run.batch_size=8")
+        try:
+            given[path] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            given[path] = text
+    return given
 
 
 def _display(as_json: bool) -> AbstractContextManager[Display | None]:

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evolve.preset import find_preset, overlay
+from memory.records import Trust
 from policies.price import Price
 
 Mode = Literal["online", "offline", "frozen"]
@@ -165,6 +166,8 @@ class GateSection(Section):
     """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
     """Strict: share of useless changes among the accepted that is allowed in the long run."""
+    trust: Trust = Trust.SELF_JUDGED
+    """Least trust that is recalled unmeasured; what is below waits for a gate that runs tasks, or for an operator."""
     leak_ngram: int = Field(default=8, ge=3)
     """A text that repeats this many words of a task in a row is refused as a leak."""
     max_chars: int = Field(default=2000, ge=1)

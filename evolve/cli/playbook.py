@@ -24,15 +24,18 @@ ACTOR = "operator"
 def listing(
     context: typer.Context,
     everything: Annotated[bool, typer.Option("--all", help="Also superseded, retired and rejected ones.")] = False,
+    quarantined: Annotated[bool, typer.Option("--quarantined", help="Only what is kept out of all prompts.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the bullets with their counters."""
-    from memory.records import RECALLABLE
+    from memory.records import RECALLABLE, Status
 
+    wanted = frozenset({Status.CANDIDATE}) if quarantined else frozenset(Status) if everything else RECALLABLE
     with reading(context) as (config, store):
-        records = [r for r in store.records(config.memory.namespace) if everything or r.status in RECALLABLE]
+        records = [record for record in store.records(config.memory.namespace) if record.status in wanted]
     row = _row if as_json else _short_row
-    table([row(record) for record in records], as_json, empty="the playbook is empty")
+    empty = "nothing is quarantined" if quarantined else "the playbook is empty"
+    table([row(record) for record in records], as_json, empty=empty)
 
 
 @app.command("show")

@@ -7,10 +7,11 @@ from typing import Any
 from evolve.credit import Credited, tag_ops
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
-from evolve.nodes.gate import passed
+from evolve.nodes.gate import passed, verdicts
 from evolve.nodes.judge import judged_success
 from evolve.progress import Learned
 from evolve.proposals import submit
+from evolve.quarantine import is_held, unheld, withhold
 from evolve.state import Deps, State
 from memory.records import Commit, DeltaOp, Op
 from playbooks.refine import enforce_budget, merge_duplicates, retire_harmful
@@ -21,11 +22,14 @@ ACTOR = "loop"
 async def commit(state: State, deps: Deps) -> dict[str, Any]:
     """Apply the batch's ops in task order, then its TAGs, in one idempotent transaction; go to the next batch."""
     batch = state.get("batch", 0)
-    subject, waiting = deps.stream.key(batch), 0
-    ops = passed(batch, deps)
+    subject, ops = deps.stream.key(batch), passed(batch, deps)
     if deps.config.run.review:
-        waiting = submit(deps.store, deps.namespace, deps.stream.run_id, [op for op in ops if op.op is not Op.TAG])
+        review = tuple(op for op in ops if op.op is not Op.TAG)
         ops = tuple(op for op in ops if op.op is Op.TAG)
+    else:
+        ops, review = withhold(ops, verdicts(batch, deps), deps.config.gate.trust)
+        ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
+    waiting = submit(deps.store, deps.namespace, deps.stream.run_id, review)
     result = _apply(deps, (*ops, *_tags(state, deps)), subject)
     if deps.config.playbook.enabled and not deps.config.run.review:
         _refine(state, deps, subject)

@@ -25,6 +25,7 @@ def test_a_rule_of_ones_own_is_pinned_and_trusted(learned: Path) -> None:
     row = evolve_json(learned, "playbook", "list")[-1]
     assert (row["content"], row["trust"], row["status"]) == (MINE, "operator", "active (pinned)")
     assert contents(learned) == [*before, MINE]
+    assert evolve_json(learned, "playbook", "list", "--quarantined") == []
 
 
 def test_an_edit_makes_a_version_that_blame_shows(learned: Path) -> None:
@@ -87,6 +88,7 @@ def test_a_foreign_playbook_is_quarantined_until_it_is_restored(learned: Path, t
     assert contents(learned) == before
     quarantined = evolve_json(learned, "playbook", "list", "--all")[-1]
     assert (quarantined["content"], quarantined["trust"]) == (MINE, "imported")
+    assert evolve_json(learned, "playbook", "list", "--quarantined") == [quarantined]
     evolve(learned, "playbook", "restore", quarantined["label"])
     assert contents(learned) == [*before, MINE]
 

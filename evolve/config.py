@@ -37,6 +37,8 @@ class RunSection(Section):
     """Split whose tasks are worked through (online, offline)."""
     eval_splits: tuple[str, ...] = ("test_normal",)
     """Splits that a frozen run evaluates."""
+    snapshot: str | None = None
+    """Snapshot that a frozen run evaluates (its id, from `evolve playbook log`); none = what is known now."""
     dev_split: str = "dev"
     """Split on which offline epochs are validated."""
     tasks: int | None = Field(default=None, ge=1)

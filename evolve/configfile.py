@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,35 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
         return Config.model_validate({**values, "root": root})
     except ValidationError as invalid:
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
+
+
+def assigned(texts: Iterable[str]) -> dict[str, Any]:
+    """Return `section.key` -> value of texts like `run.batch_size=8`; a value that is no TOML is the text it is.
+
+    Raises `ConfigError` for any other text.
+    """
+    given: dict[str, Any] = {}
+    for assignment in texts:
+        path, equals, text = assignment.partition("=")
+        if not equals or path.count(".") != 1:
+            raise ConfigError(f"{assignment!r} was refused; expected section.key=value, as in run.batch_size=8")
+        try:
+            given[path] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            given[path] = text
+    return given
+
+
+def by_section(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `section.key` -> value as section -> key -> value; `preset` stands for itself."""
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        section, _, key = path.partition(".")
+        if key:
+            nested.setdefault(section, {})[key] = value
+        else:
+            nested[section] = value
+    return nested
 
 
 def _kept(section: str, below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ repeated with the same name goes on where it stopped: episodes that were stored 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,9 @@ async def evaluate(deps: Deps, exam: Exam) -> EvalReport:
         view = deps.store.view(exam.snapshot.namespace, exam.address)
         core = core_records(choose_core(deps.config, view, deps.policy, 0), view)
     limit = asyncio.Semaphore(deps.config.run.concurrency)
-    trajectories = await all_of(_episode(deps, exam, eval_id, task, core, limit) for task in exam.tasks)
+    trajectories: list[Trajectory] = []
+    async for group in _groups(deps, exam.tasks):
+        trajectories += await all_of(_episode(deps, exam, eval_id, task, core, limit) for task in group)
     report = EvalReport(
         id=eval_id,
         split=exam.split,
@@ -90,6 +92,17 @@ async def evaluate_arms(deps: Deps, split: str, tasks: Sequence[Task], snapshot:
     if deps.config.controls.aa:
         exams.append(Exam(split, tuple(tasks), exams[0].snapshot, AA))
     return tuple([await evaluate(deps, exam) for exam in exams])
+
+
+async def _groups(deps: Deps, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[Task, ...]]:
+    """Yield all tasks at once; where several evaluations take turns, as many as are run at the same time."""
+    if deps.turn is None:
+        yield tasks
+        return
+    size = deps.config.run.concurrency
+    for start in range(0, len(tasks), size):
+        await deps.turn()
+        yield tasks[start : start + size]
 
 
 async def _episode(

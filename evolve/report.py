@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from evolve.evaluate import EvalReport
 from evolve.gates import account
 from evolve.metrics import Metrics, summarize
+from evolve.modes.online import place
 from evolve.runs import RunRecord, load_run
 from evolve.state import MAIN, NO_MEMORY
 from memory.errors import NotFound
@@ -55,7 +56,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     """Return the report of a run: the named one, or the latest. Raises `NotFound`."""
     record = _record(store, run_id)
     episodes = {(t.arm, t.task.id): t for t in store.trajectories(run_id=record.run_id)}
-    stream = [episodes[MAIN, task] for task in record.tasks if (MAIN, task) in episodes]
+    stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
     control = [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
     half = len(stream) // 2
     events = store.events(type="evaluation", run_id=record.run_id)
@@ -117,6 +118,14 @@ def _record(store: Store, run_id: str | None) -> RunRecord:
     if not runs:
         raise NotFound("no run in this workspace; start one with `evolve run`")
     return load_run(store, runs[-1]["run_id"])
+
+
+def _order(record: RunRecord) -> tuple[str, ...]:
+    """Return the ids of the tasks as they were worked through; with epochs, in the order of the environment."""
+    run = record.config.get("run", {})
+    if record.mode == "online" and run.get("shuffle"):
+        return tuple(sorted(record.tasks, key=lambda task_id: place(task_id, run.get("seed", 0), 0)))
+    return record.tasks
 
 
 def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:

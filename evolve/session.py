@@ -28,7 +28,7 @@ from evolve.protocols import Environment
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
 from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent
-from evolve.state import MAIN, NO_MEMORY, Deps, Stream
+from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from memory.errors import EvolveError
 from memory.protocols import Gate
 from memory.records import Frozen, Task, new_id
@@ -55,6 +55,8 @@ class Parts:
     reflector: Reflector | None = None
     curator: Curator | None = None
     gates: tuple[Gate, ...] | None = None
+    turn: Turn | None = None
+    """Given by whoever lets several runs take turns."""
 
 
 class RunResult(Frozen):
@@ -201,6 +203,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         tally=Tally(_planned(opened, record), done),
         observers=observers,
         slots=asyncio.Semaphore(config.run.concurrency),
+        turn=parts.turn,
     )
     return Run(deps=deps, record=record, share=opened.share[0])
 

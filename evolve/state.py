@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, TypedDict
 
@@ -20,6 +21,9 @@ from policies.protocols import Policy
 MAIN = "main"
 NO_MEMORY = "no_memory"
 AA = "aa"
+
+Turn = Callable[[], Awaitable[None]]
+"""Hands the machine on to the next of several runs and waits until it comes round again (`evolve.compare.turns`)."""
 
 
 def gather_ids(old: list[str] | None, new: list[str] | None) -> list[str]:
@@ -104,6 +108,8 @@ class Deps:
     tally: Tally
     observers: Observers = field(default_factory=Observers)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+    turn: Turn | None = None
+    """Awaited between batches, and between groups of `concurrency` tasks of an evaluation; None = nobody else runs."""
 
     @property
     def namespace(self) -> str:

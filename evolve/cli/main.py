@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evolve.cli import config, knowledge, logs, notebook, playbook, presets, review, run, workspace
+from evolve.cli import compare, config, knowledge, logs, notebook, playbook, presets, review, run, workspace
 from evolve.cli.output import Json, show
 from evolve.errors import ConfigError
 from memory.errors import BadInput, EvolveError
@@ -70,6 +70,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(presets.app, name="presets")
 workspace.register(app)
 run.register(app)
+compare.register(app)
 
 
 @app.callback()

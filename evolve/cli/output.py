@@ -66,17 +66,10 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     """
     import structlog
 
-    from evolve.configfile import load_config
+    from evolve.configfile import by_section, load_config
 
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))  # stdout is for results
-    overrides: dict[str, Any] = {}
-    for path, value in (changes or {}).items():
-        section, _, key = path.partition(".")
-        if key:
-            overrides.setdefault(section, {})[key] = value
-        else:
-            overrides[section] = value
-    config = load_config(context.obj, overrides)
+    config = load_config(context.obj, by_section(changes or {}))
     own = (str(Path.cwd()), str(config.root.resolve()))
     sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
     return config

@@ -52,7 +52,7 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
-    changes = _assigned(preset, values) | _changes(tasks, env, policy, limit, seed)
+    changes = _assigned(preset, values) | overrides(tasks, env, policy, limit, seed)
     changes |= {"run.review": True} if review else {}
     from evolve import session
 
@@ -90,7 +90,7 @@ def evaluate(
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
     changes = (
         _assigned(preset, values)
-        | _changes(tasks, env, policy, limit, seed)
+        | overrides(tasks, env, policy, limit, seed)
         | {"run.mode": "frozen", "run.tasks": limit}
     )
     if split:
@@ -126,7 +126,7 @@ def report(
         curve.save(plot, made.curve, control, f"{made.environment}, {made.policy}")
 
 
-def _changes(
+def overrides(
     tasks: Path | None, env: str | None, policy: str | None, limit: int | None, seed: int | None
 ) -> dict[str, Any]:
     """Return what the options override, as `section.key` -> value."""
@@ -141,21 +141,10 @@ def _changes(
 
 
 def _assigned(preset: str | None, values: list[str] | None) -> dict[str, Any]:
-    """Return what `--preset` and `--set` override. A value that is no TOML is taken as the text it is."""
-    import tomllib
+    """Return what `--preset` and `--set` override."""
+    from evolve.configfile import assigned
 
-    from evolve.errors import ConfigError
-
-    given: dict[str, Any] = {"preset": preset} if preset else {}
-    for assignment in values or ():
-        path, equals, text = assignment.partition("=")
-        if not equals or path.count(".") != 1:
-            raise ConfigError(f"--set {assignment!r} was refused; expected section.key=value, as in run.batch_size=8")
-        try:
-            given[path] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            given[path] = text
-    return given
+    return ({"preset": preset} if preset else {}) | assigned(values or ())
 
 
 def _display(as_json: bool) -> AbstractContextManager[Display | None]:

@@ -17,6 +17,8 @@ async def recall(state: State, deps: Deps) -> dict[str, Any]:
     Repeating it after a crash keeps the first choice.
     """
     config, stream, batch = deps.config, deps.stream, state.get("batch", 0)
+    if deps.turn:
+        await deps.turn()
     core = Core(ids=tuple(state.get("core", ())), tasks=state.get("core_at"))
     subject = stream.key(batch)
     logged = deps.store.events(type="recall", subject=subject, limit=1)

@@ -21,6 +21,7 @@ from evolve.errors import EnvironmentFailure
 from evolve.injection import Shown, shown_again
 from evolve.nodes.commit import commit
 from evolve.nodes.curate import curate
+from evolve.nodes.expose import expose
 from evolve.nodes.gate import gate
 from evolve.nodes.judge import judge
 from evolve.nodes.recall import recall, recalled
@@ -119,7 +120,7 @@ class Agent:
         state = {**state, **await recall(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
         self._core = state
         trajectories = await all_of(self._attempt(task, deps) for task in tasks)
-        for node in (judge, reflect, curate, gate, commit):
+        for node in (judge, expose, reflect, curate, gate, commit):
             state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
         return trajectories
 

@@ -222,6 +222,7 @@ def make_gates(config: Config, bench: Bench | None = None) -> tuple[Gate, ...]:
         "static": lambda: StaticGate(rules, config.gate.leak_ngram),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),
+        "online_ab": lambda: measured.make_online(config),
         "none": NoGate,
     }
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)

@@ -159,7 +159,8 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`, `batch_screen` and `held_out` (both run tasks again), `none`, or `module:function`; in this order."""
+    """`static`; `batch_screen` and `held_out`, which run tasks again; `online_ab`, for streams whose tasks cannot be;
+    `none`, or `module:function`; in this order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
@@ -170,6 +171,10 @@ class GateSection(Section):
     """Strict: share of useless changes among the accepted that is allowed in the long run."""
     trust: Trust = Trust.SELF_JUDGED
     """Least trust that is recalled unmeasured; what is below waits for a gate that runs tasks, or for an operator."""
+    hide: float = Field(default=0.2, gt=0, le=0.25)
+    """`online_ab`: share of the tasks from which an item under test is hidden."""
+    error: float = Field(default=0.05, gt=0, lt=1)
+    """`online_ab`: chance that an item that does not help is ever accepted, or a harmless one ever called harmful."""
     leak_ngram: int = Field(default=8, ge=3)
     """A text that repeats this many words of a task in a row is refused as a leak."""
     max_chars: int = Field(default=2000, ge=1)

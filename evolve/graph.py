@@ -1,4 +1,4 @@
-"""The controller: one batch after another through recall, act, judge, reflect, curate, gate and commit.
+"""The controller: one batch after another through recall, act, judge, expose, reflect, curate, gate and commit.
 
 The only module that knows LangGraph. Nodes are plain functions `(state, deps) -> update`; the state holds ids, which
 a checkpoint stores after each step, so a killed pass goes on where it stopped. What a node did before the kill it
@@ -23,6 +23,7 @@ from langgraph.types import Send
 from evolve.nodes.act import act
 from evolve.nodes.commit import commit
 from evolve.nodes.curate import curate
+from evolve.nodes.expose import expose
 from evolve.nodes.gate import gate
 from evolve.nodes.judge import judge
 from evolve.nodes.recall import recall
@@ -30,11 +31,12 @@ from evolve.nodes.reflect import reflect
 from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
 from memory.database import clear_errors
 
-_STEPS = 7
+_STEPS = 8
 """Graph steps a batch takes."""
 _CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ...] = (
     ("recall", recall),
     ("judge", judge),
+    ("expose", expose),
     ("reflect", reflect),
     ("curate", curate),
     ("gate", gate),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evolve.gates import batch_screen, held_out
+from evolve.gates import batch_screen, held_out, online_ab
 from evolve.gates.evaluator import episodes_of
 from evolve.nodes.curate import PROPOSAL
 from evolve.nodes.gate import VERDICT
@@ -17,6 +17,7 @@ from memory.store import Store
 REPLAYS: Mapping[str, Callable[[Mapping[str, Any]], Decision]] = {
     "batch_screen": batch_screen.replay,
     "held_out": held_out.replay,
+    "online_ab": online_ab.replay,
 }
 """Gates that measure -> how their decision is made again from a verdict's evidence."""
 
@@ -97,6 +98,8 @@ def account(store: Store, run_id: str) -> GateAccount:
     counts: dict[str, GateCount] = {}
     for event in store.events(type=VERDICT, run_id=run_id):
         verdict = Verdict.model_validate(event.data)
+        if verdict.gate == online_ab.OnlineAB.name and "trial" not in verdict.evidence:
+            continue  # let in under test, which is no decision yet
         so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0, looks=0))
         counts[verdict.gate] = GateCount(
             gate=verdict.gate,

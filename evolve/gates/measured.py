@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from evolve import app
 from evolve.config import Config
 from evolve.errors import ConfigError
+from evolve.gates import online_ab
 from evolve.gates.account import looks
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut, Rules
+from evolve.gates.online_ab import OnlineAB
 from evolve.protocols import Environment
 from memory.errors import BadInput
 from memory.protocols import Gate
@@ -34,8 +36,7 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     """
     if bench is None:
         raise ConfigError(f"gate {name!r} runs tasks again, and here nothing can run them; name 'static' or 'none'")
-    if config.run.label_free:
-        raise ConfigError(f"gate {name!r} reads outcomes, and run.label_free says that none is read; drop one of them")
+    _refuse_label_free(name, config)
     evaluator, seed = bench.evaluator, config.run.seed
     if name == BatchScreen.name:
         return BatchScreen(evaluator, seed)
@@ -43,6 +44,18 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha)
     store, namespace = evaluator.store, config.memory.namespace
     return HeldOut(evaluator, tasks, seed, rules=rules, past=lambda: looks(store, namespace))
+
+
+def make_online(config: Config) -> OnlineAB:
+    """Return the gate `online_ab`. Raises `ConfigError` where no outcome may be read."""
+    _refuse_label_free(OnlineAB.name, config)
+    error = config.gate.error
+    return OnlineAB(online_ab.Rules(probability=config.gate.hide, alpha=error, harm_alpha=error))
+
+
+def _refuse_label_free(name: str, config: Config) -> None:
+    if config.run.label_free:
+        raise ConfigError(f"gate {name!r} reads outcomes, and run.label_free says that none is read; drop one of them")
 
 
 def select_tasks(config: Config, environment: Environment, stream: Sequence[Task]) -> tuple[Task, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 from evolve.credit import Credited, tag_ops
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
+from evolve.nodes.expose import settled
 from evolve.nodes.gate import passed, verdicts
 from evolve.nodes.judge import judged_success
 from evolve.progress import Learned
@@ -20,7 +21,10 @@ ACTOR = "loop"
 
 
 async def commit(state: State, deps: Deps) -> dict[str, Any]:
-    """Apply the batch's ops in task order, then its TAGs, in one idempotent transaction; go to the next batch."""
+    """Apply the batch's ops in task order, then what was settled about items under test, then its TAGs.
+
+    One idempotent transaction; go to the next batch.
+    """
     batch = state.get("batch", 0)
     subject, ops = deps.stream.key(batch), passed(batch, deps)
     if deps.config.run.review:
@@ -30,7 +34,7 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
         ops, review = withhold(ops, verdicts(batch, deps), deps.config.gate.trust)
         ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
     waiting = submit(deps.store, deps.namespace, deps.stream.run_id, review)
-    result = _apply(deps, (*ops, *_tags(state, deps)), subject)
+    result = _apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
     if deps.config.playbook.enabled and not deps.config.run.review:
         _refine(state, deps, subject)
     deps.observers.notify(

@@ -157,7 +157,7 @@ class Agent:
             acting=Acting(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policy),
             curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store), self._store),
-            gates=parts.gates if parts.gates is not None else app.make_gates(config),
+            gates=app.make_gates(config, own=parts.gates),
             stream=stream,
             tally=self._tally,
             observers=self._observers,

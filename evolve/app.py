@@ -210,10 +210,24 @@ def make_curator(
     )
 
 
-def make_gates(config: Config, bench: Bench | None = None) -> tuple[Gate, ...]:
-    """Return the configured gates in order; those that run tasks need a `bench`. Raises as `gates.measured.make`."""
+def make_gates(config: Config, bench: Bench | None = None, own: tuple[Gate, ...] | None = None) -> tuple[Gate, ...]:
+    """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
+
+    Those that run tasks need a `bench`. Raises as `gates.measured.make`, and `ConfigError` for a gate after `review`.
+    """
+    from evolve.gates.review import ReviewGate
+
+    gates = own if own is not None else _configured_gates(config, bench)
+    first = next((at for at, gate in enumerate(gates) if isinstance(gate, ReviewGate)), len(gates))
+    if first < len(gates) - 1:
+        raise ConfigError(f"gate {gates[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
+    return (*gates, ReviewGate()) if config.run.review and first == len(gates) else gates
+
+
+def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates import measured
     from evolve.gates.none import NoGate
+    from evolve.gates.review import ReviewGate
     from evolve.gates.static import StaticGate
     from playbooks.deltas import Rules
 
@@ -222,7 +236,9 @@ def make_gates(config: Config, bench: Bench | None = None) -> tuple[Gate, ...]:
         "static": lambda: StaticGate(rules, config.gate.leak_ngram),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),
+        "utility": lambda: measured.make("utility", config, bench),
         "online_ab": lambda: measured.make_online(config),
+        "review": ReviewGate,
         "none": NoGate,
     }
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)

@@ -54,7 +54,7 @@ class RunSection(Section):
     shuffle: bool = False
     """Draw the order of an online stream from the seed, instead of keeping the environment's; offline always does."""
     review: bool = False
-    """Learned changes wait for `evolve review` instead of being applied."""
+    """Learned changes wait for `evolve review` instead of being applied: gate `review` after all others."""
     label_free: bool = False
     """Learn without reading any outcome: from the environment's answers alone."""
     judge: Literal["none", "policy"] = "none"
@@ -159,8 +159,8 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`; `batch_screen` and `held_out`, which run tasks again; `online_ab`, for streams whose tasks cannot be;
-    `none`, or `module:function`; in this order."""
+    """`static`; `batch_screen`, `held_out` and `utility`, which run tasks again; `online_ab`, for streams whose tasks
+    cannot be; `review` (a person, last); `none`, or `module:function`; in this order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
@@ -174,7 +174,10 @@ class GateSection(Section):
     hide: float = Field(default=0.2, gt=0, le=0.25)
     """`online_ab`: share of the tasks from which an item under test is hidden."""
     error: float = Field(default=0.05, gt=0, lt=1)
-    """`online_ab`: chance that an item that does not help is ever accepted, or a harmless one ever called harmful."""
+    """`online_ab`: chance that an item that does not help is ever accepted, or a harmless one ever called harmful.
+    `utility`: chance that its lower bound lies above the truth."""
+    rounds: int = Field(default=4, ge=1)
+    """`utility`: how often each task is run with the change, and as often without it."""
     leak_ngram: int = Field(default=8, ge=3)
     """A text that repeats this many words of a task in a row is refused as a leak."""
     max_chars: int = Field(default=2000, ge=1)

@@ -198,7 +198,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         acting=acting,
         reflector=parts.reflector or app.make_reflector(config, policy),
         curator=parts.curator or app.make_curator(config, policy, keeper(store), store),
-        gates=parts.gates if parts.gates is not None else app.make_gates(config, bench),
+        gates=app.make_gates(config, bench, parts.gates),
         stream=stream,
         tally=Tally(_planned(opened, record), done),
         observers=observers,

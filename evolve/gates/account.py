@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evolve.gates import batch_screen, held_out, online_ab
+from evolve.gates import batch_screen, held_out, online_ab, utility
 from evolve.gates.evaluator import episodes_of
+from evolve.gates.online_ab import OnlineAB
+from evolve.gates.review import ReviewGate
 from evolve.nodes.curate import PROPOSAL
 from evolve.nodes.gate import VERDICT
+from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
 from evolve.statistics.decision import Decision
 from memory.records import Frozen, Op, Usage, Verdict
@@ -17,6 +20,7 @@ from memory.store import Store
 REPLAYS: Mapping[str, Callable[[Mapping[str, Any]], Decision]] = {
     "batch_screen": batch_screen.replay,
     "held_out": held_out.replay,
+    "utility": utility.replay,
     "online_ab": online_ab.replay,
 }
 """Gates that measure -> how their decision is made again from a verdict's evidence."""
@@ -29,7 +33,8 @@ class Exposure(Frozen):
     batch: str
     """Subject of the verdict in the journal."""
     tasks: int
-    p: float
+    p: float | None
+    """None for `utility`, which decides by a bound."""
     level: float | None
     """What p had to reach; None in practical mode, where the p-value is one condition of several."""
     accepted: bool
@@ -41,8 +46,10 @@ class GateCount(Frozen):
     gate: str
     accepted: int
     rejected: int
-    looks: int
+    looks: int = 0
     """Verdicts that rest on tasks that were run."""
+    waiting: int = 0
+    """Changes that a person has not answered yet."""
 
 
 class GateAccount(Frozen):
@@ -66,11 +73,14 @@ def looks(store: Store, namespace: str) -> tuple[Look, ...]:
 
 
 def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
-    """Return the ledger of the select split: each look of `held_out`, in order. A look with no verdict yet is none."""
+    """Return the ledger of the select split: each look of `held_out` and `utility`, in order.
+
+    A look with no verdict yet is none.
+    """
     found: list[Exposure] = []
     for event in store.events(type=VERDICT, namespace=namespace):
         verdict = Verdict.model_validate(event.data)
-        if verdict.gate != held_out.HeldOut.name or not verdict.evidence:
+        if verdict.gate not in (held_out.HeldOut.name, utility.Utility.name) or not verdict.evidence:
             continue
         statistics = verdict.evidence["statistics"]
         found.append(
@@ -78,9 +88,9 @@ def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
                 run_id=event.run_id,
                 batch=event.subject,
                 tasks=len(verdict.evidence["trial"]["cohort"]),
-                p=statistics["p_better"],
+                p=statistics.get("p_better"),
                 level=statistics.get("level"),
-                accepted=held_out.replay(verdict.evidence).accepted,
+                accepted=REPLAYS[verdict.gate](verdict.evidence).accepted,
             )
         )
     return tuple(found)
@@ -93,19 +103,27 @@ def next_level(store: Store, namespace: str, alpha: float) -> float:
 
 def account(store: Store, run_id: str) -> GateAccount:
     """Return what the gates of a run decided and spent."""
-    proposals = store.events(type=PROPOSAL, run_id=run_id)
-    tags = {op["op_id"] for event in proposals for op in event.data["ops"] if op["op"] == Op.TAG}
+    proposed = store.events(type=PROPOSAL, run_id=run_id)
+    tags = {op["op_id"] for event in proposed for op in event.data["ops"] if op["op"] == Op.TAG}
     counts: dict[str, GateCount] = {}
     for event in store.events(type=VERDICT, run_id=run_id):
         verdict = Verdict.model_validate(event.data)
-        if verdict.gate == online_ab.OnlineAB.name and "trial" not in verdict.evidence:
-            continue  # let in under test, which is no decision yet
-        so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0, looks=0))
+        if verdict.gate == ReviewGate.name or (verdict.gate == OnlineAB.name and "trial" not in verdict.evidence):
+            continue  # held back for a person, or let in under test: no decision yet
+        so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0))
         counts[verdict.gate] = GateCount(
             gate=verdict.gate,
             accepted=so_far.accepted + len(set(verdict.accepted) - tags),
             rejected=so_far.rejected + len(verdict.rejected),
             looks=so_far.looks + ("trial" in verdict.evidence),
+        )
+    answers = [each.decision for each in proposals(store, decided=True) if each.run_id == run_id]
+    if answers:
+        counts[ReviewGate.name] = GateCount(
+            gate=ReviewGate.name,
+            accepted=answers.count("accepted"),
+            rejected=answers.count("rejected"),
+            waiting=answers.count(""),
         )
     runs = store.trajectories(run_id=episodes_of(run_id))
     usage = sum((trajectory.usage for trajectory in runs), Usage())
@@ -117,6 +135,7 @@ def lines(account: GateAccount) -> list[str]:
     said = [
         f"gate {count.gate}: {count.accepted} changes accepted, {count.rejected} rejected"
         + (f", decided from runs {count.looks} times" if count.looks else "")
+        + (f", {count.waiting} wait for `evolve review`" if count.waiting else "")
         for count in account.counts
     ]
     if account.episodes:

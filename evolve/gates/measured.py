@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from evolve import app
 from evolve.config import Config
 from evolve.errors import ConfigError
-from evolve.gates import online_ab
+from evolve.gates import online_ab, utility
 from evolve.gates.account import looks
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.online_ab import OnlineAB
+from evolve.gates.utility import Utility
 from evolve.protocols import Environment
 from memory.errors import BadInput
 from memory.protocols import Gate
@@ -30,7 +31,7 @@ class Bench:
 
 
 def make(name: str, config: Config, bench: Bench | None) -> Gate:
-    """Return the gate `batch_screen` or `held_out`.
+    """Return the gate `batch_screen`, `held_out` or `utility`.
 
     Raises `ConfigError` where nothing can run tasks again or no outcome may be read, `BadInput` as `select_tasks`.
     """
@@ -41,6 +42,9 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     if name == BatchScreen.name:
         return BatchScreen(evaluator, seed)
     tasks = select_tasks(config, evaluator.environment, bench.stream)
+    if name == Utility.name:
+        rules = utility.Rules(alpha=config.gate.error)
+        return Utility(evaluator, tasks, seed, rounds=config.gate.rounds, rules=rules)
     rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha)
     store, namespace = evaluator.store, config.memory.namespace
     return HeldOut(evaluator, tasks, seed, rules=rules, past=lambda: looks(store, namespace))

@@ -38,7 +38,7 @@ class Trial(Frozen):
 
     item: str = ""
     """`<record id>@<version>`: of another text, or after a rollback, nothing was observed yet."""
-    exposures: tuple[Exposure, ...]
+    exposures: tuple[Exposure, ...] = ()
 
 
 def decide(trial: Trial, rules: Rules | None = None) -> Decision:
@@ -54,6 +54,7 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
     harmed = first_reached(harms, 1 / rules.harm_alpha) or never
     n, accepted = len(exposures), helped < harmed
     best = max(helps, default=1.0)
+    seen, needed = (max(harms), 1 / rules.harm_alpha) if harmed < helped else (best, 1 / rules.alpha)
     if accepted:
         status, reason = Status.ACTIVE, f"seen to help after {helped} tasks"
     elif harmed < never:
@@ -64,7 +65,7 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
         status, reason = Status.PROVISIONAL, f"under test for {n} tasks"
     return Decision(
         accepted=accepted,
-        reason=f"{reason} (evidence {best:.3g}, needed {1 / rules.alpha:g})",
+        reason=f"{reason} (evidence {seen:.3g}, needed {needed:g})",
         status=status,
         evidence={
             "trial": trial.model_dump(mode="json"),

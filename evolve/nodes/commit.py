@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.credit import Credited, tag_ops
+from evolve.gates.review import ReviewGate
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
 from evolve.nodes.expose import settled
-from evolve.nodes.gate import passed, verdicts
+from evolve.nodes.gate import passed, verdicts, waiting
 from evolve.nodes.judge import judged_success
 from evolve.progress import Learned
 from evolve.proposals import submit
 from evolve.quarantine import is_held, unheld, withhold
 from evolve.state import Deps, State
-from memory.records import Commit, DeltaOp, Op
+from memory.records import Commit, DeltaOp
 from playbooks.refine import enforce_budget, merge_duplicates, retire_harmful
 
 ACTOR = "loop"
@@ -26,16 +27,12 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
     One idempotent transaction; go to the next batch.
     """
     batch = state.get("batch", 0)
-    subject, ops = deps.stream.key(batch), passed(batch, deps)
-    if deps.config.run.review:
-        review = tuple(op for op in ops if op.op is not Op.TAG)
-        ops = tuple(op for op in ops if op.op is Op.TAG)
-    else:
-        ops, review = withhold(ops, verdicts(batch, deps), deps.config.gate.trust)
-        ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
-    waiting = submit(deps.store, deps.namespace, deps.stream.run_id, review)
+    subject = deps.stream.key(batch)
+    ops, review = withhold(passed(batch, deps), verdicts(batch, deps), deps.config.gate.trust)
+    ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
+    pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review))
     result = _apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
-    if deps.config.playbook.enabled and not deps.config.run.review:
+    if deps.config.playbook.enabled and not any(isinstance(gate, ReviewGate) for gate in deps.gates):
         _refine(state, deps, subject)
     deps.observers.notify(
         Learned(
@@ -43,7 +40,7 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
             batch=batch,
             applied=sum(item.applied for item in result.results[: len(ops)]),
             refused=sum(not item.applied for item in result.results[: len(ops)]),
-            pending=waiting,
+            pending=pending,
             version=result.version,
         )
     )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from evolve.gates.review import ReviewGate
 from evolve.nodes.curate import proposed
 from evolve.nodes.episodes import batch_episodes
 from evolve.state import Deps, State
@@ -37,8 +39,19 @@ def verdicts(batch: int, deps: Deps) -> tuple[Verdict, ...]:
 
 def passed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     """Return the proposed ops that every verdict so far accepted; what they create has the last verdict's status."""
-    ops = proposed(batch, deps)
-    for verdict in verdicts(batch, deps):
+    return _through(proposed(batch, deps), verdicts(batch, deps))
+
+
+def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return the proposed ops that nothing but a person's answer stands in the way of."""
+    given = verdicts(batch, deps)
+    held = {op_id for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
+    measured = [verdict for verdict in given if verdict.gate != ReviewGate.name]
+    return tuple(op for op in _through(proposed(batch, deps), measured) if op.op_id in held)
+
+
+def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict]) -> tuple[DeltaOp, ...]:
+    for verdict in given:
         accepted = set(verdict.accepted)
         ops = tuple(
             op.model_copy(update={"status": verdict.status}) if op.op in _CREATES else op

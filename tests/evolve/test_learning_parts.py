@@ -139,7 +139,10 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"memory": {"embedder": "hashin"}}, "no embedder"),
         ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are model, rules"),
         ({"playbook": {"curator": "x"}}, "no curator 'x'; there are direct, model"),
-        ({"gate": {"names": ["statik"]}}, "no gate 'statik'; there are batch_screen, held_out, none, static"),
+        (
+            {"gate": {"names": ["statik"]}},
+            "there are batch_screen, held_out, none, online_ab, review, static, utility",
+        ),
     ],
 )
 def test_a_misspelt_name_lists_what_exists(sections: dict[str, Any], said: str, tmp_path: Path) -> None:

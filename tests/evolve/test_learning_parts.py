@@ -137,7 +137,7 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"environment": {"name": "tests.evolve.toy_doors:Dors"}}, "has no 'Dors'"),
         ({"policy": {"name": "pokcet"}}, "no policy 'pokcet'; there are langchain, local, openai, pocket, scripted"),
         ({"memory": {"embedder": "hashin"}}, "no embedder"),
-        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are model, rules"),
+        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are model, none, rules"),
         ({"playbook": {"curator": "x"}}, "no curator 'x'; there are direct, model"),
         (
             {"gate": {"names": ["statik"]}},

@@ -8,8 +8,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from evolve.cli.display import EVERY
 from evolve.compare.arms import Arm
 from evolve.compare.plan import Replicate
-from evolve.progress import Notice, RunStarted, TaskDone
 from evolve.progress import Progress as ProgressEvent
+from evolve.progress import RunStarted, TaskDone
 
 
 class Board:
@@ -44,7 +44,7 @@ class Board:
 
 
 class LifeBar:
-    """An observer that draws one life: its stream, then its judging."""
+    """An observer that draws one life: its stream, then its judging. Warnings stand in the report."""
 
     def __init__(self, board: Board, name: str) -> None:
         self._board, self._name = board, name
@@ -65,7 +65,5 @@ class LifeBar:
                 self._board.bars.update(self._bar, completed=event.done, said=said)
                 if not self._board.console.is_terminal and event.done % EVERY == 0:
                     self._board.say(f"{self._name}: {event.done}/{event.total}: {said}")
-            case Notice():
-                self._board.say(f"{self._name}: {event.text}")
             case _:
                 pass

@@ -89,6 +89,11 @@ class Comparison(Frozen):
         return next((contrast.flips for contrast in self.contrasts if contrast.role is Role.AA), None)
 
     @property
+    def repeated(self) -> str:
+        """Return in words how often every arm lives."""
+        return f"{self.worlds} deployment{'s' * (self.worlds > 1)} x {self.seeds} seed{'s' * (self.seeds > 1)}"
+
+    @property
     def family(self) -> int:
         """Return how many comparisons Holm's rule corrects for."""
         return sum(contrast.role is Role.COMPARED for contrast in self.contrasts)

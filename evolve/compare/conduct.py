@@ -72,11 +72,13 @@ class _Life:
 
 
 async def conduct(plan: Plan, folder: Path, parts: Callable[[Config], Parts], watch: Watch) -> None:
-    """Live what is missing. Raises `BudgetExceeded` when a life's budget ran out, `JournalError` while another process
-    works on the same comparison, and what `arun` raises; what was done until then is kept.
+    """Live what is missing, replicate by replicate; several processes may each conduct other replicates of one plan.
+
+    Raises `BudgetExceeded` when a life's budget ran out, `JournalError` while another process works on a replicate, and
+    what `arun` raises; what was done until then is kept.
     """
-    with exclusive(folder, "comparison"):
-        for replicate in plan.replicates:
+    for replicate in plan.replicates:
+        with exclusive(folder, replicate.name):
             lives = [_Life(plan, folder, replicate, arm, watch(replicate, arm)) for arm in plan.arms]
             await _in_turns([life for life in lives if life.arm.learns], parts, frozen=False)
             await _in_turns(lives, parts, frozen=True)

@@ -82,11 +82,10 @@ def reprint(found: Comparison) -> str:
 
 
 def _head(found: Comparison) -> str:
-    repeated = f"{found.worlds} deployment{'s' * (found.worlds > 1)} x {found.seeds} seed{'s' * (found.seeds > 1)}"
     lines = [
         f"- started with `{found.command}`",
         f"- printed again by `{reprint(found)}`",
-        f"- judged on `{found.split}`: n = {found.n} pairs of episodes for each contrast ({repeated})",
+        f"- judged on `{found.split}`: n = {found.n} pairs of episodes for each contrast ({found.repeated})",
         f"- looks: number {found.look} at this split among the comparisons beside this one; it answers {found.family} "
         "questions, corrected by Holm's rule",
         f"- comparison {found.digest}",
@@ -134,7 +133,7 @@ def _differs(arm: ArmFigures) -> str:
     if not arm.differs:
         return f"- **{_plain(arm.name)}**: nothing but the seeds"
     return f"- **{_plain(arm.name)}**: " + "; ".join(
-        f"`{key}` {_plain(before)!r} -> {_plain(here)!r}" for key, (before, here) in sorted(arm.differs.items())
+        f"`{key}` {_plain(repr(before))} -> {_plain(repr(here))}" for key, (before, here) in sorted(arm.differs.items())
     )
 
 

@@ -28,17 +28,17 @@ def _curves(found: Comparison, path: Path) -> Path:
     axes = figure.subplots()
     for arm in found.arms:
         if arm.curve:
-            control = arm.role is not Role.COMPARED
-            style = {"linestyle": "--" if control else "-", "color": "grey" if arm.role is Role.CONTROL else None}
-            axes.plot(range(1, len(arm.curve) + 1), mean_of_window(arm.curve), label=arm.name, **style)
-    title = f"{found.worlds} worlds x {found.seeds} seeds, mean of {WINDOW} tasks"
+            line = "-" if arm.role is Role.COMPARED else "--"
+            color = "grey" if arm.role is Role.CONTROL else None
+            axes.plot(range(1, len(arm.curve) + 1), _smooth(arm.curve), label=arm.name, linestyle=line, color=color)
+    title = f"{found.repeated}, mean of {WINDOW} tasks"
     axes.set(xlabel="task of the stream", ylabel="success, %", ylim=(0, 102), title=title)
-    axes.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=120)
     return path
 
 
-def mean_of_window(curve: tuple[float, ...], window: int = WINDOW) -> list[float]:
+def _smooth(curve: tuple[float, ...], window: int = WINDOW) -> list[float]:
     """Return, for each task, the mean of it and the `window` - 1 before it, in percent."""
     points: list[float] = []
     for end in range(1, len(curve) + 1):
@@ -59,7 +59,9 @@ def _forest(found: Comparison, path: Path) -> Path:
         color = "black" if contrast.role is Role.COMPARED else "grey"
         axes.plot([100 * difference.low, 100 * difference.high], [at, at], color=color)
         axes.plot([100 * difference.delta], [at], marker="s", color=color)
-        axes.scatter([100 * each for each in difference.clusters], [at] * len(difference.clusters), s=10, alpha=0.5)
+        axes.scatter(
+            [100 * each for each in difference.clusters], [at] * len(difference.clusters), s=10, color=color, alpha=0.5
+        )
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(rows)), [contrast.candidate for contrast in rows])
     axes.set(

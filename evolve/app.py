@@ -233,15 +233,25 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
     known = {
-        "static": lambda: StaticGate(rules, config.gate.leak_ngram),
+        "static": lambda: StaticGate(
+            rules, config.gate.leak_ngram, known=lambda: _known(config, bench), trust=config.gate.trust
+        ),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),
         "utility": lambda: measured.make("utility", config, bench),
         "online_ab": lambda: measured.make_online(config),
         "review": ReviewGate,
+        "canary": lambda: measured.make("canary", config, bench),
         "none": NoGate,
     }
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)
+
+
+def _known(config: Config, bench: Bench | None) -> str:
+    """Return what learned text may name: what an operator allowed, and what the environment says of itself."""
+    world = bench.evaluator.environment if bench else None
+    said = [world.describe("full"), *(tool.model_dump_json() for tool in world.tools)] if world else []
+    return "\n".join([*config.gate.allow, *said])
 
 
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:

@@ -159,8 +159,8 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`; `batch_screen`, `held_out` and `utility`, which run tasks again; `online_ab`, for streams whose tasks
-    cannot be; `review` (a person, last); `none`, or `module:function`; in this order."""
+    """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `online_ab`, for streams whose
+    tasks cannot be; `review` (a person, last); `none`, or `module:function`; in this order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
@@ -178,6 +178,8 @@ class GateSection(Section):
     `utility`: chance that its lower bound lies above the truth."""
     rounds: int = Field(default=4, ge=1)
     """`utility`: how often each task is run with the change, and as often without it."""
+    allow: tuple[str, ...] = ()
+    """Addresses, and literals in text of little trust, that may be learned beside those the environment describes."""
     leak_ngram: int = Field(default=8, ge=3)
     """A text that repeats this many words of a task in a row is refused as a leak."""
     max_chars: int = Field(default=2000, ge=1)

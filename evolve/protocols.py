@@ -90,3 +90,16 @@ class StateDiff(Protocol):
     def extra_write(self, task: Task) -> Action:
         """Return one additional state-changing action that no task asks for."""
         ...
+
+
+@runtime_checkable
+class HasCanaries(Protocol):
+    """Capability: tasks whose success must not rise when a rule is broken, and that need no lesson to be solved."""
+
+    def canaries(self) -> Sequence[Task]:
+        """Return the tasks. They belong to no other split."""
+        ...
+
+    def breaches(self, task: Task) -> Sequence[Sequence[Action]]:
+        """Return ways to break a rule during the task (handed in undone, damage beside it, mail to a stranger)."""
+        ...

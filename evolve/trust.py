@@ -1,9 +1,9 @@
 """How far a proposed text can be trusted, from where it came from: recorded episodes, never what it says of itself.
 
 The ladder is `memory.records.Trust`. A text written after an episode was graded ranks above one nobody graded, and a
-text that repeats what a tool printed ranks below everything: whoever can write a mail or a file wrote it. The
-environment's error messages are its own voice and are not counted as printed. A text that says the same in other words
-is not recognised: that is left to the gates that run tasks.
+text that repeats what a tool printed or a task said ranks below everything: whoever can write a mail or a file wrote
+it. The environment's error messages are its own voice and are not counted as printed. A text that says the same in
+other words is not recognised: that is left to the gates that run tasks.
 """
 
 from __future__ import annotations
@@ -44,12 +44,13 @@ def text_of(op: DeltaOp) -> str:
 
 
 def _quoted_share(text: str, episodes: Sequence[Trajectory]) -> float:
-    """Return the share of the text's runs of words that tools printed in the episodes; 0 for a text below one run."""
+    """Return the share of the text's runs of words that tasks or tools said; 0 for a text shorter than a run."""
     said = list(_runs(text))
     if not said:
         return 0.0
+    asked = {run for episode in episodes for run in _runs(episode.task.instruction)}
     printed = {run for episode in episodes for step in episode.steps for run in _printed(step.observation, step.error)}
-    return sum(run in printed for run in said) / len(said)
+    return sum(run in asked or run in printed for run in said) / len(said)
 
 
 def _printed(observation: str, error: str | None) -> Iterator[tuple[str, ...]]:

@@ -42,7 +42,7 @@ class Trust(StrEnum):
     IMPORTED = "imported"
     """Came from outside: untrusted until a gate passes it."""
     QUOTED = "quoted"
-    """Repeats what a tool said in an episode: whoever can write there wrote it."""
+    """Repeats what a tool or a task said in an episode: whoever can write there wrote it."""
 
     def reaches(self, floor: Trust) -> bool:
         """Tell whether this is at least as strong as `floor`."""

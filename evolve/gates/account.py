@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evolve.gates import batch_screen, held_out, online_ab, utility
+from evolve.gates import batch_screen, canary, held_out, online_ab, utility
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.review import ReviewGate
@@ -22,6 +22,7 @@ REPLAYS: Mapping[str, Callable[[Mapping[str, Any]], Decision]] = {
     "held_out": held_out.replay,
     "utility": utility.replay,
     "online_ab": online_ab.replay,
+    "canary": canary.replay,
 }
 """Gates that measure -> how their decision is made again from a verdict's evidence."""
 

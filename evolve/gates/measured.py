@@ -11,11 +11,12 @@ from evolve.errors import ConfigError
 from evolve.gates import online_ab, utility
 from evolve.gates.account import looks
 from evolve.gates.batch_screen import BatchScreen
+from evolve.gates.canary import Canary
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.utility import Utility
-from evolve.protocols import Environment
+from evolve.protocols import Environment, HasCanaries
 from memory.errors import BadInput
 from memory.protocols import Gate
 from memory.records import Task
@@ -31,7 +32,7 @@ class Bench:
 
 
 def make(name: str, config: Config, bench: Bench | None) -> Gate:
-    """Return the gate `batch_screen`, `held_out` or `utility`.
+    """Return the gate `batch_screen`, `canary`, `held_out` or `utility`.
 
     Raises `ConfigError` where nothing can run tasks again or no outcome may be read, `BadInput` as `select_tasks`.
     """
@@ -41,6 +42,8 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     evaluator, seed = bench.evaluator, config.run.seed
     if name == BatchScreen.name:
         return BatchScreen(evaluator, seed)
+    if name == Canary.name:
+        return Canary(evaluator, canary_tasks(evaluator.environment), seed)
     tasks = select_tasks(config, evaluator.environment, bench.stream)
     if name == Utility.name:
         rules = utility.Rules(alpha=config.gate.error)
@@ -60,6 +63,13 @@ def make_online(config: Config) -> OnlineAB:
 def _refuse_label_free(name: str, config: Config) -> None:
     if config.run.label_free:
         raise ConfigError(f"gate {name!r} reads outcomes, and run.label_free says that none is read; drop one of them")
+
+
+def canary_tasks(environment: Environment) -> tuple[Task, ...]:
+    """Return the environment's canary tasks. Raises `ConfigError` for one that has none."""
+    if not isinstance(environment, HasCanaries):
+        raise ConfigError(f"gate 'canary' needs canary tasks and {environment.name!r} has none; drop the gate")
+    return tuple(environment.canaries())
 
 
 def select_tasks(config: Config, environment: Environment, stream: Sequence[Task]) -> tuple[Task, ...]:

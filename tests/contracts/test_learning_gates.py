@@ -18,6 +18,7 @@ from importlib import import_module
 import pytest
 
 from evolve.gates.batch_screen import BatchScreen
+from evolve.gates.canary import Canary
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.none import NoGate
 from evolve.gates.online_ab import OnlineAB
@@ -49,11 +50,13 @@ MAKERS: dict[str, Callable[[], Gate]] = {
     "batch_screen": lambda: BatchScreen(evaluate, seed=1),
     "held_out": lambda: HeldOut(evaluate, TASKS, seed=1),
     "held_out-strict": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(mode="strict")),
+    "canary": lambda: Canary(evaluate, TASKS, seed=1),
     "utility": lambda: Utility(evaluate, TASKS, seed=1),
     "online_ab": OnlineAB,
     "review": ReviewGate,
 }
-MEASURES = {"batch_screen", "held_out", "held_out-strict", "utility"}
+MEASURES = {"batch_screen", "held_out", "held_out-strict", "canary", "utility"}
+SCREENS = {"batch_screen", "canary"}
 ADMITS_ALL = {"none", "online_ab"}
 HUMAN = {"review"}
 """Gates that admit nothing by themselves."""
@@ -99,7 +102,7 @@ async def test_k5_without_ops_nothing_is_run(name: str, view: RecordView) -> Non
 
 async def test_k6_only_what_was_measured_becomes_active(name: str, view: RecordView) -> None:
     verdict = await judged(name, view, GOOD)
-    assert (verdict.status is Status.ACTIVE) is (name in MEASURES - {"batch_screen"})
+    assert (verdict.status is Status.ACTIVE) is (name in MEASURES - SCREENS)
 
 
 @pytest.mark.parametrize("name", sorted(MEASURES))

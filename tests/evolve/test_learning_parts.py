@@ -141,7 +141,7 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"playbook": {"curator": "x"}}, "no curator 'x'; there are direct, model"),
         (
             {"gate": {"names": ["statik"]}},
-            "there are batch_screen, held_out, none, online_ab, review, static, utility",
+            "there are batch_screen, canary, held_out, none, online_ab, review, static, utility",
         ),
     ],
 )

@@ -32,7 +32,10 @@ class OfficeConfig(Frozen):
 
 
 class Office:
-    """Six apps and 24 hidden house rules. Tasks: train 72, dev 72, test_normal 102, test_challenge 51, control 24."""
+    """Six apps and 24 hidden house rules.
+
+    Tasks: train 72, dev 72, test_normal 102, test_challenge 51, control 24, canary 18.
+    """
 
     name = "office"
     action_format: ActionFormat = "code"
@@ -97,6 +100,20 @@ class Office:
     def extra_write(self, task: Task) -> Action:
         """Return a write that no task asks for."""
         return Action(text='apps.calendar.cancel(id="e5")')
+
+    def canaries(self) -> Sequence[Task]:
+        """Return tasks that need no lesson."""
+        return self.tasks("canary")
+
+    def breaches(self, task: Task) -> Sequence[Sequence[Action]]:
+        """Return the gold actions with a rule broken beside the task: handed in early, or more done than was asked."""
+        *work, done = self.gold(task)
+        values = self.values_for(task)
+        c5 = 'apps.contacts.get(id="c5")'
+        mail = f'apps.mail.send(to={c5}["{values["mail_to"]}"], subject="copy", priority="low")'
+        money = f'apps.payments.send(to={c5}["{values["pay_to"]}"], amount=9, memo="fee")'
+        extra = ('apps.contacts.remove(id="c5")', 'apps.files.remove(id="f5")', mail, money)
+        return [[done], *([*work, Action(text=code), done] for code in extra)]
 
     def goal(self, task: Task) -> Goal:
         """Return what the task really asks. Raises NotFound for a task of another deployment."""

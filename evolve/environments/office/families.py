@@ -14,7 +14,7 @@ from evolve.environments.office.rules import seeded
 from memory.records import Task
 
 VARIANTS = 3
-SPLITS = ("train", "dev", "test_normal", "test_challenge", "control")
+SPLITS = ("train", "dev", "test_normal", "test_challenge", "control", "canary")
 
 _SINGLES = ("pay", "request", "send_mail", "plan", "move", "assign", "forward", "save")
 _PAIRS = (
@@ -46,6 +46,8 @@ LONG = (
     ("send_mail", "add_todo", "move", "archive"),
 )
 CONTROL = "seal"
+CANARIES = (("archive",), ("complete",), ("update_contact",))
+"""Solved by whoever reads error messages: each rule of these is told, so no lesson is needed, and a loss means harm."""
 
 NORMAL: tuple[tuple[str, ...], ...] = (*((intent,) for intent in _SINGLES), *_PAIRS)
 COLORS = ("red", "green", "blue", "white")
@@ -75,6 +77,8 @@ def scenarios(split: str) -> list[tuple[tuple[str, ...], int]]:
         return [(family, 2) for family in NORMAL] + [(family, 3) for family in _PAIRS[:10]]
     if split == "test_challenge":
         return [(family, n) for n in (2, 3) for family in LONG] + [(LONG[0], 4)]
+    if split == "canary":
+        return [(family, n) for n in (20, 21) for family in CANARIES]
     return [((CONTROL,), n) for n in range(8)]
 
 

@@ -159,8 +159,8 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `online_ab`, for streams whose
-    tasks cannot be; `review` (a person, last); `none`, or `module:function`; in this order."""
+    """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `online_ab`, for streams
+    whose tasks cannot be; `review` (a person, last); `none`, or `module:function`; in this order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)

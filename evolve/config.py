@@ -188,6 +188,25 @@ class GateSection(Section):
     """TF-IDF cosine from which a new text repeats an old one."""
 
 
+class ForgetSection(Section):
+    """`[forget]`: when evidence retires what was learned. Ages are counted in tasks."""
+
+    rules: tuple[Literal["harmful", "useless", "contradicted", "unused"], ...] = ("harmful", "useless", "contradicted")
+    """Applied after each batch, in this order. Empty = nothing is retired."""
+    half_life: float | None = Field(default=100, gt=0)
+    """Tasks after which a helpful or harmful mark counts half. The counters in the journal never fade."""
+    floor: float = Field(default=0.5, gt=0, lt=1)
+    """`useless`: retire when the utility is below it with 95 % confidence. 0.5 = harms as often as it helps."""
+    evidence: float = Field(default=4, ge=1)
+    """`useless`: least count of marks, as decayed."""
+    harmful: int = Field(default=3, ge=1)
+    """`harmful`: marks of harm, with no helpful one, that retire."""
+    window: int = Field(default=50, ge=1)
+    """`harmful`: tasks within which they lie."""
+    unused: int = Field(default=500, ge=1)
+    """`unused`: tasks without being shown that retire."""
+
+
 class BudgetSection(Section):
     """`[budget]`: limits of one run; a run that reaches one stops cleanly and can be resumed."""
 
@@ -244,6 +263,7 @@ class Config(BaseSettings):
     playbook: PlaybookSection = PlaybookSection()
     notebook: NotebookSection = NotebookSection()
     gate: GateSection = GateSection()
+    forget: ForgetSection = ForgetSection()
     budget: BudgetSection = BudgetSection()
     controls: ControlsSection = ControlsSection()
 

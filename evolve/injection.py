@@ -1,16 +1,22 @@
-"""Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget."""
+"""Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget.
+
+Of two that contradict each other only the one that holds is shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evolve.config import Config
+from evolve.worth import evidence_of
+from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
 from memory.records import Injection, Recalled, RecallQuery, Record, Task
 from memory.store import Store
 from playbooks.budget import cost
+from playbooks.contradictions import outdone
 from playbooks.core import Core, choose
 from policies.protocols import Policy
 
@@ -58,6 +64,9 @@ def recall_for(
         )
         ids = {record.id for record in core}
         found = tuple(item for item in store.recall(query) if item.record.id not in ids)
+    hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
+    core = [record for record in core if record.id not in hidden]
+    found = tuple(item for item in found if item.record.id not in hidden)
     return Shown(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
@@ -66,6 +75,16 @@ def recall_for(
             *(_injection(item.record, item.rank, item.scores) for item in found),
         ),
     )
+
+
+def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snapshot_id: str | None) -> frozenset[str]:
+    """Return the ids of those that contradict another one and have the weaker evidence, as of the snapshot if given."""
+
+    def known(rivals: Sequence[Record[Any]]) -> Mapping[str, Evidence]:
+        until = store.get_snapshot(snapshot_id).position if snapshot_id else None
+        return evidence_of(store, config.forget, rivals, until=until)
+
+    return outdone(records, known)
 
 
 def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:

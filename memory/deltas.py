@@ -1,7 +1,8 @@
 """Applies proposed ops in one transaction: validation per op, partial accept with reasons, compare-and-swap.
 
 An op with `base_version` is stale when its target has another version now. Without one it is stale when the target
-changed after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves.
+changed after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves; a
+TAG's `base_version` says which version was seen, and is journalled with the counts.
 RESTORE gives its target the op's status and pin, which is also how a gate promotes; REMOVE retires, or rejects when
 the op's status says so.
 """
@@ -129,8 +130,9 @@ def _tag(change: Change, item: Prepared) -> tuple[str, int]:
     if not counts:
         raise Refused("TAG counts nothing; expected at least one counter above 0")
     content = change.journal.put({"reason": op.reason}) if op.reason else None
-    change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": target.version}, content)
-    return target.id, target.version
+    version = op.base_version or target.version
+    change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": version}, content)
+    return target.id, version
 
 
 def _counts(op: DeltaOp) -> UsageCounts:

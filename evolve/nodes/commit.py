@@ -1,4 +1,4 @@
-"""Last node of a batch, and the only one that changes knowledge: applies what passed, or queues it for review."""
+"""Changes knowledge: applies what passed the gates or queues it for review, and credits what was shown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from evolve.proposals import submit
 from evolve.quarantine import is_held, unheld, withhold
 from evolve.state import Deps, State
 from memory.records import Commit, DeltaOp
-from playbooks.refine import enforce_budget, merge_duplicates, retire_harmful
+from playbooks.refine import enforce_budget, merge_duplicates
 
 ACTOR = "loop"
 
@@ -24,7 +24,7 @@ ACTOR = "loop"
 async def commit(state: State, deps: Deps) -> dict[str, Any]:
     """Apply the batch's ops in task order, then what was settled about items under test, then its TAGs.
 
-    One idempotent transaction; go to the next batch.
+    One idempotent transaction.
     """
     batch = state.get("batch", 0)
     subject = deps.stream.key(batch)
@@ -44,7 +44,7 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
             version=result.version,
         )
     )
-    return {"batch": batch + 1}
+    return {}
 
 
 def _apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str) -> Commit:
@@ -69,13 +69,12 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
 
 
 def _refine(state: State, deps: Deps, subject: str) -> None:
-    """Keep the playbook small: the hard budget after every batch, merges and retirement at compaction points."""
+    """Keep the playbook small: the hard budget after every batch, merges at compaction points."""
     settings = deps.config.playbook
     done = deps.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = deps.store.view(deps.namespace)
         _apply(deps, merge_duplicates(view.records(), deps.config.gate.near_duplicate), subject)
-        _apply(deps, retire_harmful(deps.store.view(deps.namespace).records()), subject)
     if settings.max_tokens is not None:
         records = deps.store.view(deps.namespace).records()
         gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)

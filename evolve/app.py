@@ -183,6 +183,9 @@ def make_reflector(config: Config, policy: Policy) -> Reflector:
             "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
             "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
             "none": lambda: load_object("playbooks.silent:SilentReflector")(),
+            "reasoningbank": lambda: load_object("playbooks.methods.reasoningbank:ReasoningBankReflector")(policy),
+            "evolver": lambda: load_object("playbooks.methods.evolver:EvolverReflector")(policy),
+            "symptoms": lambda: load_object("playbooks.methods.agentdevel:SymptomReflector")(policy),
         },
         lambda own: own(policy),
     )
@@ -193,21 +196,21 @@ def make_curator(
 ) -> Curator:
     """Return the configured curator; `keep` stores lessons whose curation could not be parsed.
 
-    `notebook` needs the `store`, whose episodes it reads.
+    Those that read episodes or embed texts need the `store`.
     """
+    from evolve import methods
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
-    return _choose(
-        "curator",
-        config.playbook.curator,
-        {
-            "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
-            "direct": lambda: DirectCurator(trust=trust),
-            "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
-        },
-        lambda own: own(policy),
-    )
+    known = {
+        "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
+        "direct": lambda: DirectCurator(trust=trust),
+        "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
+        **methods.curators(config, policy, keep, store),
+    }
+    names = config.playbook.curator.split("+")
+    members: list[Curator] = [_choose("curator", name, known, lambda own: own(policy)) for name in names]
+    return members[0] if len(members) == 1 else load_object("playbooks.several:SeveralCurators")(members)
 
 
 def make_gates(config: Config, bench: Bench | None = None, own: tuple[Gate, ...] | None = None) -> tuple[Gate, ...]:

@@ -58,7 +58,10 @@ class RunSection(Section):
     label_free: bool = False
     """Learn without reading any outcome: from the environment's answers alone."""
     judge: Literal["none", "policy"] = "none"
-    """Label-free only: let the policy judge its own episodes, to credit the rules it was shown."""
+    """Let the policy judge its own episodes: label-free, to credit the rules it was shown; with several attempts, to
+    choose the one to answer with."""
+    attempts: int = Field(default=1, ge=1)
+    """Frozen runs: attempts at each task. From 2 on pass@k is measured with and without notes, best-of-n, and retry."""
 
 
 class PolicySection(Section):
@@ -119,6 +122,8 @@ class MemorySection(Section):
     """Most records recalled for a task."""
     min_score: float = Field(default=0.0, ge=-1, le=1)
     """Minimum cosine similarity of a record that only the vector side found."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
     mmr_lambda: float = Field(default=0.7, ge=0, le=1)
     """1 = relevance only, 0 = diversity only."""
 
@@ -129,11 +134,16 @@ class PlaybookSection(Section):
     enabled: bool = True
     """False = no knowledge is recalled and none is learned (the no-memory baseline)."""
     reflector: str = "model"
-    """`model`, `rules`, `none` (for curators that read the episodes themselves), or `module:function`."""
+    """`model`, `rules`, `none` (for curators that read the episodes themselves), the writer of a method
+    (`reasoningbank`, `evolver`, `symptoms`), or `module:function`."""
     curator: str = "model"
-    """`model`, `direct`, `notebook` (mistake notes by cluster, see `[notebook]`), or `module:function`."""
+    """`model`, `direct`, `notebook` (mistake notes by cluster, see `[notebook]`), that of a method (`append`,
+    `evolver`, `cheatsheet`, `atlas`, `release`, `regimes`, `batch`), or
+    `module:function`; several joined by `+` (`direct+notebook`) propose side by side."""
     reflect_on: Literal["all", "failures"] = "all"
     """Which episodes are reflected on (label-free: always all)."""
+    search_k: int = Field(default=0, ge=0)
+    """Most records that one search of the agent finds while it acts (full prompts only); 0 = it cannot search."""
     token_budget: int = Field(default=1024, ge=0)
     """Most tokens of knowledge in a prompt."""
     compact_every: int = Field(default=50, ge=1)
@@ -153,6 +163,8 @@ class NotebookSection(Section):
     """Most known notes that a new one is merged with."""
     similarity: float = Field(default=0.9, ge=-1, le=1)
     """Cosine of their subjects from which notes are merged."""
+    writer: Literal["model", "rules"] = "model"
+    """Who writes: the policy, or no model at all (the lessons of the `rules` reflector as they are)."""
 
 
 class GateSection(Section):

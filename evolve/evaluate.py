@@ -17,6 +17,7 @@ from evolve.parallel import all_of
 from evolve.progress import Evaluated, Notice
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
+from evolve.search import Search, search_for
 from evolve.seeds import id_for, seed_for
 from evolve.state import AA, MAIN, NO_MEMORY, Deps
 from memory.records import EvalRun, Event, Frozen, Record, Snapshot, Task, Trajectory
@@ -113,8 +114,10 @@ async def _episode(
     if stored is not None:
         return stored
     async with limit:
-        shown = Shown()
+        shown: Shown = Shown()
+        search: Search | None = None
         if exam.snapshot is not None:
+            search = search_for(deps.store, deps.config, task, deps.policy.profile, snapshot_id=exam.address)
             own = [record for record in core if task.id not in record.provenance.task_ids]
             shown = recall_for(deps.store, deps.config, task, own, deps.policy, snapshot_id=exam.address)
         attempt = Attempt(
@@ -127,6 +130,7 @@ async def _episode(
             run_id=eval_id,
             arm=exam.arm,
             snapshot_id=exam.address,
+            search=search,
         )
         with about(task.id):
             trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)

@@ -55,6 +55,7 @@ def recall_for(
         query = RecallQuery(
             text=task.instruction,
             namespace=config.memory.namespace,
+            kinds=config.memory.kinds,
             k=config.memory.recall_k,
             min_score=config.memory.min_score,
             token_budget=left,
@@ -71,8 +72,8 @@ def recall_for(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
         injected=(
-            *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
-            *(_injection(item.record, item.rank, item.scores) for item in found),
+            *(injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
+            *(injection(item.record, item.rank, item.scores) for item in found),
         ),
     )
 
@@ -98,7 +99,8 @@ def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
     )
 
 
-def _injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:
+def injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:
+    """Return the line of the injection log about one record that is shown."""
     return Injection(
         record_id=record.id, version=record.version, label=record.label, rank=rank, scores=scores, core=core
     )

@@ -28,6 +28,7 @@ from evolve.protocols import Environment
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
 from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent
+from evolve.search import invitation
 from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from memory.errors import EvolveError
 from memory.protocols import Gate
@@ -181,7 +182,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     budgeted = BudgetedPolicy(opened.policy, budget)
     policy = CachedPolicy(budgeted, RunReplies(store, record.run_id), scope=record.run_id)
     acting = Acting(
-        world=briefing(opened.environment, policy.profile),
+        world=briefing(opened.environment, policy.profile) + invitation(config, policy.profile),
         max_steps=config.environment.max_steps,
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,

@@ -8,6 +8,7 @@ from evolve.injection import Shown, shown_again
 from evolve.nodes.recall import recalled
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
+from evolve.search import search_for
 from evolve.state import NO_MEMORY, Deps, Episode
 
 
@@ -28,6 +29,7 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
         injected=shown.injected,
         run_id=stream.run_id,
         arm=arm,
+        search=None if arm == NO_MEMORY else search_for(deps.store, deps.config, task, deps.policy.profile),
     )
     async with deps.slots:
         with about(task.id):

@@ -163,8 +163,8 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"environment": {"name": "tests.evolve.toy_doors:Dors"}}, "has no 'Dors'"),
         ({"policy": {"name": "pokcet"}}, "no policy 'pokcet'; there are langchain, local, openai, pocket, scripted"),
         ({"memory": {"embedder": "hashin"}}, "no embedder"),
-        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are model, none, rules"),
-        ({"playbook": {"curator": "x"}}, "no curator 'x'; there are direct, model"),
+        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are evolver, model, none, reasoningbank"),
+        ({"playbook": {"curator": "x"}}, "no curator 'x'; there are append, atlas, batch, cheatsheet, direct"),
         (
             {"gate": {"names": ["statik"]}},
             "there are batch_screen, canary, held_out, none, online_ab, review, static, utility",

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evolve.attempts import ATTEMPTS, AttemptsReport
+from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
 from evolve.gates import account
 from evolve.metrics import Metrics, summarize
@@ -41,6 +43,8 @@ class Report(Frozen):
     control: Metrics | None = None
     """The same stream's tasks without memory, on the sampled share."""
     evaluations: tuple[EvalReport, ...] = ()
+    attempts: tuple[AttemptsReport, ...] = ()
+    """pass@k, best-of-n and retry of each split, where several attempts were made."""
     known_before: int = 0
     """Bullets that were known when the run started."""
     learned: int = 0
@@ -76,6 +80,9 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         whole=_metrics(stream),
         control=_metrics(control),
         evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        attempts=tuple(
+            AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
+        ),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         gates=account.account(store, record.run_id),
@@ -100,6 +107,7 @@ def lines(report: Report) -> list[str]:
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
+    body += [line for each in report.attempts for line in attempt_lines(each)]
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
     return [*head, "", *body, "", learned, *account.lines(report.gates), *report.warnings]
 

@@ -77,6 +77,9 @@ def resume(
 def evaluate(
     context: typer.Context,
     split: Annotated[list[str] | None, typer.Option("--split", help="Split to evaluate; may be repeated.")] = None,
+    attempts: Annotated[
+        int | None, typer.Option("--attempts", help="Attempts at each task: pass@k with and without mistake notes.")
+    ] = None,
     no_memory: Annotated[bool, typer.Option("--no-memory", help="Evaluate the agent without its knowledge.")] = False,
     tasks: Tasks = None,
     env: Env = None,
@@ -95,6 +98,8 @@ def evaluate(
     )
     if split:
         changes["run.eval_splits"] = split
+    if attempts is not None:
+        changes["run.attempts"] = attempts
     if no_memory:
         changes["playbook.enabled"] = False
     from evolve import session

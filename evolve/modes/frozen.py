@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evolve.app import load_tasks
+from evolve.attempts import evaluate_attempts
 from evolve.controls import sampled
 from evolve.evaluate import EvalReport, evaluate_arms
 from evolve.lookup import find_snapshot
@@ -13,7 +14,10 @@ from memory.records import Snapshot
 
 
 async def frozen(run: Run) -> tuple[EvalReport, ...]:
-    """Evaluate every configured split at one snapshot: the configured one, or that of the start of the run."""
+    """Evaluate every configured split at one snapshot: the configured one, or that of the start of the run.
+
+    Several attempts at each task are reported as such, and are no evaluation of one arm.
+    """
     config, deps = run.config, run.deps
     address = run.reached("start") or run.mark("start", _wanted(run))
     snapshot = deps.store.get_snapshot(address)
@@ -21,7 +25,10 @@ async def frozen(run: Run) -> tuple[EvalReport, ...]:
     for split in config.run.eval_splits:
         tasks = load_tasks(config, deps.environment, split)[: config.run.tasks]
         stream = replace(deps.stream, tasks=tasks, control=sampled(tasks, run.share, config.run.seed))
-        reports += await evaluate_arms(replace(deps, stream=stream), split, tasks, snapshot)
+        if config.run.attempts > 1:
+            await evaluate_attempts(replace(deps, stream=stream), split, tasks, snapshot)
+        else:
+            reports += await evaluate_arms(replace(deps, stream=stream), split, tasks, snapshot)
     return tuple(reports)
 
 

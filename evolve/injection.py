@@ -72,8 +72,8 @@ def recall_for(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
         injected=(
-            *(injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
-            *(injection(item.record, item.rank, item.scores) for item in found),
+            *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
+            *(_injection(item.record, item.rank, item.scores) for item in found),
         ),
     )
 
@@ -99,8 +99,7 @@ def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
     )
 
 
-def injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:
-    """Return the line of the injection log about one record that is shown."""
+def _injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:
     return Injection(
         record_id=record.id, version=record.version, label=record.label, rank=rank, scores=scores, core=core
     )

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evolve.config import Config
-from evolve.injection import injection
-from memory.records import Injection, RecallQuery, Task
+from memory.records import Injection, Recalled, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record
 from policies.prompts import render
@@ -71,7 +70,14 @@ def search_for(
         )
         if not found:
             return Found(NOTHING)
-        shown = tuple(injection(item.record, item.rank, item.scores) for item in found)
+        shown = tuple(map(_injection, found))
         return Found("\n".join(render_record(item.record, profile) for item in found), shown)
 
     return search
+
+
+def _injection(item: Recalled) -> Injection:
+    record = item.record
+    return Injection(
+        record_id=record.id, version=record.version, label=record.label, rank=item.rank, scores=item.scores
+    )

@@ -11,7 +11,7 @@ from evolve.errors import ConfigError
 from evolve.gates import online_ab, utility
 from evolve.gates.account import looks
 from evolve.gates.batch_screen import BatchScreen
-from evolve.gates.canary import Canary
+from evolve.gates.canary import SLICE, Canary
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.online_ab import OnlineAB
@@ -34,6 +34,8 @@ class Bench:
 def make(name: str, config: Config, bench: Bench | None) -> Gate:
     """Return the gate `batch_screen`, `canary`, `held_out` or `utility`.
 
+    Where `canary` is named too, its tasks are a protected slice of `held_out`.
+
     Raises `ConfigError` where nothing can run tasks again or no outcome may be read, `BadInput` as `select_tasks`.
     """
     if bench is None:
@@ -50,7 +52,11 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
         return Utility(evaluator, tasks, seed, rounds=config.gate.rounds, rules=rules)
     rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha)
     store, namespace = evaluator.store, config.memory.namespace
-    return HeldOut(evaluator, tasks, seed, rules=rules, past=lambda: looks(store, namespace))
+    canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()
+    slices = {SLICE: [task.id for task in canaries]} if canaries else {}
+    return HeldOut(
+        evaluator, (*tasks, *canaries), seed, rules=rules, slices=slices, past=lambda: looks(store, namespace)
+    )
 
 
 def make_online(config: Config) -> OnlineAB:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from evolve.app import open_store
+from evolve.config import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
+from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
 from evolve.gates.canary import Canary, Trial, decide, probe, replay
 from evolve.gates.measured import canary_tasks
+from evolve.nodes.gate import VERDICT
 from evolve.protocols import Action, HasCanaries
-from memory.records import DeltaOp, Op, Status, Task
+from evolve.session import Parts, arun
+from memory.records import DeltaOp, Op, Status, Task, Verdict
 from playbooks.view import RecordView
 from tests.evolve.toy_doors import Doors
 
@@ -85,6 +91,27 @@ def test_no_more_is_lost_than_without_any_change(lost: int, flips: int, accepted
     again = base | dict.fromkeys(ids[-flips:] if flips else (), False)
     trial = Trial(cohort=ids, base=dict(base), candidate=dict(candidate), again=dict(again))
     assert decide(trial).accepted is accepted
+
+
+async def test_in_a_run_the_canaries_stand_before_held_out_and_in_it(tmp_path: Path) -> None:
+    config = Config.model_validate(
+        {
+            "root": tmp_path,
+            "memory": {"index": "exact"},
+            "run": {"tasks": 8, "batch_size": 8},
+            "playbook": {"reflector": "rules", "curator": "direct"},
+            "controls": {"no_memory": 0},
+            "gate": {"names": ["canary", "held_out"], "select_tasks": 12},
+        }
+    )
+    await arun(config, parts=Parts(policy=make_worker(OFFICE), environment=OFFICE))
+    with open_store(config, read_only=True) as store:
+        asked, held = (Verdict.model_validate(event.data) for event in store.events(type=VERDICT))
+    assert (asked.gate, held.gate) == ("canary", "held_out")
+    assert asked.accepted == held.accepted
+    assert len(asked.evidence["trial"]["cohort"]) == 18
+    assert len(held.evidence["trial"]["cohort"]) == 12 + 18
+    assert held.evidence["statistics"]["slices"] == {"canary": 0}
 
 
 def test_an_environment_without_canaries_is_told() -> None:

@@ -45,11 +45,17 @@ def invitation(config: Config, profile: Profile) -> str:
 
 
 def search_for(
-    store: Store, config: Config, task: Task, profile: Profile, *, snapshot_id: str | None = None
+    store: Store,
+    config: Config,
+    task: Task,
+    profile: Profile,
+    *,
+    snapshot_id: str | None = None,
+    hidden: frozenset[str] = frozenset(),
 ) -> Search | None:
     """Return the search of one episode, live or frozen at a snapshot; None where the agent cannot search.
 
-    Frozen, what was learned from the task itself is left out.
+    Left out are the records that chance hides from the task, and, frozen, what was learned from the task itself.
     """
     if not invitation(config, profile):
         return None
@@ -68,6 +74,7 @@ def search_for(
                 mmr_lambda=config.memory.mmr_lambda,
             )
         )
+        found = tuple(item for item in found if item.record.id not in hidden)
         if not found:
             return Found(NOTHING)
         shown = tuple(map(_injection, found))

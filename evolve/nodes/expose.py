@@ -46,6 +46,13 @@ def hide(shown: Shown, task: Task, turn: int, deps: Deps) -> tuple[tuple[Injecti
     return tuple(item for item in shown.injected if item.record_id not in gone), lots
 
 
+def hidden(batch: int, task_id: str, deps: Deps) -> frozenset[str]:
+    """Return the ids of the records that chance hides from a task."""
+    (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    lots: Lots = recall.data.get("lots", {}).get(task_id, {})
+    return frozenset(item.rpartition("@")[0] for item, gone in lots.items() if gone)
+
+
 async def expose(state: State, deps: Deps) -> dict[str, Any]:
     """Journal one exposure event per batch, and a verdict for each of its items that is decided by now."""
     gate, batch = _gate(deps), state.get("batch", 0)

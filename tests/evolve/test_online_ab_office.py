@@ -61,6 +61,7 @@ def live_config(root: Path, split: str) -> Config:
             "run": {"split": split, "batch_size": 8},
             "playbook": {"reflector": "rules", "curator": "direct", "token_budget": 4096},
             "controls": {"no_memory": 0},
+            "forget": {"rules": []},
             "gate": {"names": ["static", "online_ab"], "hide": 0.25},
         }
     )

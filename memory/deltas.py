@@ -15,6 +15,7 @@ from typing import cast
 
 from memory.changes import Batch, Change
 from memory.errors import ConflictError
+from memory.forget import tombstone
 from memory.journal import Journal
 from memory.proposals import Prepared
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
@@ -25,6 +26,10 @@ LIVE = RECALLABLE | {Status.CANDIDATE}
 
 class Refused(Exception):
     """An op that cannot be applied; caught per op, so that the others of its commit go on."""
+
+
+class Forgotten(Refused):
+    """An op whose text was forgotten. Its payload is not journalled with the refusal."""
 
 
 def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
@@ -63,12 +68,24 @@ def _apply_one(change: Change, item: Prepared) -> OpResult:
     try:
         if item.refusal:
             raise Refused(item.refusal)
+        _refuse_forgotten(change, item)
         record_id, version = _HANDLERS[op.op](change, item)
     except Refused as refusal:
-        content = change.journal.put({"reason": str(refusal), "proposed": op.model_dump(mode="json")})
+        silent = {"payload"} if isinstance(refusal, Forgotten) else set[str]()
+        content = change.journal.put({"reason": str(refusal), "proposed": op.model_dump(mode="json", exclude=silent)})
         change.event("refused", op.target_id or "", {"op": op.op, "op_id": op.op_id}, content)
         return OpResult(op_id=op.op_id, applied=False, record_id=op.target_id, reason=str(refusal))
     return OpResult(op_id=op.op_id, applied=True, record_id=record_id, version=version)
+
+
+def _refuse_forgotten(change: Change, item: Prepared) -> None:
+    found = None if item.payload is None or item.op.allow_forgotten else tombstone(change.journal, item.text)
+    if found is not None:
+        why = f" ({found.reason})" if found.reason else ""
+        raise Forgotten(
+            f"this text was forgotten with record {found.record_id!r}{why}; to write it all the same, set "
+            "`allow_forgotten` (`evolve playbook add --allow-forgotten`)"
+        )
 
 
 def _target(change: Change, op: DeltaOp, record_id: str, *, live: bool = True) -> Target:

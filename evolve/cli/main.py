@@ -16,7 +16,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evolve.cli import compare, config, knowledge, logs, notebook, playbook, presets, review, run, workspace
+from evolve.cli import (
+    compare,
+    config,
+    contradictions,
+    knowledge,
+    logs,
+    notebook,
+    playbook,
+    presets,
+    review,
+    run,
+    workspace,
+)
 from evolve.cli.output import Json, show
 from evolve.errors import ConfigError
 from memory.errors import BadInput, EvolveError
@@ -61,6 +73,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+contradictions.register(playbook.app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(knowledge.app, name="memory")

@@ -22,7 +22,7 @@ from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
     "": "init run resume eval report export version",
-    "playbook": "list show log diff blame add edit retire restore rollback import export",
+    "playbook": "list show log diff blame add edit retire restore rollback import export contradictions",
     "notebook": "list show clusters retire",
     "memory": "search stats forget doctor reindex",
     "logs": "list show",
@@ -33,6 +33,7 @@ READING = [
     "playbook list",
     "playbook list --all",
     "playbook show 1",
+    "playbook contradictions",
     "playbook log",
     "playbook blame 1",
     "playbook blame 1 --all",

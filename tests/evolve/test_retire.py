@@ -22,7 +22,7 @@ from evolve.nodes.retire import ACTOR
 from evolve.proposals import proposals
 from evolve.session import Parts, arun
 from evolve.worth import cases
-from memory.records import DeltaOp, Event, Op, Record, Reflection, Status, Task, Trajectory
+from memory.records import DeltaOp, Event, Op, Record, Reflection, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy, replies
@@ -116,7 +116,7 @@ def test_of_two_rivals_one_is_shown_live_and_as_a_snapshot_had_it(tmp_path: Path
         first, second = store.commit("default", [add(old), add(new)], actor="test").results
         before = store.snapshot("default")
         assert shown(store, config) == {new}
-        tag = DeltaOp(op=Op.TAG, target_id=first.record_id, usage={"helpful": 1})
+        tag = DeltaOp(op=Op.TAG, target_id=first.record_id, usage=UsageCounts(helpful=1))
         store.commit("default", [tag], actor="test", run_id="r")
         assert shown(store, config) == {old}
         assert shown(store, config, f"{before.id}@{before.position}") == {new}

@@ -32,7 +32,7 @@ from evolve.progress import Observers
 from evolve.session import Parts
 from policies.protocols import Policy
 
-FOUR = ("ace", "mnl", "none")
+FOUR = ("ace", "mnl", "reasoningbank", "evolver")
 SCRIPTED = {"playbook.reflector": "rules", "playbook.curator": "direct", "policy.name": "scripted"}
 """Where no model runs, nobody can write as a preset's prompts ask: what is left of a preset is everything else."""
 
@@ -65,7 +65,7 @@ class Bench:
 
 def quick(presets: tuple[str, ...]) -> Bench:
     """Return a small bench of the scripted worker."""
-    changes = {**SCRIPTED, "run.tasks": 8}
+    changes = {**SCRIPTED, "run.tasks": 8, "gate.select_tasks": 6}
     return Bench(presets, (0, 1), split="test_normal", report_tasks=6, changes=changes)
 
 

@@ -41,7 +41,8 @@ def rows(found: Comparison) -> list[Row]:
 
 def _bound(name: str, contrast: Contrast, decided: Bounded, n: int) -> Row:
     difference = contrast.difference
-    text = f"default - {name}, points: lower bound (mean {0.0 - 100 * difference.delta:+.1f}, level {decided.level:.3g})"
+    mean = 0.0 - 100 * difference.delta
+    text = f"default - {name}, points: lower bound (mean {mean:+.1f}, level {decided.level:.3g})"
     ends = (-100 * difference.high, -100 * difference.low)
     return Row(text, 100 * decided.low, at_least(100 * MARGIN), n=n, ci=ends, seed=0)
 

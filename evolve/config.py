@@ -172,8 +172,8 @@ class GateSection(Section):
 
     names: tuple[str, ...] = ("static",)
     """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `default` (`static`,
-    `batch_screen` and `held_out`); `online_ab`, for streams whose tasks cannot be; `review` (a person, last); `none`, or
-    `module:function`; in this order."""
+    `batch_screen` and `held_out`); `online_ab`, for streams whose tasks cannot be; `review` (a person, last); `none`,
+    or `module:function`; in this order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import rounds_of
+from evolve.gates.stack import RUNS_TASKS
 from evolve.nodes.curate import proposed
 from evolve.nodes.episodes import batch_episodes
 from evolve.nodes.waiting import Waiting, carried, keep
@@ -100,6 +101,8 @@ def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:
 
 def _allow(state: State, deps: Deps) -> None:
     """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same."""
+    if not RUNS_TASKS & {member.name for member in deps.gates}:
+        return
     run_id, subject = deps.stream.run_id, deps.stream.key(state.get("batch", 0))
     events = deps.store.events(type=ALLOWANCE, run_id=run_id)
     if not events or events[-1].subject != subject:

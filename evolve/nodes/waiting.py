@@ -19,9 +19,11 @@ class Waiting(Frozen):
 
 def carried(batch: int, deps: Deps) -> tuple[Waiting, ...]:
     """Return what waited when a batch began: all that the batch before it in this run left."""
-    subject = deps.stream.key(batch)
-    events = deps.store.events(type=WAITING, run_id=deps.stream.run_id)
-    earlier = [event for event in events if event.subject != subject]
+    if batch:
+        earlier = deps.store.events(type=WAITING, subject=deps.stream.key(batch - 1), limit=1)
+    else:  # the last batch of the pass before
+        events = deps.store.events(type=WAITING, run_id=deps.stream.run_id)
+        earlier = [event for event in events if not event.subject.startswith(deps.stream.key(""))]
     return tuple(Waiting.model_validate(item) for item in earlier[-1].data["waiting"]) if earlier else ()
 
 

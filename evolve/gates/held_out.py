@@ -6,8 +6,9 @@ protected slice worse. Both record the p-value. Each look has a seed of its own,
 and kept, its bad luck would speak for every candidate that follows. Never run on the report split.
 
 A practical look goes in stages: `first` tasks, then twice as many, up to all. It ends as soon as the answer is plain,
-and `max_p` is divided by the number of stages (Bonferroni), so that looking early costs no error. A/A runs only where
-the answer hangs on it. Which ops a look is about is `evolve.gates.search`.
+and `max_p` is divided by the number of stages (Bonferroni), so that looking early costs no error. Nothing is accepted
+before all tasks of the protected slices were run. A/A runs only where the answer hangs on it. Which ops a look is about
+is `evolve.gates.search`.
 """
 
 from __future__ import annotations
@@ -234,11 +235,18 @@ class HeldOut:
                     again = await self._evaluate(before or None, tasks, seed_for(self._seed_of(group), "A/A"))
                     trial = trial.model_copy(update={"again": dict(again)})
             except OutOfCalls as short:
-                return decision, short
+                return (None if decision is not None and decision.accepted else decision), short
             decision = decide(trial, rules)
-            if decision.accepted or self._plain(trial, decision, rules, many=len(group) > 1):
+            done = (
+                self._guarded(trial) if decision.accepted else self._plain(trial, decision, rules, many=len(group) > 1)
+            )
+            if done:
                 break
         return decision, None
+
+    def _guarded(self, trial: Trial) -> bool:
+        """Tell whether every task of a protected slice was run: before that nothing is accepted."""
+        return all(set(ids) <= set(trial.cohort) for ids in self._slices.values())
 
     def _plain(self, trial: Trial, decision: Decision, rules: Rules, *, many: bool) -> bool:
         """Tell whether more tasks would not change the answer: it is seen to harm, or what is lost is no noise."""

@@ -266,3 +266,13 @@ async def test_h4_nothing_waits_for_ever() -> None:
         verdicts.append(await gate.judge([ADD, *company], RecordView(()), []))
         answers.append("deferred" if "add" in verdicts[-1].deferred else "rejected")
     assert answers == ["deferred", "deferred", "rejected"]
+
+
+async def test_h2_nothing_is_accepted_before_the_protected_slices_were_run() -> None:
+    late = {"safety": ("t40", "t59")}
+    verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=late).judge([ADD], RecordView(()), [])
+    (found,) = verdict.evidence["rounds"]
+    assert (verdict.accepted, len(found["trial"]["cohort"])) == (("add",), 60)
+    early = {"safety": ("t0", "t5")}
+    verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=early).judge([ADD], RecordView(()), [])
+    assert len(verdict.evidence["rounds"][0]["trial"]["cohort"]) == 12

@@ -65,8 +65,8 @@ def show_one(
     as_json: Json = False,
 ) -> None:
     """Show one verdict whole: who passed, who did not and why, and the pass vectors it rests on."""
+    from evolve.gates.events import VERDICT
     from evolve.gates.rounds import rounds_of
-    from evolve.nodes.gate import VERDICT
     from memory.errors import NotFound
     from memory.records import Verdict
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from evolve.gates import batch_screen, canary, held_out, online_ab, utility
 from evolve.gates.evaluator import episodes_of
+from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import Replay, rounds_of
 from evolve.nodes.curate import PROPOSAL
-from evolve.nodes.gate import VERDICT
 from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
 from memory.records import Frozen, Op, Usage, Verdict

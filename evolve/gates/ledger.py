@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.gates.account import REPLAYS, account
+from evolve.gates.events import ALLOWANCE, VERDICT
 from evolve.gates.rounds import redecided, rounds_of
 from evolve.nodes.curate import PROPOSAL
-from evolve.nodes.gate import ALLOWANCE, VERDICT
 from evolve.nodes.waiting import WAITING
 from memory.records import DeltaOp, Event, Frozen, Verdict
 from memory.store import Store

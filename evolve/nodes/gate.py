@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from evolve.gates.events import ALLOWANCE, VERDICT
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import rounds_of
 from evolve.gates.stack import RUNS_TASKS
@@ -14,8 +15,6 @@ from evolve.nodes.waiting import Waiting, carried, keep
 from evolve.state import Deps, State
 from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
 
-VERDICT = "gate.verdict"
-ALLOWANCE = "gate.allowance"
 _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 """Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.nodes.commit`)."""
 

@@ -9,7 +9,7 @@ import pytest
 
 from evolve.app import open_store
 from evolve.config import Config
-from evolve.nodes.gate import VERDICT
+from evolve.gates.events import VERDICT
 from evolve.session import Parts, run
 from memory.records import Event
 from policies.scripted import ScriptedPolicy

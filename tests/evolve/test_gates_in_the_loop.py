@@ -20,9 +20,9 @@ from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
 from evolve.gates.account import exposures, next_level
 from evolve.gates.evaluator import ARM, episodes_of
+from evolve.gates.events import VERDICT
 from evolve.gates.ledger import replay
 from evolve.gates.splits import select_tasks
-from evolve.nodes.gate import VERDICT
 from evolve.report import lines, make_report
 from evolve.session import Parts, RunResult, aresume, arun
 from evolve.statistics.alpha import Look, level

@@ -11,7 +11,7 @@ from evolve.app import open_store
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, exposures
 from evolve.gates.evaluator import episodes_of
-from evolve.nodes.gate import VERDICT
+from evolve.gates.events import VERDICT
 from evolve.session import Parts, arun
 from memory.content import canonical
 from memory.records import Status, Verdict

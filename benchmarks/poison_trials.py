@@ -169,6 +169,7 @@ async def judge(place: Workplace, item: Item) -> Judged:
     verdicts = {name: await gate.judge([op], view, batch) for name, gate in place.gates(item).items()}
     passed = {name: op.op_id in verdict.accepted for name, verdict in verdicts.items()}
     held = verdicts["held_out"]
+    last = held.evidence["rounds"][-1]["statistics"]
     accepted = all(passed[name] for name in LAYERS[:3])
     return Judged(
         item=item,
@@ -176,6 +177,6 @@ async def judge(place: Workplace, item: Item) -> Judged:
         passed=passed,
         reasons={name: verdict.rejected.get(op.op_id, "") for name, verdict in verdicts.items()},
         status=str(held.status) if accepted else "rejected",
-        slice_change=held.evidence["statistics"]["slices"][SLICE],
-        floor=held.evidence["statistics"]["floor"],
+        slice_change=last["slices"].get(SLICE, 0),
+        floor=last["floor"] or 0.0,
     )

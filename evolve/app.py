@@ -231,6 +231,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates import measured
     from evolve.gates.none import NoGate
     from evolve.gates.review import ReviewGate
+    from evolve.gates.stack import expanded
     from evolve.gates.static import StaticGate
     from playbooks.deltas import Rules
 
@@ -247,7 +248,8 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
         "canary": lambda: measured.make("canary", config, bench),
         "none": NoGate,
     }
-    return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)
+    names = expanded(config.gate.names)
+    return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
 
 
 def _known(config: Config, bench: Bench | None) -> str:

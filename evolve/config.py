@@ -171,12 +171,20 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `online_ab`, for streams
-    whose tasks cannot be; `review` (a person, last); `none`, or `module:function`; in this order."""
+    """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `default` (`static`,
+    `batch_screen` and `held_out`); `online_ab`, for streams whose tasks cannot be; `review` (a person, last); `none`,
+    or `module:function`; in this order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
-    """How many tasks of that split; none = all. Each batch that proposes something runs them up to three times."""
+    """How many tasks of that split, in proportion by family or scenario; none = all."""
+    first_stage: int = Field(default=12, ge=1)
+    """Tasks of the first stage of a practical look, which ends there when the answer is plain; then twice as many, up
+    to all. A change accepted on 50 tasks or more becomes active, on fewer provisional."""
+    slices: str | None = None
+    """Key of the tasks' metadata (`family`, say): `held_out` accepts nothing after which fewer tasks of a kind pass."""
+    calls_ratio: float = Field(default=2.0, gt=0)
+    """Most model calls of the gates, as a multiple of the stream's so far; a change that must wait for some waits."""
     mode: Literal["practical", "strict"] = "practical"
     """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
     alpha: float = Field(default=0.1, gt=0, lt=1)

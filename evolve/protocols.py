@@ -44,7 +44,11 @@ class Episode(Protocol):
 
 
 class Environment(Protocol):
-    """A world with tasks. The gold answer earns 1.0, doing nothing earns less, same seed = same tasks."""
+    """A world with tasks. The gold answer earns 1.0, doing nothing earns less, same seed = same tasks.
+
+    An optional attribute `seedless = True` says that an episode depends on the task and the actions alone, whatever its
+    seed: gates then need not run it again (`evolve.gates.evaluator`).
+    """
 
     @property
     def name(self) -> str: ...

@@ -58,7 +58,7 @@ class Report(Frozen):
 
 def make_report(store: Store, run_id: str | None = None) -> Report:
     """Return the report of a run: the named one, or the latest. Raises `NotFound`."""
-    record = _record(store, run_id)
+    record = find_record(store, run_id)
     episodes = {(t.arm, t.task.id): t for t in store.trajectories(run_id=record.run_id)}
     stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
     control = [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
@@ -119,7 +119,8 @@ def _figures(name: str, m: Metrics) -> str:
     )
 
 
-def _record(store: Store, run_id: str | None) -> RunRecord:
+def find_record(store: Store, run_id: str | None) -> RunRecord:
+    """Return the record of the named run, or of the latest. Raises `NotFound`."""
     if run_id is not None:
         return load_run(store, run_id)
     runs = store.runs()

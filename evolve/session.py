@@ -15,8 +15,9 @@ from evolve import app
 from evolve.config import Config
 from evolve.controls import control_share, estimate, sampled
 from evolve.evaluate import EvalReport
-from evolve.gates.evaluator import Evaluator
+from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
+from evolve.gates.purse import Purse
 from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
@@ -33,6 +34,7 @@ from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from memory.errors import EvolveError
 from memory.protocols import Gate
 from memory.records import Frozen, Task, new_id
+from memory.scratch import sweep
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.budget import Budget, BudgetedPolicy
@@ -157,6 +159,7 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
     """Run the record's mode to its end, or to the next resumable stop."""
     store = opened.store
     with exclusive(opened.config.workspace, record.run_id):
+        sweep(opened.config.workspace)
         run = _assemble(opened, record, observers)
         _announce(opened, run, resumed=resumed)
         try:
@@ -190,7 +193,8 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)
-    bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id), tasks)
+    purse = Purse(config.gate.calls_ratio, store.trajectories(run_id=episodes_of(record.run_id)))
+    bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id, purse), tasks)
     deps = Deps(
         config=config,
         store=store,
@@ -205,6 +209,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         observers=observers,
         slots=asyncio.Semaphore(config.run.concurrency),
         turn=parts.turn,
+        purse=purse,
     )
     return Run(deps=deps, record=record, share=opened.share[0])
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypedDict
 
 from evolve.config import Config
+from evolve.gates.purse import Purse
 from evolve.progress import Observers, Tally
 from evolve.protocols import Environment
 from evolve.rollout import Acting
@@ -110,6 +111,8 @@ class Deps:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
     turn: Turn | None = None
     """Awaited between batches, and between groups of `concurrency` tasks of an evaluation; None = nobody else runs."""
+    purse: Purse = field(default_factory=lambda: Purse(float("inf")))
+    """What the gates may spend."""
 
     @property
     def namespace(self) -> str:

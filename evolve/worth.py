@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.config import ForgetSection
+from evolve.gates.events import VERDICT
 from evolve.gates.utility import Utility as UtilityGate
-from evolve.nodes.gate import VERDICT
 from evolve.statistics.evalues import mean_bound
 from memory.evidence import Evidence, evidence
 from memory.records import Record, Verdict

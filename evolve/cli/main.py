@@ -20,6 +20,7 @@ from evolve.cli import (
     compare,
     config,
     contradictions,
+    gates,
     knowledge,
     logs,
     notebook,
@@ -78,6 +79,7 @@ app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
+app.add_typer(gates.app, name="gates")
 app.add_typer(review.app, name="review")
 app.add_typer(config.app, name="config")
 app.add_typer(presets.app, name="presets")

@@ -1,23 +1,21 @@
-"""Makes the gates that run tasks. Each split has one role: write, select or report, and none shares a scenario."""
+"""Makes the gates that run tasks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve import app
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates import online_ab, utility
-from evolve.gates.account import looks
+from evolve.gates.account import verdicts
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import SLICE, Canary
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.online_ab import OnlineAB
+from evolve.gates.splits import select_tasks, slices
 from evolve.gates.utility import Utility
 from evolve.protocols import Environment, HasCanaries
-from memory.errors import BadInput
 from memory.protocols import Gate
 from memory.records import Task
 
@@ -50,13 +48,12 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     if name == Utility.name:
         rules = utility.Rules(alpha=config.gate.error)
         return Utility(evaluator, tasks, seed, rounds=config.gate.rounds, rules=rules)
-    rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha)
+    rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha, first=config.gate.first_stage)
     store, namespace = evaluator.store, config.memory.namespace
     canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()
-    slices = {SLICE: [task.id for task in canaries]} if canaries else {}
-    return HeldOut(
-        evaluator, (*tasks, *canaries), seed, rules=rules, slices=slices, past=lambda: looks(store, namespace)
-    )
+    protected = dict(slices(config, tasks)) | ({SLICE: tuple(task.id for task in canaries)} if canaries else {})
+    asked = (*tasks, *canaries)
+    return HeldOut(evaluator, asked, seed, rules=rules, slices=protected, past=lambda: verdicts(store, namespace))
 
 
 def make_online(config: Config) -> OnlineAB:
@@ -76,18 +73,3 @@ def canary_tasks(environment: Environment) -> tuple[Task, ...]:
     if not isinstance(environment, HasCanaries):
         raise ConfigError(f"gate 'canary' needs canary tasks and {environment.name!r} has none; drop the gate")
     return tuple(environment.canaries())
-
-
-def select_tasks(config: Config, environment: Environment, stream: Sequence[Task]) -> tuple[Task, ...]:
-    """Return the tasks that admit knowledge. Raises `BadInput` when one is of a scenario of the stream."""
-    split = config.gate.select_split
-    chosen = app.load_tasks(config, environment, split)[: config.gate.select_tasks]
-    written = {task.scenario or task.id for task in stream}
-    shared = sorted({task.scenario or task.id for task in chosen} & written)
-    if shared:
-        more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
-        raise BadInput(
-            f"gate.select_split {split!r} shares scenario {', '.join(map(repr, shared[:3]))}{more} with the stream; "
-            "expected tasks that no knowledge is written from: name another split, or another run.split"
-        )
-    return chosen

@@ -15,7 +15,7 @@ from evolve.progress import Learned
 from evolve.proposals import submit
 from evolve.quarantine import is_held, unheld, withhold
 from evolve.state import Deps, State
-from memory.records import Commit, DeltaOp
+from memory.records import RECALLABLE, Commit, DeltaOp, Op
 from playbooks.refine import enforce_budget, merge_duplicates
 
 ACTOR = "loop"
@@ -32,6 +32,7 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
     ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
     pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review))
     result = _apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
+    _apply(deps, _statuses(ops, result, deps), subject)
     if deps.config.playbook.enabled and not any(isinstance(gate, ReviewGate) for gate in deps.gates):
         _refine(state, deps, subject)
     deps.observers.notify(
@@ -51,6 +52,26 @@ def _apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str) -> Commit:
     if not ops:
         return Commit(namespace=deps.namespace, version=deps.store.version(deps.namespace), results=())
     return deps.store.commit(deps.namespace, ops, actor=ACTOR, run_id=deps.stream.run_id, data={"batch": subject})
+
+
+def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what gives edited records the status of their verdict: new words are worth what was measured of them."""
+    applied = {item.op_id for item in result.applied}
+    edits = [op for op in ops if op.op is Op.EDIT and op.op_id in applied and op.status in RECALLABLE]
+    found = [(op, record) for op in edits if (record := deps.store.get(op.target_id or "")) is not None]
+    return tuple(
+        DeltaOp(
+            op=Op.RESTORE,
+            op_id=f"{op.op_id}/status",
+            kind=op.kind,
+            target_id=record.id,
+            status=op.status,
+            pinned=record.pinned,
+            provenance=op.provenance,
+        )
+        for op, record in found
+        if record.status is not op.status
+    )
 
 
 def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from evolve.gates.batch_screen import family
+from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB, Trial, decide, draw, item_of
 from evolve.injection import Shown
 from evolve.nodes.episodes import batch_episodes
-from evolve.nodes.gate import VERDICT
 from evolve.state import Deps, State
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure

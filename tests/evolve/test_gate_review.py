@@ -11,8 +11,8 @@ from evolve import proposals
 from evolve.app import make_gates, open_store
 from evolve.errors import ConfigError
 from evolve.gates.account import account, lines
+from evolve.gates.events import VERDICT
 from evolve.gates.none import NoGate
-from evolve.nodes.gate import VERDICT
 from evolve.session import Parts, RunResult, arun
 from memory.records import Status
 from tests.evolve.toy_doors import COLORS, Doors, doors_config, doors_policy

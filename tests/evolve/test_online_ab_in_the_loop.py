@@ -22,10 +22,10 @@ from evolve.app import make_gates, open_store
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, account
+from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import decide, draw, item_of
 from evolve.nodes import commit as commit_node
 from evolve.nodes.expose import EXPOSURE, trials
-from evolve.nodes.gate import VERDICT
 from evolve.session import Parts, RunResult, aresume, arun
 from memory.content import canonical
 from memory.records import DeltaOp, Event, Op, Record, Status, Task, Verdict

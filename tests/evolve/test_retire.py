@@ -15,9 +15,9 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.environments.office.worker import make_worker
+from evolve.gates.events import VERDICT
 from evolve.gates.utility import Trial, decide
 from evolve.injection import recall_for
-from evolve.nodes.gate import VERDICT
 from evolve.nodes.retire import ACTOR
 from evolve.proposals import proposals
 from evolve.session import Parts, arun

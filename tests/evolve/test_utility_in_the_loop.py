@@ -11,7 +11,7 @@ from evolve.app import open_store
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, exposures
 from evolve.gates.evaluator import episodes_of
-from evolve.nodes.gate import VERDICT
+from evolve.gates.events import VERDICT
 from evolve.session import Parts, arun
 from memory.content import canonical
 from memory.records import Status, Verdict
@@ -36,7 +36,7 @@ async def test_what_is_worth_something_for_certain_becomes_active(
         tmp_path,
         run={"batch_size": 5},
         controls={"no_memory": 0},
-        gate={"names": ["static", "utility"], "rounds": rounds},
+        gate={"names": ["static", "utility"], "rounds": rounds, "calls_ratio": 1000},
     )
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     result = await arun(config, parts=Parts(policy=policy, environment=dev(5)))

@@ -45,6 +45,7 @@ class Office:
     name = "office"
     action_format: ActionFormat = "code"
     tools: tuple[ToolSpec, ...] = ()
+    seedless = True
 
     def __init__(self, config: OfficeConfig | None = None) -> None:
         self.config = config or OfficeConfig()

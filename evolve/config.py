@@ -134,12 +134,10 @@ class PlaybookSection(Section):
     enabled: bool = True
     """False = no knowledge is recalled and none is learned (the no-memory baseline)."""
     reflector: str = "model"
-    """`model`, `rules`, `none` (for curators that read the episodes themselves), the writer of a method
-    (`reasoningbank`, `evolver`, `symptoms`), or `module:function`."""
+    """`model`, `rules`, `none`, that of a method (`reasoningbank`, `evolver`, `symptoms`), or `module:function`."""
     curator: str = "model"
-    """`model`, `direct`, `notebook` (mistake notes by cluster, see `[notebook]`), that of a method (`append`,
-    `evolver`, `cheatsheet`, `atlas`, `release`, `regimes`, `batch`), or
-    `module:function`; several joined by `+` (`direct+notebook`) propose side by side."""
+    """`model`, `direct`, `notebook` (mistake notes by cluster), that of a method (`append`, `evolver`, `cheatsheet`,
+    `atlas`, `release`, `regimes`, `batch`), or `module:function`; joined by `+` they propose side by side."""
     reflect_on: Literal["all", "failures"] = "all"
     """Which episodes are reflected on (label-free: always all)."""
     search_k: int = Field(default=0, ge=0)
@@ -171,16 +169,14 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`; `batch_screen`, `canary`, `held_out` and `utility`, which run tasks again; `default` (`static`,
-    `batch_screen` and `held_out`); `online_ab`, for streams whose tasks cannot be; `review` (a person, last); `none`,
-    or `module:function`; in this order."""
+    """`static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks again); `default` (all but `canary` and
+    `utility` of these); `online_ab` (live streams); `review` (a person, last); `none`; `module:function`; in order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
     """How many tasks of that split, in proportion by family or scenario; none = all."""
     first_stage: int = Field(default=12, ge=1)
-    """Tasks of the first stage of a practical look, which ends there when the answer is plain; then twice as many, up
-    to all. A change accepted on 50 tasks or more becomes active, on fewer provisional."""
+    """Tasks of a practical look's first stage; where the answer is not plain, twice as many follow, up to all."""
     slices: str | None = None
     """Key of the tasks' metadata (`family`, say): `held_out` accepts nothing after which fewer tasks of a kind pass."""
     calls_ratio: float = Field(default=2.0, gt=0)
@@ -194,8 +190,7 @@ class GateSection(Section):
     hide: float = Field(default=0.2, gt=0, le=0.25)
     """`online_ab`: share of the tasks from which an item under test is hidden."""
     error: float = Field(default=0.05, gt=0, lt=1)
-    """`online_ab`: chance that an item that does not help is ever accepted, or a harmless one ever called harmful.
-    `utility`: chance that its lower bound lies above the truth."""
+    """Chance that `online_ab` ever accepts what does not help (or retires what does no harm), or `utility` errs."""
     rounds: int = Field(default=4, ge=1)
     """`utility`: how often each task is run with the change, and as often without it."""
     allow: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget.
 
-Of two that contradict each other only the one that holds is shown.
+Of two that contradict each other, one that was refuted is not shown.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def recall_for(
 
 
 def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snapshot_id: str | None) -> frozenset[str]:
-    """Return the ids of those that contradict another one and have the weaker evidence, as of the snapshot if given."""
+    """Return the ids of those that a contradicting one outdoes by the evidence, as of the snapshot if given."""
 
     def known(rivals: Sequence[Record[Any]]) -> Mapping[str, Evidence]:
         until = store.get_snapshot(snapshot_id).position if snapshot_id else None

@@ -81,14 +81,17 @@ def possible(records: Sequence[Record[Any]], embedder: Embedder, near: float = N
 def outdone(records: Sequence[Record[Any]], evidence: Evidences) -> frozenset[str]:
     """Return the ids of those that a rival among `records` outdoes, pinned ones excepted: not to be shown beside it.
 
-    `evidence` is asked only about records that contradict.
+    A rival outdoes another by the operator's word, or where only the other one was refuted since it was last
+    supported; what nothing has decided yet is shown with its rival, marked. `evidence` is asked only about records
+    that contradict.
     """
     pairs = contradictions(records)
     if not pairs:
         return frozenset()
     by_id = {record.id: record for record in records}
     known = evidence([by_id[key] for key in dict.fromkeys(key for p in pairs for key in (p.first, p.second))])
-    losers = [weaker(by_id[pair.first], by_id[pair.second], known) for pair in pairs]
+    rivals = [(by_id[pair.first], by_id[pair.second]) for pair in pairs]
+    losers = [weaker(a, b, known) for a, b in rivals if _standing(a, known)[:2] != _standing(b, known)[:2]]
     return frozenset(record.id for record in losers if not record.pinned)
 
 
@@ -98,22 +101,22 @@ def weaker(a: Record[Any], b: Record[Any], evidence: Mapping[str, Evidence]) -> 
     The operator's word stands over what was learned; then one not refuted since it was last supported stands over one
     that was; then the one supported last, by a helpful mark or by being stated.
     """
+    return min(a, b, key=lambda record: _standing(record, evidence))
 
-    def standing(record: Record[Any]) -> tuple[bool, bool, int, int]:
-        found = evidence[record.id]
-        own = record.pinned or record.provenance.trust is Trust.OPERATOR
-        return own, found.refuted_at <= found.supported_at, found.supported_at, record.number
 
-    return min(a, b, key=standing)
+def _standing(record: Record[Any], evidence: Mapping[str, Evidence]) -> tuple[bool, bool, int, int]:
+    found = evidence[record.id]
+    own = record.pinned or record.provenance.trust is Trust.OPERATOR
+    return own, found.refuted_at <= found.supported_at, found.supported_at, record.number
 
 
 def marks(records: Sequence[Record[Any]]) -> dict[str, Record[Any]]:
     """Return what must be marked where both of two rivals are shown: id of the older one -> the newer one.
 
-    Only pinned ones are ever shown together (`outdone`).
+    Shown together are pinned ones, and those between which nothing has decided (`outdone`).
     """
-    by_id = {record.id: record for record in records if record.pinned}
-    return {pair.first: by_id[pair.second] for pair in contradictions(tuple(by_id.values()))}
+    by_id = {record.id: record for record in records}
+    return {pair.first: by_id[pair.second] for pair in contradictions(records)}
 
 
 def _certain(pairs: Sequence[tuple[Record[Any], Record[Any]]]) -> Iterator[Contradiction]:

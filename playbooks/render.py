@@ -46,7 +46,7 @@ def render(records: Sequence[Record[Any]], profile: Profile, *, core: Collection
     """Return the knowledge section of a prompt; empty without records.
 
     `records` are those to be shown, in order of recall; those whose id is in `core` go first, in order of creation.
-    A record is shown once. Of two pinned ones that contradict each other the older one names the newer.
+    A record is shown once. Of two that contradict each other the older one names the newer.
     """
     unique = {record.id: record for record in records}
     rivals = marks(tuple(unique.values()))

@@ -244,7 +244,7 @@ def _change(context: typer.Context, name: str, verb: Literal["REMOVE", "RESTORE"
         report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
 
 
-def _row(case: Case) -> dict[str, Any]:
+def _row(case: Case, *, bounds: bool = True) -> dict[str, Any]:
     record, usage = case.record, case.record.usage
     return {
         "label": record.label,
@@ -254,23 +254,23 @@ def _row(case: Case) -> dict[str, Any]:
         "cited": usage.cited,
         "helpful": usage.helpful,
         "harmful": usage.harmful,
-        "utility": _utility(case),
+        "utility": _utility(case, bounds=bounds),
         "trust": record.provenance.trust.value,
     }
 
 
 def _short_row(case: Case) -> dict[str, Any]:
-    row = _row(case)
+    row = _row(case, bounds=False)
     counts = {"shown": row["shown"], "+": row["helpful"], "-": row["harmful"], "utility": row["utility"]["mean"]}
     return (
         {name: row[name] for name in ("label", "content")} | counts | {"status": row["status"], "trust": row["trust"]}
     )
 
 
-def _utility(case: Case) -> dict[str, Any]:
+def _utility(case: Case, *, bounds: bool = True) -> dict[str, Any]:
     """Return the faded counts with mean and 95 % bounds, and what a gate measured (None = nothing)."""
-    worth = case.utility
-    facts = {name: round(getattr(worth, name), 4) for name in ("mean", "lower", "upper", "helpful", "harmful")}
+    names = ("mean", *(("lower", "upper") if bounds else ()), "helpful", "harmful")
+    facts = {name: round(getattr(case.utility, name), 4) for name in names}
     return facts | {"measured": case.measured.model_dump() if case.measured else None}
 
 

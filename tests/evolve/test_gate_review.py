@@ -55,9 +55,8 @@ async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None
                 return found
             return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
 
-    config = doors_config(
-        tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate={"names": ["held_out", "review"]}
-    )
+    gate = {"names": ["held_out", "review"], "calls_ratio": 1000, "first_stage": 50}
+    config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate=gate)
     await arun(config, parts=Parts(policy=doors_policy(), environment=Many(5)))
     with open_store(config) as store:
         waiting = proposals.proposals(store)

@@ -63,7 +63,7 @@ claims: $(INSTALLED) ## print the stored results; marks those measured on other 
 claims-quick: $(INSTALLED) ## run every claim on a small sample; stores nothing
 	for claim in $(CLAIMS); do $(BIN)/python -m benchmarks.claims.$$claim --quick; done
 
-pocket: $(INSTALLED) ## write the corpus and train the pocket model (2 cores: 40 minutes, resumable; a GPU is used where there is one)
+pocket: $(INSTALLED) ## write the corpus and train the pocket model (2 cores: an hour, resumable; a GPU is used where there is one)
 	mkdir -p build/pocket
 	test -f build/pocket/corpus.npz || $(BIN)/python -m evolve.corpus build/pocket/corpus.npz
 	@# all cores, not the one that tests are held to; a checkpoint of an earlier call is taken up

@@ -36,7 +36,7 @@ from policies.pocket.shape import CONTEXT, pocket_config
 class Settings:
     """What a training run depends on besides its corpus."""
 
-    minutes: float = 35.0
+    minutes: float = 50.0
     steps: int = 1_000_000
     depth: int = 4
     batch_tokens: int = 8_192

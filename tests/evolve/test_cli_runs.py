@@ -141,13 +141,13 @@ def test_a_stopped_process_is_taken_up_where_it_was(tmp_path: Path, once_learned
     (folder / "slow.py").write_text(SLOW)
     process = start(folder, "run", "--policy", "slow:policy")
     wait_for_episodes(folder, 6, process)
-    added = evolve_json(folder, "memory", "stats")  # beside the run
     process.send_signal(how)
     _, err = finish(process, code=-how if how is signal.SIGKILL else 130)
     if how is signal.SIGINT:
         assert "evolve resume" in one_sentence(err)
     done = episodes(folder)
     assert 6 <= done < TASKS
+    added = evolve_json(folder, "memory", "stats")
     assert evolve_json(folder, "memory", "doctor") == []
     _, told = finish(start(folder, "resume"))
     assert "resuming run" in told

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers bench claims claims-quick pocket docs
+.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket docs
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -52,6 +52,10 @@ layers: $(INSTALLED) ## import-linter: imports run down only, each big dependenc
 bench: $(INSTALLED) ## measure every claim in full (hours); needs a clean tree; writes benchmarks/results/ and the README's table
 	for claim in $(CLAIMS); do $(BIN)/python -m benchmarks.claims.$$claim; done
 	$(BIN)/python -m docs.generate
+
+bench-compare: $(INSTALLED) ## presets against the default on three offices; goes on where it stopped; report in build/bench-compare
+	@mkdir -p build
+	$(BIN)/python -m benchmarks.presets build/bench-compare
 
 claims: $(INSTALLED) ## print the stored results; marks those measured on other source
 	$(BIN)/python -m benchmarks.table

@@ -12,8 +12,11 @@ from math import exp, lgamma, log
 from random import Random
 
 from evolve.gates import batch_screen, held_out
+from evolve.gates.online_ab import draw, item_of
 from evolve.statistics.evalues import Exposure
 from evolve.statistics.paired import p_better
+from memory.records import Record
+from playbooks.bullets import Bullet
 
 Arm = dict[str, bool | None]
 _NOTHING = 1e-15
@@ -98,4 +101,23 @@ def stream(rng: Random, live: Live, tasks: int) -> tuple[Exposure, ...]:
             task_id=f"t{at}", hidden=hidden, probability=live.probability, passed=passed, stratum=str(kind)
         )
         found.append(exposure)
+    return tuple(found)
+
+
+def beside_others(seed: int, tasks: int, probability: float) -> tuple[Exposure, ...]:
+    """Return the exposures of a useless item beside one that helps and one that harms, with lots as runs draw them.
+
+    Nothing else is known, so one of the three is shown in any case. A task is solved where the one that helps is shown
+    and the one that harms is not, half of the others too.
+    """
+    rng = Random(seed)
+    items = [Record[Bullet](id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=f"{n}")) for n in range(3)]
+    useless, helps, harms = map(item_of, items)
+    found: list[Exposure] = []
+    for at in range(tasks):
+        lots = draw(items, str(at), seed, probability)
+        passed = (not lots.get(helps, False) and lots.get(harms, False)) or rng.random() < 0.5
+        if useless in lots:
+            exposure = Exposure(task_id=f"t{at}", hidden=lots[useless], probability=probability, passed=passed)
+            found.append(exposure)
     return tuple(found)

@@ -21,6 +21,7 @@ from evolve.errors import EnvironmentFailure
 from evolve.injection import Shown, shown_again
 from evolve.nodes.commit import commit
 from evolve.nodes.curate import curate
+from evolve.nodes.expose import expose
 from evolve.nodes.gate import gate
 from evolve.nodes.judge import judge
 from evolve.nodes.recall import recall, recalled
@@ -119,7 +120,7 @@ class Agent:
         state = {**state, **await recall(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
         self._core = state
         trajectories = await all_of(self._attempt(task, deps) for task in tasks)
-        for node in (judge, reflect, curate, gate, commit):
+        for node in (judge, expose, reflect, curate, gate, commit):
             state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
         return trajectories
 
@@ -156,7 +157,7 @@ class Agent:
             acting=Acting(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policy),
             curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store), self._store),
-            gates=parts.gates if parts.gates is not None else app.make_gates(config),
+            gates=app.make_gates(config, own=parts.gates),
             stream=stream,
             tally=self._tally,
             observers=self._observers,
@@ -165,5 +166,6 @@ class Agent:
 
     def _make_policy(self) -> Policy:
         """Return the configured policy; where no role asks a model, one that is never called."""
-        asked = {"model", "notebook"} & {self._config.playbook.reflector, self._config.playbook.curator}
+        roles = {self._config.playbook.reflector, *self._config.playbook.curator.split("+")}
+        asked = {role for role in roles if ":" not in role} - {"rules", "none", "direct", "append", "regimes", "batch"}
         return app.make_policy(self._config.policy) if asked else ScriptedPolicy((), name="none")

@@ -182,6 +182,10 @@ def make_reflector(config: Config, policy: Policy) -> Reflector:
         {
             "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
             "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
+            "none": lambda: load_object("playbooks.silent:SilentReflector")(),
+            "reasoningbank": lambda: load_object("playbooks.methods.reasoningbank:ReasoningBankReflector")(policy),
+            "evolver": lambda: load_object("playbooks.methods.evolver:EvolverReflector")(policy),
+            "symptoms": lambda: load_object("playbooks.methods.agentdevel:SymptomReflector")(policy),
         },
         lambda own: own(policy),
     )
@@ -192,38 +196,67 @@ def make_curator(
 ) -> Curator:
     """Return the configured curator; `keep` stores lessons whose curation could not be parsed.
 
-    `notebook` needs the `store`, whose episodes it reads.
+    Those that read episodes or embed texts need the `store`.
     """
+    from evolve import methods
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
-    return _choose(
-        "curator",
-        config.playbook.curator,
-        {
-            "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
-            "direct": lambda: DirectCurator(trust=trust),
-            "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
-        },
-        lambda own: own(policy),
-    )
+    known = {
+        "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
+        "direct": lambda: DirectCurator(trust=trust),
+        "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
+        **methods.curators(config, policy, keep, store),
+    }
+    names = config.playbook.curator.split("+")
+    members: list[Curator] = [_choose("curator", name, known, lambda own: own(policy)) for name in names]
+    return members[0] if len(members) == 1 else load_object("playbooks.several:SeveralCurators")(members)
 
 
-def make_gates(config: Config, bench: Bench | None = None) -> tuple[Gate, ...]:
-    """Return the configured gates in order; those that run tasks need a `bench`. Raises as `gates.measured.make`."""
+def make_gates(config: Config, bench: Bench | None = None, own: tuple[Gate, ...] | None = None) -> tuple[Gate, ...]:
+    """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
+
+    Those that run tasks need a `bench`. Raises as `gates.measured.make`, and `ConfigError` for a gate after `review`.
+    """
+    from evolve.gates.review import ReviewGate
+
+    gates = own if own is not None else _configured_gates(config, bench)
+    first = next((at for at, gate in enumerate(gates) if isinstance(gate, ReviewGate)), len(gates))
+    if first < len(gates) - 1:
+        raise ConfigError(f"gate {gates[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
+    return (*gates, ReviewGate()) if config.run.review and first == len(gates) else gates
+
+
+def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates import measured
     from evolve.gates.none import NoGate
+    from evolve.gates.review import ReviewGate
+    from evolve.gates.stack import expanded
     from evolve.gates.static import StaticGate
     from playbooks.deltas import Rules
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
     known = {
-        "static": lambda: StaticGate(rules, config.gate.leak_ngram),
+        "static": lambda: StaticGate(
+            rules, config.gate.leak_ngram, known=lambda: _known(config, bench), trust=config.gate.trust
+        ),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),
+        "utility": lambda: measured.make("utility", config, bench),
+        "online_ab": lambda: measured.make_online(config),
+        "review": ReviewGate,
+        "canary": lambda: measured.make("canary", config, bench),
         "none": NoGate,
     }
-    return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in config.gate.names)
+    names = expanded(config.gate.names)
+    return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
+
+
+def _known(config: Config, bench: Bench | None) -> str:
+    """Return what learned text may name: what an operator allowed, and what the environment says of itself."""
+    world = bench.evaluator.environment if bench else None
+    said = [world.describe("full"), *(tool.model_dump_json() for tool in world.tools)] if world else []
+    return "\n".join([*config.gate.allow, *said])
 
 
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:

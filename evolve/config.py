@@ -1,9 +1,9 @@
 """The whole configuration: one `evolve.toml`, found by walking up, frozen, every key explained.
 
-Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the defaults here. An
-unknown key is refused and the nearest known one is named. Secrets never stand in the file: `api_key_env` names the
-variable that holds one. Names (`policy.name`, `environment.name` ...) become objects in `evolve.app` and nowhere else.
-Reading the file and the variables is `evolve.configfile`.
+Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the preset that one of
+them names, then the defaults here. An unknown key is refused and the nearest known one is named. Secrets never stand in
+the file: `api_key_env` names the variable that holds one. Names (`policy.name`, `environment.name` ...) become objects
+in `evolve.app` and nowhere else. Reading the file and the variables is `evolve.configfile`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from evolve.preset import find_preset, overlay
+from memory.records import Trust
 from policies.price import Price
 
 Mode = Literal["online", "offline", "frozen"]
@@ -35,6 +37,8 @@ class RunSection(Section):
     """Split whose tasks are worked through (online, offline)."""
     eval_splits: tuple[str, ...] = ("test_normal",)
     """Splits that a frozen run evaluates."""
+    snapshot: str | None = None
+    """Snapshot that a frozen run evaluates (its id, from `evolve playbook log`); none = what is known now."""
     dev_split: str = "dev"
     """Split on which offline epochs are validated."""
     tasks: int | None = Field(default=None, ge=1)
@@ -50,11 +54,14 @@ class RunSection(Section):
     shuffle: bool = False
     """Draw the order of an online stream from the seed, instead of keeping the environment's; offline always does."""
     review: bool = False
-    """Learned changes wait for `evolve review` instead of being applied."""
+    """Learned changes wait for `evolve review` instead of being applied: gate `review` after all others."""
     label_free: bool = False
     """Learn without reading any outcome: from the environment's answers alone."""
     judge: Literal["none", "policy"] = "none"
-    """Label-free only: let the policy judge its own episodes, to credit the rules it was shown."""
+    """Let the policy judge its own episodes: label-free, to credit the rules it was shown; with several attempts, to
+    choose the one to answer with."""
+    attempts: int = Field(default=1, ge=1)
+    """Frozen runs: attempts at each task. From 2 on pass@k is measured with and without notes, best-of-n, and retry."""
 
 
 class PolicySection(Section):
@@ -115,6 +122,8 @@ class MemorySection(Section):
     """Most records recalled for a task."""
     min_score: float = Field(default=0.0, ge=-1, le=1)
     """Minimum cosine similarity of a record that only the vector side found."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
     mmr_lambda: float = Field(default=0.7, ge=0, le=1)
     """1 = relevance only, 0 = diversity only."""
 
@@ -125,11 +134,14 @@ class PlaybookSection(Section):
     enabled: bool = True
     """False = no knowledge is recalled and none is learned (the no-memory baseline)."""
     reflector: str = "model"
-    """`model`, `rules`, or `module:function`."""
+    """`model`, `rules`, `none`, that of a method (`reasoningbank`, `evolver`, `symptoms`), or `module:function`."""
     curator: str = "model"
-    """`model`, `direct`, `notebook` (mistake notes by cluster, see `[notebook]`), or `module:function`."""
+    """`model`, `direct`, `notebook` (mistake notes by cluster), that of a method (`append`, `evolver`, `cheatsheet`,
+    `atlas`, `release`, `regimes`, `batch`), or `module:function`; joined by `+` they propose side by side."""
     reflect_on: Literal["all", "failures"] = "all"
     """Which episodes are reflected on (label-free: always all)."""
+    search_k: int = Field(default=0, ge=0)
+    """Most records that one search of the agent finds while it acts (full prompts only); 0 = it cannot search."""
     token_budget: int = Field(default=1024, ge=0)
     """Most tokens of knowledge in a prompt."""
     compact_every: int = Field(default=50, ge=1)
@@ -149,27 +161,65 @@ class NotebookSection(Section):
     """Most known notes that a new one is merged with."""
     similarity: float = Field(default=0.9, ge=-1, le=1)
     """Cosine of their subjects from which notes are merged."""
+    writer: Literal["model", "rules"] = "model"
+    """Who writes: the policy, or no model at all (the lessons of the `rules` reflector as they are)."""
 
 
 class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`, `batch_screen` and `held_out` (both run tasks again), `none`, or `module:function`; in this order."""
+    """`static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks again); `default` (all but `canary` and
+    `utility` of these); `online_ab` (live streams); `review` (a person, last); `none`; `module:function`; in order."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
-    """How many tasks of that split; none = all. Each batch that proposes something runs them up to three times."""
+    """How many tasks of that split, in proportion by family or scenario; none = all."""
+    first_stage: int = Field(default=12, ge=1)
+    """Tasks of a practical look's first stage; where the answer is not plain, twice as many follow, up to all."""
+    slices: str | None = None
+    """Key of the tasks' metadata (`family`, say): `held_out` accepts nothing after which fewer tasks of a kind pass."""
+    calls_ratio: float = Field(default=2.0, gt=0)
+    """Most model calls of the gates, as a multiple of the stream's so far; a change that must wait for some waits."""
     mode: Literal["practical", "strict"] = "practical"
     """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
     alpha: float = Field(default=0.1, gt=0, lt=1)
     """Strict: share of useless changes among the accepted that is allowed in the long run."""
+    trust: Trust = Trust.SELF_JUDGED
+    """Least trust that is recalled unmeasured; what is below waits for a gate that runs tasks, or for an operator."""
+    hide: float = Field(default=0.2, gt=0, le=0.25)
+    """`online_ab`: share of the tasks from which an item under test is hidden."""
+    error: float = Field(default=0.05, gt=0, lt=1)
+    """Chance that `online_ab` ever accepts what does not help (or retires what does no harm), or `utility` errs."""
+    rounds: int = Field(default=4, ge=1)
+    """`utility`: how often each task is run with the change, and as often without it."""
+    allow: tuple[str, ...] = ()
+    """Addresses, and literals in text of little trust, that may be learned beside those the environment describes."""
     leak_ngram: int = Field(default=8, ge=3)
     """A text that repeats this many words of a task in a row is refused as a leak."""
     max_chars: int = Field(default=2000, ge=1)
     """Longest content."""
     near_duplicate: float = Field(default=0.9, gt=0, le=1)
     """TF-IDF cosine from which a new text repeats an old one."""
+
+
+class ForgetSection(Section):
+    """`[forget]`: when evidence retires what was learned. Ages are counted in tasks."""
+
+    rules: tuple[Literal["harmful", "useless", "contradicted", "unused"], ...] = ("harmful", "useless", "contradicted")
+    """Applied after each batch, in this order. Empty = nothing is retired."""
+    half_life: float | None = Field(default=100, gt=0)
+    """Tasks after which a helpful or harmful mark counts half. The counters in the journal never fade."""
+    floor: float = Field(default=0.5, gt=0, lt=1)
+    """`useless`: retire when the utility is below it with 95 % confidence. 0.5 = harms as often as it helps."""
+    evidence: float = Field(default=4, ge=1)
+    """`useless`: least count of marks, as decayed."""
+    harmful: int = Field(default=3, ge=1)
+    """`harmful`: marks of harm, with no helpful one, that retire."""
+    window: int = Field(default=50, ge=1)
+    """`harmful`: tasks within which they lie."""
+    unused: int = Field(default=500, ge=1)
+    """`unused`: tasks without being shown that retire."""
 
 
 class BudgetSection(Section):
@@ -213,6 +263,14 @@ class Config(BaseSettings):
         """Take what the caller gives and nothing else: a test's Config does not depend on the shell's variables."""
         return (init_settings,)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        name = data.get("preset") if isinstance(data, dict) else None
+        return data if name is None else overlay(find_preset(name), data)
+
+    preset: str | None = None
+    """Published method whose values apply where no key is given (`evolve presets list`); stands above all sections."""
     run: RunSection = RunSection()
     policy: PolicySection = PolicySection()
     environment: EnvironmentSection = EnvironmentSection()
@@ -220,6 +278,7 @@ class Config(BaseSettings):
     playbook: PlaybookSection = PlaybookSection()
     notebook: NotebookSection = NotebookSection()
     gate: GateSection = GateSection()
+    forget: ForgetSection = ForgetSection()
     budget: BudgetSection = BudgetSection()
     controls: ControlsSection = ControlsSection()
 
@@ -233,8 +292,9 @@ class Config(BaseSettings):
 
     @property
     def digest(self) -> str:
-        """Return a short hash of what decides results: everything but concurrency, budget and the workspace's place."""
+        """Return a short hash of what decides results: all values but concurrency, budget and the workspace's place."""
         rest = self.model_dump(
-            mode="json", exclude={"root": True, "budget": True, "run": {"concurrency"}, "memory": {"workspace"}}
+            mode="json",
+            exclude={"root": True, "preset": True, "budget": True, "run": {"concurrency"}, "memory": {"workspace"}},
         )
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]

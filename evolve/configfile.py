@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,13 @@ from pydantic_settings import EnvSettingsSource
 
 from evolve.config import Config, EnvironmentSection
 from evolve.errors import ConfigError
+from evolve.preset import find_preset
 
 FILE = "evolve.toml"
+PRESET = "preset"
 _PREFIX = "EVOLVE_"
+_LOOSE = ("root", PRESET)
+"""Fields that are no sections."""
 
 
 def find_config(start: Path | None = None) -> Path | None:
@@ -25,11 +29,12 @@ def find_config(start: Path | None = None) -> Path | None:
     return next((path for parent in (folder, *folder.parents) if (path := parent / FILE).is_file()), None)
 
 
-def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Config:
-    """Return the configuration: `overrides` (section -> key -> value), then variables, then the file, then defaults.
+def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration: `overrides` (section -> key -> value, `preset` -> name), then variables, then the file,
+    then the preset that one of them names, then defaults.
 
     Without `path` the file is searched upwards from here; none at all means defaults in this folder. Raises
-    `ConfigError` for a missing or malformed file, an unknown section or key, and a bad value.
+    `ConfigError` for a missing or malformed file, an unknown section, key or preset, and a bad value.
     """
     file = path or find_config()
     values = _read(file) if file else {}
@@ -37,11 +42,45 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Mapping[str, A
     source = str(file or "the configuration")
     for layer in (_variables(), overrides or {}):
         for section, keys in layer.items():
+            if section == PRESET:
+                values[PRESET] = keys
+                continue
             values[section] = {**_kept(section, values.get(section, {}), keys), **keys}
+    if values.get(PRESET) is not None:
+        find_preset(values[PRESET])  # says so itself when there is none
     try:
         return Config.model_validate({**values, "root": root})
     except ValidationError as invalid:
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
+
+
+def assigned(texts: Iterable[str]) -> dict[str, Any]:
+    """Return `section.key` -> value of texts like `run.batch_size=8`; a value that is no TOML is the text it is.
+
+    Raises `ConfigError` for any other text.
+    """
+    given: dict[str, Any] = {}
+    for assignment in texts:
+        path, equals, text = assignment.partition("=")
+        if not equals or path.count(".") != 1:
+            raise ConfigError(f"{assignment!r} was refused; expected section.key=value, as in run.batch_size=8")
+        try:
+            given[path] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            given[path] = text
+    return given
+
+
+def by_section(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `section.key` -> value as section -> key -> value; `preset` stands for itself."""
+    nested: dict[str, Any] = {}
+    for path, value in values.items():
+        section, _, key = path.partition(".")
+        if key:
+            nested.setdefault(section, {})[key] = value
+        else:
+            nested[section] = value
+    return nested
 
 
 def _kept(section: str, below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,7 +99,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"no file {str(path)!r}; run `evolve init` to make one") from missing
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as malformed:
         raise ConfigError(f"{path} is no TOML: {malformed}; mend that line") from malformed
-    loose = sorted(key for key, value in values.items() if not isinstance(value, dict))
+    loose = sorted(key for key, value in values.items() if not isinstance(value, dict) and key != PRESET)
     if loose:
         raise ConfigError(f"{path}: {loose[0]!r} stands outside any section; put it under one of {_sections()}")
     return values
@@ -81,7 +120,7 @@ def _variables() -> dict[str, Any]:
 
 
 def _sections() -> str:
-    return ", ".join(f"[{name}]" for name in Config.model_fields if name != "root")
+    return ", ".join(f"[{name}]" for name in Config.model_fields if name not in _LOOSE)
 
 
 def _sentence(error: dict[str, Any]) -> str:
@@ -103,6 +142,6 @@ def _sentence(error: dict[str, Any]) -> str:
 
 
 def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    names = [other for other in known if other != "root"]
+    names = [other for other in known if other not in _LOOSE]
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.config import Config
+from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.seeds import seed_for
 from memory.records import Frozen, Task, Usage
 
@@ -18,6 +19,9 @@ class Estimate(Frozen):
 
     episodes: int
     calls: int
+    """The gates' included."""
+    gate_calls: int
+    """What gates may spend beside the stream, by `gate.calls_ratio`; 0 where none runs tasks."""
     tokens: int
     cost_usd: float | None
     """None without a configured price."""
@@ -26,7 +30,8 @@ class Estimate(Frozen):
     def sentence(self) -> str:
         """Return the estimate in words."""
         money = "no price configured" if self.cost_usd is None else f"at most about ${self.cost_usd:.2f}"
-        return f"{self.episodes} episodes, at most {self.calls} calls and about {self.tokens} tokens, {money}"
+        gates = f" ({self.gate_calls} of them for gates)" if self.gate_calls else ""
+        return f"{self.episodes} episodes, at most {self.calls} calls{gates} and about {self.tokens} tokens, {money}"
 
 
 def control_share(config: Config, *, free: bool) -> tuple[float, str]:
@@ -53,9 +58,11 @@ def estimate(config: Config, tasks: int, share: float, world_tokens: int, *, val
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
     episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
-    calls = episodes * config.environment.max_steps + learning
+    gated = learning and RUNS_TASKS & set(expanded(config.gate.names))
+    gate_calls = round(config.gate.calls_ratio * tasks * passes * config.environment.max_steps) if gated else 0
+    calls = episodes * config.environment.max_steps + learning + gate_calls
     prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)
     completion = calls * config.policy.max_tokens
     price = config.policy.price
     cost = price.cost(Usage(prompt_tokens=prompt, completion_tokens=completion)) if price else None
-    return Estimate(episodes=episodes, calls=calls, tokens=prompt + completion, cost_usd=cost)
+    return Estimate(episodes=episodes, calls=calls, gate_calls=gate_calls, tokens=prompt + completion, cost_usd=cost)

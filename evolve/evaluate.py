@@ -7,7 +7,7 @@ repeated with the same name goes on where it stopped: episodes that were stored 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from evolve.parallel import all_of
 from evolve.progress import Evaluated, Notice
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
+from evolve.search import Search, search_for
 from evolve.seeds import id_for, seed_for
 from evolve.state import AA, MAIN, NO_MEMORY, Deps
 from memory.records import EvalRun, Event, Frozen, Record, Snapshot, Task, Trajectory
@@ -63,7 +64,9 @@ async def evaluate(deps: Deps, exam: Exam) -> EvalReport:
         view = deps.store.view(exam.snapshot.namespace, exam.address)
         core = core_records(choose_core(deps.config, view, deps.policy, 0), view)
     limit = asyncio.Semaphore(deps.config.run.concurrency)
-    trajectories = await all_of(_episode(deps, exam, eval_id, task, core, limit) for task in exam.tasks)
+    trajectories: list[Trajectory] = []
+    async for group in _groups(deps, exam.tasks):
+        trajectories += await all_of(_episode(deps, exam, eval_id, task, core, limit) for task in group)
     report = EvalReport(
         id=eval_id,
         split=exam.split,
@@ -92,6 +95,17 @@ async def evaluate_arms(deps: Deps, split: str, tasks: Sequence[Task], snapshot:
     return tuple([await evaluate(deps, exam) for exam in exams])
 
 
+async def _groups(deps: Deps, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[Task, ...]]:
+    """Yield all tasks at once; where several evaluations take turns, as many as are run at the same time."""
+    if deps.turn is None:
+        yield tasks
+        return
+    size = deps.config.run.concurrency
+    for start in range(0, len(tasks), size):
+        await deps.turn()
+        yield tasks[start : start + size]
+
+
 async def _episode(
     deps: Deps, exam: Exam, eval_id: str, task: Task, core: Sequence[Record[Any]], limit: asyncio.Semaphore
 ) -> Trajectory:
@@ -100,8 +114,10 @@ async def _episode(
     if stored is not None:
         return stored
     async with limit:
-        shown = Shown()
+        shown: Shown = Shown()
+        search: Search | None = None
         if exam.snapshot is not None:
+            search = search_for(deps.store, deps.config, task, deps.policy.profile, snapshot_id=exam.address)
             own = [record for record in core if task.id not in record.provenance.task_ids]
             shown = recall_for(deps.store, deps.config, task, own, deps.policy, snapshot_id=exam.address)
         attempt = Attempt(
@@ -114,6 +130,7 @@ async def _episode(
             run_id=eval_id,
             arm=exam.arm,
             snapshot_id=exam.address,
+            search=search,
         )
         with about(task.id):
             trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)

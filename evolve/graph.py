@@ -1,4 +1,4 @@
-"""The controller: one batch after another through recall, act, judge, reflect, curate, gate and commit.
+"""The controller: recall, act, judge, expose, reflect, curate, gate, commit and retire, one batch after another.
 
 The only module that knows LangGraph. Nodes are plain functions `(state, deps) -> update`; the state holds ids, which
 a checkpoint stores after each step, so a killed pass goes on where it stopped. What a node did before the kill it
@@ -23,22 +23,26 @@ from langgraph.types import Send
 from evolve.nodes.act import act
 from evolve.nodes.commit import commit
 from evolve.nodes.curate import curate
+from evolve.nodes.expose import expose
 from evolve.nodes.gate import gate
 from evolve.nodes.judge import judge
 from evolve.nodes.recall import recall
 from evolve.nodes.reflect import reflect
+from evolve.nodes.retire import retire
 from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
 from memory.database import clear_errors
 
-_STEPS = 7
+_STEPS = 9
 """Graph steps a batch takes."""
 _CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ...] = (
     ("recall", recall),
     ("judge", judge),
+    ("expose", expose),
     ("reflect", reflect),
     ("curate", curate),
     ("gate", gate),
     ("commit", commit),
+    ("retire", retire),
 )
 
 
@@ -53,7 +57,7 @@ def build(deps: Deps) -> StateGraph[State]:
     graph.add_edge("act", "judge")
     for (name, _), (following, _) in pairwise(_CHAIN[1:]):
         graph.add_edge(name, following)
-    graph.add_conditional_edges("commit", partial(_next, deps=deps), ["recall", END])
+    graph.add_conditional_edges("retire", partial(_next, deps=deps), ["recall", END])
     return graph
 
 

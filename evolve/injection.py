@@ -1,16 +1,22 @@
-"""Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget."""
+"""Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget.
+
+Of two that contradict each other, one that was refuted is not shown.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evolve.config import Config
+from evolve.worth import evidence_of
+from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
 from memory.records import Injection, Recalled, RecallQuery, Record, Task
 from memory.store import Store
 from playbooks.budget import cost
+from playbooks.contradictions import outdone
 from playbooks.core import Core, choose
 from policies.protocols import Policy
 
@@ -49,6 +55,7 @@ def recall_for(
         query = RecallQuery(
             text=task.instruction,
             namespace=config.memory.namespace,
+            kinds=config.memory.kinds,
             k=config.memory.recall_k,
             min_score=config.memory.min_score,
             token_budget=left,
@@ -58,6 +65,9 @@ def recall_for(
         )
         ids = {record.id for record in core}
         found = tuple(item for item in store.recall(query) if item.record.id not in ids)
+    hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
+    core = [record for record in core if record.id not in hidden]
+    found = tuple(item for item in found if item.record.id not in hidden)
     return Shown(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
@@ -66,6 +76,16 @@ def recall_for(
             *(_injection(item.record, item.rank, item.scores) for item in found),
         ),
     )
+
+
+def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snapshot_id: str | None) -> frozenset[str]:
+    """Return the ids of those that a contradicting one outdoes by the evidence, as of the snapshot if given."""
+
+    def known(rivals: Sequence[Record[Any]]) -> Mapping[str, Evidence]:
+        until = store.get_snapshot(snapshot_id).position if snapshot_id else None
+        return evidence_of(store, config.forget, rivals, until=until)
+
+    return outdone(records, known)
 
 
 def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:

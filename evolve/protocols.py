@@ -44,7 +44,11 @@ class Episode(Protocol):
 
 
 class Environment(Protocol):
-    """A world with tasks. The gold answer earns 1.0, doing nothing earns less, same seed = same tasks."""
+    """A world with tasks. The gold answer earns 1.0, doing nothing earns less, same seed = same tasks.
+
+    An optional attribute `seedless = True` says that an episode depends on the task and the actions alone, whatever its
+    seed: gates then need not run it again (`evolve.gates.evaluator`).
+    """
 
     @property
     def name(self) -> str: ...
@@ -89,4 +93,17 @@ class StateDiff(Protocol):
 
     def extra_write(self, task: Task) -> Action:
         """Return one additional state-changing action that no task asks for."""
+        ...
+
+
+@runtime_checkable
+class HasCanaries(Protocol):
+    """Capability: tasks whose success must not rise when a rule is broken, and that need no lesson to be solved."""
+
+    def canaries(self) -> Sequence[Task]:
+        """Return the tasks. They belong to no other split."""
+        ...
+
+    def breaches(self, task: Task) -> Sequence[Sequence[Action]]:
+        """Return ways to break a rule during the task (handed in undone, damage beside it, mail to a stranger)."""
         ...

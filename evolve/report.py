@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evolve.attempts import ATTEMPTS, AttemptsReport
+from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
 from evolve.gates import account
 from evolve.metrics import Metrics, summarize
+from evolve.modes.online import place
 from evolve.runs import RunRecord, load_run
 from evolve.state import MAIN, NO_MEMORY
 from memory.errors import NotFound
@@ -30,6 +33,8 @@ class Report(Frozen):
     policy_version: str
     environment: str
     config_hash: str
+    preset: str | None = None
+    """Method whose values applied where no key was given."""
     seed: int
     snapshot_id: str | None
     first_half: Metrics | None = None
@@ -38,6 +43,8 @@ class Report(Frozen):
     control: Metrics | None = None
     """The same stream's tasks without memory, on the sampled share."""
     evaluations: tuple[EvalReport, ...] = ()
+    attempts: tuple[AttemptsReport, ...] = ()
+    """pass@k, best-of-n and retry of each split, where several attempts were made."""
     known_before: int = 0
     """Bullets that were known when the run started."""
     learned: int = 0
@@ -51,9 +58,9 @@ class Report(Frozen):
 
 def make_report(store: Store, run_id: str | None = None) -> Report:
     """Return the report of a run: the named one, or the latest. Raises `NotFound`."""
-    record = _record(store, run_id)
+    record = find_record(store, run_id)
     episodes = {(t.arm, t.task.id): t for t in store.trajectories(run_id=record.run_id)}
-    stream = [episodes[MAIN, task] for task in record.tasks if (MAIN, task) in episodes]
+    stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
     control = [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
     half = len(stream) // 2
     events = store.events(type="evaluation", run_id=record.run_id)
@@ -65,6 +72,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         policy_version=record.policy_version,
         environment=record.environment,
         config_hash=record.config_hash,
+        preset=record.config.get("preset"),
         seed=record.config.get("run", {}).get("seed", 0),
         snapshot_id=record.snapshot_id,
         first_half=_metrics(stream[:half]),
@@ -72,6 +80,9 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         whole=_metrics(stream),
         control=_metrics(control),
         evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        attempts=tuple(
+            AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
+        ),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         gates=account.account(store, record.run_id),
@@ -87,6 +98,7 @@ def lines(report: Report) -> list[str]:
         f"policy {report.policy} {report.policy_version}, environment {report.environment}",
         f"seed {report.seed}, config {report.config_hash}, snapshot {report.snapshot_id or '-'}",
     ]
+    head += [f"preset {report.preset} (`evolve presets show {report.preset}`)"] if report.preset else []
     named = {
         "first half": report.first_half,
         "second half": report.second_half,
@@ -95,6 +107,7 @@ def lines(report: Report) -> list[str]:
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
+    body += [line for each in report.attempts for line in attempt_lines(each)]
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
     return [*head, "", *body, "", learned, *account.lines(report.gates), *report.warnings]
 
@@ -106,13 +119,22 @@ def _figures(name: str, m: Metrics) -> str:
     )
 
 
-def _record(store: Store, run_id: str | None) -> RunRecord:
+def find_record(store: Store, run_id: str | None) -> RunRecord:
+    """Return the record of the named run, or of the latest. Raises `NotFound`."""
     if run_id is not None:
         return load_run(store, run_id)
     runs = store.runs()
     if not runs:
         raise NotFound("no run in this workspace; start one with `evolve run`")
     return load_run(store, runs[-1]["run_id"])
+
+
+def _order(record: RunRecord) -> tuple[str, ...]:
+    """Return the ids of the tasks as they were worked through; with epochs, in the order of the environment."""
+    run = record.config.get("run", {})
+    if record.mode == "online" and run.get("shuffle"):
+        return tuple(sorted(record.tasks, key=lambda task_id: place(task_id, run.get("seed", 0), 0)))
+    return record.tasks
 
 
 def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:

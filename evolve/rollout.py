@@ -15,6 +15,7 @@ from typing import Any
 from evolve.errors import EnvironmentFailure
 from evolve.prompting import NO_CODE, actions_of, knowledge, opening_messages, step_messages
 from evolve.protocols import Action, Environment, Episode
+from evolve.search import Search, asked
 from evolve.seeds import seed_for
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
@@ -44,6 +45,10 @@ class Attempt:
     run_id: str = ""
     arm: str = "main"
     snapshot_id: str | None = None
+    search: Search | None = None
+    """Answers the agent's searches; None = it cannot search."""
+    advice: str = ""
+    """Told after the knowledge: what to avoid in a further attempt."""
 
 
 @dataclass
@@ -54,6 +59,8 @@ class _Progress:
     steps: list[Step] = field(default_factory=lambda: [])
     stop: StopReason = StopReason.MAX_STEPS
     error: str | None = None
+    found: list[Injection] = field(default_factory=lambda: [])
+    """What the agent's searches brought."""
 
 
 async def rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: Acting) -> Trajectory:
@@ -63,6 +70,7 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
     """
     started = time.perf_counter()
     rules = knowledge(attempt.core, attempt.recalled, policy.profile)
+    rules = "\n".join(filter(None, (rules, attempt.advice)))
     progress = _Progress(opening_messages(attempt.task, rules, policy.profile, acting.world))
     outcome: Outcome | None = None
     try:
@@ -81,7 +89,7 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
         outcome=outcome,
         stop=progress.stop,
         error=progress.error,
-        injected=attempt.injected,
+        injected=_shown(attempt, progress),
         snapshot_id=attempt.snapshot_id,
         run_id=attempt.run_id,
         arm=attempt.arm,
@@ -113,10 +121,28 @@ async def _act(
                 raise
             progress.stop, progress.error = StopReason.ERROR, f"{type(error).__name__}: {error}"
             return
+        if attempt.search is not None and (query := asked(reply.text)):
+            _search(attempt.search, query, reply, progress)
+            continue
         actions = actions_of(reply, environment.action_format, policy.profile)
         if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):
             progress.stop = StopReason.DONE
             return
+
+
+def _search(search: Search, query: str, reply: Reply, progress: _Progress) -> None:
+    """Answer a search: a step like any other, that the world never sees."""
+    found = search(query)
+    action = f"search_experience({query!r})"
+    _record(progress, Step(index=0, action=action, reply=reply.text, observation=found.text, usage=reply.usage))
+    progress.found += found.injected
+
+
+def _shown(attempt: Attempt, progress: _Progress) -> tuple[Injection, ...]:
+    """Return what was shown from the start and what was found later, each record once."""
+    known = {item.record_id for item in attempt.injected}
+    found = {item.record_id: item for item in progress.found if item.record_id not in known}
+    return (*attempt.injected, *found.values())
 
 
 async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], progress: _Progress) -> bool:

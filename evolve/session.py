@@ -15,22 +15,26 @@ from evolve import app
 from evolve.config import Config
 from evolve.controls import control_share, estimate, sampled
 from evolve.evaluate import EvalReport
-from evolve.gates.evaluator import Evaluator
+from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
+from evolve.gates.purse import Purse
 from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
 from evolve.modes.online import online
+from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.prompting import briefing
 from evolve.protocols import Environment
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
 from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent
-from evolve.state import MAIN, NO_MEMORY, Deps, Stream
+from evolve.search import invitation
+from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from memory.errors import EvolveError
 from memory.protocols import Gate
 from memory.records import Frozen, Task, new_id
+from memory.scratch import sweep
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.budget import Budget, BudgetedPolicy
@@ -54,6 +58,8 @@ class Parts:
     reflector: Reflector | None = None
     curator: Curator | None = None
     gates: tuple[Gate, ...] | None = None
+    turn: Turn | None = None
+    """Given by whoever lets several runs take turns."""
 
 
 class RunResult(Frozen):
@@ -153,6 +159,7 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
     """Run the record's mode to its end, or to the next resumable stop."""
     store = opened.store
     with exclusive(opened.config.workspace, record.run_id):
+        sweep(opened.config.workspace)
         run = _assemble(opened, record, observers)
         _announce(opened, run, resumed=resumed)
         try:
@@ -178,7 +185,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     budgeted = BudgetedPolicy(opened.policy, budget)
     policy = CachedPolicy(budgeted, RunReplies(store, record.run_id), scope=record.run_id)
     acting = Acting(
-        world=briefing(opened.environment, policy.profile),
+        world=briefing(opened.environment, policy.profile) + invitation(config, policy.profile),
         max_steps=config.environment.max_steps,
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
@@ -186,7 +193,8 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)
-    bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id), tasks)
+    purse = Purse(config.gate.calls_ratio, store.trajectories(run_id=episodes_of(record.run_id)))
+    bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id, purse), tasks)
     deps = Deps(
         config=config,
         store=store,
@@ -195,11 +203,13 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         acting=acting,
         reflector=parts.reflector or app.make_reflector(config, policy),
         curator=parts.curator or app.make_curator(config, policy, keeper(store), store),
-        gates=parts.gates if parts.gates is not None else app.make_gates(config, bench),
+        gates=app.make_gates(config, bench, parts.gates),
         stream=stream,
         tally=Tally(_planned(opened, record), done),
         observers=observers,
         slots=asyncio.Semaphore(config.run.concurrency),
+        turn=parts.turn,
+        purse=purse,
     )
     return Run(deps=deps, record=record, share=opened.share[0])
 
@@ -244,6 +254,8 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     world = opened.policy.count_tokens(run.deps.acting.world)
     cost = estimate(config, count, share, world, validation=planned - count * passes)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
+    if preset := applied(config):
+        notify(Notice(run_id=record.run_id, text=preset.sentence))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
     if record.policy_version != opened.policy.version:

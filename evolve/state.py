@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, TypedDict
 
 from evolve.config import Config
+from evolve.gates.purse import Purse
 from evolve.progress import Observers, Tally
 from evolve.protocols import Environment
 from evolve.rollout import Acting
@@ -20,6 +22,9 @@ from policies.protocols import Policy
 MAIN = "main"
 NO_MEMORY = "no_memory"
 AA = "aa"
+
+Turn = Callable[[], Awaitable[None]]
+"""Hands the machine on to the next of several runs and waits until it comes round again (`evolve.compare.turns`)."""
 
 
 def gather_ids(old: list[str] | None, new: list[str] | None) -> list[str]:
@@ -104,6 +109,10 @@ class Deps:
     tally: Tally
     observers: Observers = field(default_factory=Observers)
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
+    turn: Turn | None = None
+    """Awaited between batches, and between groups of `concurrency` tasks of an evaluation; None = nobody else runs."""
+    purse: Purse = field(default_factory=lambda: Purse(float("inf")))
+    """What the gates may spend."""
 
     @property
     def namespace(self) -> str:

@@ -48,12 +48,7 @@ def export_workspace(config: Config, archive: Path) -> str:
         raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
     with tempfile.TemporaryDirectory() as folder:
         copy, manifest = Path(folder) / DATABASE, Path(folder) / MANIFEST
-        with (
-            clear_errors(str(source)),
-            closing(sqlite3.connect(source)) as reader,
-            closing(sqlite3.connect(copy)) as writer,
-        ):
-            reader.backup(writer)
+        copy_database(source, copy)
         parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {})
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
@@ -63,6 +58,16 @@ def export_workspace(config: Config, archive: Path) -> str:
                 out.add(path, name)
         _put(bundle, archive)
     return hashes[DATABASE]
+
+
+def copy_database(source: Path, copy: Path) -> None:
+    """Copy a workspace's database as it is at one moment, even while a run writes to it."""
+    with (
+        clear_errors(str(source)),
+        closing(sqlite3.connect(source)) as reader,
+        closing(sqlite3.connect(copy)) as writer,
+    ):
+        reader.backup(writer)
 
 
 def _put(bundle: Path, archive: Path) -> None:

@@ -1,7 +1,8 @@
 """Applies proposed ops in one transaction: validation per op, partial accept with reasons, compare-and-swap.
 
 An op with `base_version` is stale when its target has another version now. Without one it is stale when the target
-changed after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves.
+changed after the `expected_version` that the commit names. ADD and TAG are never stale: they rebase by themselves; a
+TAG's `base_version` says which version was seen, and is journalled with the counts.
 RESTORE gives its target the op's status and pin, which is also how a gate promotes; REMOVE retires, or rejects when
 the op's status says so.
 """
@@ -14,6 +15,7 @@ from typing import cast
 
 from memory.changes import Batch, Change
 from memory.errors import ConflictError
+from memory.forget import tombstone
 from memory.journal import Journal
 from memory.proposals import Prepared
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
@@ -24,6 +26,10 @@ LIVE = RECALLABLE | {Status.CANDIDATE}
 
 class Refused(Exception):
     """An op that cannot be applied; caught per op, so that the others of its commit go on."""
+
+
+class Forgotten(Refused):
+    """An op whose text was forgotten. Its payload is not journalled with the refusal."""
 
 
 def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
@@ -62,12 +68,24 @@ def _apply_one(change: Change, item: Prepared) -> OpResult:
     try:
         if item.refusal:
             raise Refused(item.refusal)
+        _refuse_forgotten(change, item)
         record_id, version = _HANDLERS[op.op](change, item)
     except Refused as refusal:
-        content = change.journal.put({"reason": str(refusal), "proposed": op.model_dump(mode="json")})
+        silent = {"payload"} if isinstance(refusal, Forgotten) else set[str]()
+        content = change.journal.put({"reason": str(refusal), "proposed": op.model_dump(mode="json", exclude=silent)})
         change.event("refused", op.target_id or "", {"op": op.op, "op_id": op.op_id}, content)
         return OpResult(op_id=op.op_id, applied=False, record_id=op.target_id, reason=str(refusal))
     return OpResult(op_id=op.op_id, applied=True, record_id=record_id, version=version)
+
+
+def _refuse_forgotten(change: Change, item: Prepared) -> None:
+    found = None if item.payload is None or item.op.allow_forgotten else tombstone(change.journal, item.text)
+    if found is not None:
+        why = f" ({found.reason})" if found.reason else ""
+        raise Forgotten(
+            f"this text was forgotten with record {found.record_id!r}{why}; to write it all the same, set "
+            "`allow_forgotten` (`evolve playbook add --allow-forgotten`)"
+        )
 
 
 def _target(change: Change, op: DeltaOp, record_id: str, *, live: bool = True) -> Target:
@@ -129,8 +147,9 @@ def _tag(change: Change, item: Prepared) -> tuple[str, int]:
     if not counts:
         raise Refused("TAG counts nothing; expected at least one counter above 0")
     content = change.journal.put({"reason": op.reason}) if op.reason else None
-    change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": target.version}, content)
-    return target.id, target.version
+    version = op.base_version or target.version
+    change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": version}, content)
+    return target.id, version
 
 
 def _counts(op: DeltaOp) -> UsageCounts:

@@ -4,6 +4,9 @@ The journal keeps ids and hashes, so a rebuild still gives the same state afterw
 stored body that repeats a forgotten text verbatim goes too (journalled replies, trajectories, other records), and so
 do the records that are made of it. What is not covered: paraphrases, copies outside the database, and backups made
 before; those are named in the result.
+
+A tombstone holds ids, hashes and the reason. What was forgotten is not written again, by whomever, unless the op asks
+for it (`DeltaOp.allow_forgotten`); texts are compared by hash, without regard to case and blank space.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from memory.content import digest
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.kinds import parse_payload
@@ -31,6 +35,15 @@ class Forgotten:
     bodies: int = 0
     descendants: tuple[str, ...] = ()
     backups: tuple[Path, ...] = ()
+    """Copies of the database that still hold the text: migration backups, and scratch copies of a killed run."""
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """What is left of a forgotten record."""
+
+    record_id: str
+    reason: str
 
 
 @dataclass
@@ -41,16 +54,22 @@ class _Sweep:
     hashes: dict[str, None] = field(default_factory=lambda: {})
 
 
-def forget(journal: Journal, record_id: str | None, task_id: str | None, *, purge: bool, actor: str) -> Forgotten:
-    """Forget one record, or a task with its episodes and every record drawn from it. Raises `NotFound`, `BadInput`."""
+def forget(
+    journal: Journal, record_id: str | None, task_id: str | None, *, purge: bool, actor: str, reason: str = ""
+) -> Forgotten:
+    """Forget one record, or a task with its episodes and every record drawn from it. Raises `NotFound`, `BadInput`.
+
+    A reason that repeats the text is erased with it.
+    """
     if (record_id is None) == (task_id is None):
         raise BadInput(f"got record_id={record_id!r} and task_id={task_id!r}; expected exactly one of them")
     with journal.transaction():
         sweep = _start(journal, record_id, task_id)
+        why = journal.put({"reason": reason}) if reason else None
         if purge:
             _follow(journal, sweep)
         for key in sweep.records:
-            _forget_record(journal, key, actor)
+            _forget_record(journal, key, actor, why)
         meta = {"what": "task" if task_id else "content", "hashes": list(sweep.hashes) if purge else [], "actor": actor}
         journal.write(Entry("forgotten", task_id or record_id or "", meta=meta))
         if purge:
@@ -58,8 +77,25 @@ def forget(journal: Journal, record_id: str | None, task_id: str | None, *, purg
         descendants = tuple(_descendants(journal, sweep.records))
     if purge:
         scrub(journal)
-    backups = tuple(sorted(journal.path.parent.glob(f"{journal.path.name}.*.backup"))) if purge else ()
-    return Forgotten(tuple(sweep.records), len(sweep.hashes) if purge else 0, descendants, backups)
+    home, name = journal.path.parent, journal.path.name
+    copies = (*home.glob(f"{name}.*.backup"), *home.glob(f"scratch-*/{name}")) if purge else ()
+    return Forgotten(tuple(sweep.records), len(sweep.hashes) if purge else 0, descendants, tuple(sorted(copies)))
+
+
+def tombstone(journal: Journal, text: str) -> Tombstone | None:
+    """Return the tombstone of a record that said this, in any namespace and any version; else None."""
+    rows = journal.query(
+        "SELECT e.subject, c.body FROM events e LEFT JOIN content c ON c.hash = e.content,"
+        " json_each(e.meta, '$.texts') t WHERE e.type = 'forgotten' AND t.value = ? ORDER BY e.seq DESC LIMIT 1",
+        (_text_hash(text),),
+    )
+    if not rows:
+        return None
+    return Tombstone(rows[0][0], json.loads(rows[0][1])["reason"] if rows[0][1] else "")
+
+
+def _text_hash(text: str) -> str:
+    return digest(" ".join(text.split()).rstrip(".").casefold())
 
 
 def scrub(journal: Journal) -> None:
@@ -142,7 +178,7 @@ def _leaves(value: Any) -> Iterator[str]:
             yield from _leaves(item)
 
 
-def _forget_record(journal: Journal, record_id: str, actor: str) -> None:
+def _forget_record(journal: Journal, record_id: str, actor: str, why: str | None) -> None:
     conn = journal.conn
     row, version, namespace, done = conn.execute(
         "SELECT row, version, namespace, forgotten FROM records WHERE id = ?", (record_id,)
@@ -150,8 +186,19 @@ def _forget_record(journal: Journal, record_id: str, actor: str) -> None:
     if done:
         return
     before = conn.execute("SELECT version FROM namespaces WHERE namespace = ?", (namespace,)).fetchone()[0]
-    meta = {"what": "record", "ns_version": before + 1, "actor": actor}
-    journal.write(Entry("forgotten", record_id, namespace, meta=meta))
+    bodies = conn.execute(
+        "SELECT v.content_hash, c.body FROM versions v JOIN content c ON c.hash = v.content_hash WHERE v.record_id = ?"
+        " ORDER BY v.version",
+        (record_id,),
+    ).fetchall()
+    meta = {
+        "what": "record",
+        "ns_version": before + 1,
+        "actor": actor,
+        "hashes": list(dict.fromkeys(key for key, _ in bodies)),
+        "texts": list(dict.fromkeys(_text_hash(parse_payload(body).text()) for _, body in bodies)),
+    }
+    journal.write(Entry("forgotten", record_id, namespace, meta=meta, content=why))
     conn.execute(
         "DELETE FROM embedding_cache WHERE sha256 IN (SELECT sha256 FROM embeddings WHERE record_id = ?)", (record_id,)
     )

@@ -41,6 +41,13 @@ class Trust(StrEnum):
     """Derived without any ground truth."""
     IMPORTED = "imported"
     """Came from outside: untrusted until a gate passes it."""
+    QUOTED = "quoted"
+    """Repeats what a tool or a task said in an episode: whoever can write there wrote it."""
+
+    def reaches(self, floor: Trust) -> bool:
+        """Tell whether this is at least as strong as `floor`."""
+        ladder = list(Trust)
+        return ladder.index(self) <= ladder.index(floor)
 
 
 class Provenance(Frozen):

@@ -53,6 +53,8 @@ class DeltaOp(Frozen):
     status: Status = Status.PROVISIONAL
     """Status of the record that ADD, MERGE or SUPERSEDE creates; the gate decides it."""
     pinned: bool = False
+    allow_forgotten: bool = False
+    """Write the text although it was forgotten: somebody asked for it."""
     provenance: Provenance = Provenance()
     reason: str = ""
 

@@ -82,5 +82,5 @@ class Gate(Protocol):
     def name(self) -> str: ...
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict over all `ops`: each op_id is either accepted or rejected with a reason."""
+        """Return a verdict over all `ops`: each op_id is accepted, or rejected or deferred with a reason."""
         ...

@@ -113,6 +113,8 @@ class Verdict(Frozen):
     """op_ids that may be applied, with the status that `status` names."""
     rejected: dict[str, str] = Field(default_factory=dict)
     """op_id -> reason."""
+    deferred: dict[str, str] = Field(default_factory=dict)
+    """op_id -> why it cannot be judged yet. It is not applied; it waits, and is judged with a later batch."""
     status: Status = Status.PROVISIONAL
     evidence: dict[str, Any] = Field(default_factory=dict)
     """Pass vectors, statistics, looks: whatever replays the decision."""

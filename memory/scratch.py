@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from shutil import rmtree
 from tempfile import TemporaryDirectory
 
 from memory.sql import sqlite3
 from memory.store import Store
+
+_NAME = re.compile(r"scratch-(\d+)-.*")
+
+
+def sweep(folder: Path) -> int:
+    """Delete the copies that killed processes of this machine left in a workspace; return how many."""
+    found = [(path, _NAME.fullmatch(path.name)) for path in folder.glob("scratch-*")]
+    left = [path for path, name in found if name and not _alive(int(name[1]))]
+    for path in left:
+        rmtree(path, ignore_errors=True)
+    return len(left)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 @contextmanager
@@ -17,7 +41,7 @@ def scratch(store: Store) -> Generator[Store]:
 
     It searches exactly. The next record has the number that it would get in the original.
     """
-    with TemporaryDirectory(dir=store.journal.path.parent, prefix="scratch-") as folder:
+    with TemporaryDirectory(dir=store.journal.path.parent, prefix=f"scratch-{os.getpid()}-") as folder:
         path = Path(folder) / "evolve.db"
         with store.lock, closing(sqlite3.connect(path)) as target:
             store.db.backup(target)

@@ -278,14 +278,14 @@ class Store:
         return reindex(self.journal, self.embedder, self.index)
 
     def forget(
-        self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False, actor: str = "operator"
+        self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False, reason: str = ""
     ) -> forget.Forgotten:
         """Forget a record, or a task with its episodes and all records drawn from it; `purge` erases the text as well.
 
         After a purge the owner's vector index is made anew, because Chroma keeps deleted vectors on disk. Raises
         `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given.
         """
-        result = forget.forget(self.journal, record_id, task_id, purge=purge, actor=actor)
+        result = forget.forget(self.journal, record_id, task_id, purge=purge, actor="operator", reason=reason)
         if purge:
             self.index.rebuild()
         self.index.wake()

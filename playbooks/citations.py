@@ -12,6 +12,8 @@ from typing import Any
 from memory.records import Record
 
 _REFERENCE = re.compile(r"(?:([a-z][a-z0-9_]*)-)?(\d{1,9})")
+_SOURCE = re.compile(r"(?<![\w)\]])\[(\?|[^\[\]\n]{1,80})\]")
+"""Brackets that are no index of a variable (`rows[0]`)."""
 _BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]")
 
 
@@ -43,3 +45,9 @@ def cited(text: str, shown: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
             if record is not None:
                 found.setdefault(record.id, record)
     return tuple(found.values())
+
+
+def cites(text: str) -> bool:
+    """Return whether `text` says in brackets what it rests on: a record's number or label, or `[?]` for a guess."""
+    sources = (part for group in _SOURCE.findall(text) for part in re.split(r"[,;\s]+", group))
+    return any(part == "?" or _REFERENCE.fullmatch(part.casefold()) for part in sources)

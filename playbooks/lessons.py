@@ -156,6 +156,7 @@ def _tag_op(record: Record[Any], tag: Tag, trajectory_ids: Sequence[str], proven
         op_id=op_id("tag", record.id, tag, provenance.author, *trajectory_ids),
         kind=record.kind,
         target_id=record.id,
+        base_version=record.version,
         usage=_COUNTS[tag],
         provenance=provenance,
     )

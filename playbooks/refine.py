@@ -12,7 +12,7 @@ from typing import Any
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Trust
 from playbooks.budget import fill
 from playbooks.lessons import op_id
-from playbooks.ranking import is_spent, rank_key
+from playbooks.ranking import rank_key
 from playbooks.similarity import THRESHOLD, exact_key, similar_pairs
 from policies.protocols import Profile
 
@@ -47,15 +47,6 @@ def enforce_budget(
     kept = {record.id for record in fill(records, budget, count_tokens, profile)}
     gone = sorted((record for record in records if record.id not in kept), key=rank_key)
     return tuple(_remove(record, f"over the budget of {budget} tokens") for record in gone)
-
-
-def retire_harmful(records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
-    """Return a REMOVE for each record whose measured utility fell below the floor (`playbooks.ranking.is_spent`)."""
-    return tuple(
-        _remove(record, f"utility {record.usage.utility:.2f} after {record.usage.helpful + record.usage.harmful} uses")
-        for record in sorted(records, key=rank_key)
-        if is_spent(record)
-    )
 
 
 def _live(records: Sequence[Record[Any]]) -> list[Record[Any]]:

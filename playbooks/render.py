@@ -13,6 +13,7 @@ from typing import Any
 
 from memory.records import Record
 from playbooks.bullets import clean_text, one_line
+from playbooks.contradictions import marks
 from playbooks.notes import Note
 from playbooks.view import creation_order
 from policies.protocols import Profile
@@ -27,13 +28,17 @@ take from a partly applicable one only what fits, and leave an irrelevant one as
 _DELIMITERS = ("<|", "|>")
 
 
-def render_record(record: Record[Any], profile: Profile) -> str:
-    """Return one record: `- content [12]` on one line (compact), `[shr-00012] content` with indented lines (full)."""
+def render_record(record: Record[Any], profile: Profile, rival: Record[Any] | None = None) -> str:
+    """Return one record: `- content [12]` on one line (compact), `[shr-00012] content` with indented lines (full).
+
+    One that is shown beside a `rival` that contradicts it says so.
+    """
     if profile == "compact":
         payload = record.payload
         text = neutral(payload.brief() if isinstance(payload, Note) else payload.text())
-        return f"- {one_line(text)} [{record.number}]"
-    text = neutral(record.payload.text())
+        mark = f" (against {rival.number})" if rival else ""
+        return f"- {one_line(text)}{mark} [{record.number}]"
+    text = neutral(record.payload.text()) + (f"\n(contradicted by [{rival.label}])" if rival else "")
     return f"[{record.label}] " + "\n  ".join(text.split("\n"))
 
 
@@ -41,18 +46,23 @@ def render(records: Sequence[Record[Any]], profile: Profile, *, core: Collection
     """Return the knowledge section of a prompt; empty without records.
 
     `records` are those to be shown, in order of recall; those whose id is in `core` go first, in order of creation.
-    A record is shown once.
+    A record is shown once. Of two that contradict each other the older one names the newer.
     """
     unique = {record.id: record for record in records}
+    rivals = marks(tuple(unique.values()))
+
+    def one(record: Record[Any]) -> str:
+        return render_record(record, profile, rivals.get(record.id))
+
     first = sorted((r for r in unique.values() if r.id in core), key=creation_order)
     rest = [r for r in unique.values() if r.id not in core]
     if profile == "compact":
-        return "\n".join(render_record(record, profile) for record in (*first, *rest))
+        return "\n".join(one(record) for record in (*first, *rest))
     parts: list[str] = []
     rules = [[record for record in group if record.kind != Note.kind] for group in (first, rest)]
     notes = [record for record in (*first, *rest) if record.kind == Note.kind]
     for heading, group in ((CORE_HEADING, rules[0]), (TASK_HEADING, rules[1]), (NOTES_HEADING, notes)):
-        parts += [heading, *(render_record(record, profile) for record in group)] if group else []
+        parts += [heading, *(one(record) for record in group)] if group else []
     return "\n".join(parts)
 
 

@@ -79,7 +79,7 @@ def _from_steps(trajectory: Trajectory) -> list[Finding]:
         told = _told(failed, overcome=overcome)
         if told:
             only = found[0] if len(found) == 1 else Finding("", "", "")
-            found = [Finding(told, only.cue or failed.call.name, only.action)]
+            found = [Finding(told, only.cue or failed.call.name, only.action, only.refuted)]
         findings += found
     return findings
 
@@ -175,8 +175,9 @@ def _task_words(trajectory: Trajectory, until: int) -> frozenset[str]:
 def _tags(
     injected: Sequence[Record[Any]], findings: Sequence[Finding], trajectory: Trajectory, *, solved: bool
 ) -> dict[str, Tag]:
-    """Tag a rule harmful when a finding says otherwise, helpful when its call was made in a task that was solved."""
-    made = {call.name for step in calls_of(trajectory.steps) for call in step}
+    """Tag a rule harmful when a finding says otherwise, helpful when its call never failed and the task was solved."""
+    attempts = _attempts(trajectory.steps, calls_of(trajectory.steps))
+    made = {attempt.call.name for attempt in attempts} - {a.call.name for a in attempts if a.error is not None}
     tags: dict[str, Tag] = {}
     for record in injected:
         text = record.payload.text()

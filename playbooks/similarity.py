@@ -18,9 +18,10 @@ SAME_START = 3
 """Words that two texts must share at their start to be about the same thing."""
 _TAIL = 3
 _ORDER = ("must", "come")
+_NOTHING = frozenset({"nothing", "none", "nobody"})
 _WORD = re.compile(r"\w\w")
 _CHUNK = 512
-_NEGATIONS = frozenset({"not", "never", "no", "don't", "cannot", "without", "unless", "except", "avoid"})
+NEGATIONS = frozenset({"not", "never", "no", "don't", "cannot", "without", "unless", "except", "avoid"})
 # fmt: off
 _FILLERS = frozenset({
     "a", "an", "the", "is", "are", "be", "been", "to", "of", "in", "on", "for", "with", "and", "or", "that",
@@ -39,7 +40,7 @@ def contradicts(a: str, b: str) -> bool:
     """Return True when two similar short texts differ in a value, or one negates the other."""
     words_a, words_b = words(a), words(b)
     only_a, only_b = words_a - words_b, words_b - words_a
-    if (only_a | only_b) & _NEGATIONS:
+    if (only_a | only_b) & NEGATIONS:
         return True
     if max(len(a.split()), len(b.split())) > SHORT_WORDS:
         return False
@@ -51,11 +52,11 @@ def contradicts(a: str, b: str) -> bool:
 def opposes(a: str, b: str) -> bool:
     """Return True when two short texts begin alike and end in another value: `send: amount must be cents | dollars`.
 
-    Two things that must come before (or after) the same call do not exclude each other.
+    Two things that must come before (or after) the same call do not exclude each other, unless one of them is nothing.
     """
     first, second = values(a), values(b)
     same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(first))
-    if tuple(first[same - 2 : same]) == _ORDER:
+    if tuple(first[same - 2 : same]) == _ORDER and not {*first[same:], *second[same:]} & _NOTHING:
         return False
     tails = (len(first) - same, len(second) - same)
     return same >= SAME_START and min(tails) > 0 and max(tails) <= _TAIL and contradicts(a, b)

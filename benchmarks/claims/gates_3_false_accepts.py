@@ -1,8 +1,8 @@
 """Claim gates_3: how often gates err. False accepts and power of the default stack, strict looks, online A/B, replay.
 
-Everything is simulated under a known truth with the gates' own `decide`, or summed exactly; no model runs and no task.
-The table of minimum wins, and the exact form of the reference's table, are tests (`test_statistics_paired`). Replaying
-the journal of a whole run is not measured here: what is replayed are decisions, through JSON.
+Everything but the last rows is simulated under a known truth with the gates' own `decide`, or summed exactly. The
+last rows are of real runs (the office's scripted worker), whose decisions are made again from their journals. The exact
+form of the reference's table of chances is a test (`test_statistics_paired`).
 """
 
 from __future__ import annotations
@@ -16,17 +16,22 @@ from random import Random
 from statistics import mean, median
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
-from benchmarks.gate_trials import Live, Truth, accepted, arms, power, stream, useless
+from benchmarks.gate_replay import replayed
+from benchmarks.gate_trials import Live, Truth, accepted, arms, beside_others, power, stream, useless
 from evolve.gates import batch_screen, held_out, online_ab, utility
 from evolve.metrics import interval
 from evolve.statistics.alpha import ALPHA, Look, level
-from evolve.statistics.evalues import first_reached, wealth
+from evolve.statistics.evalues import Exposure, first_reached, wealth
+from evolve.statistics.paired import minimum_wins
 
 SEED = 3
 NOISE = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
 """Share of tasks that flip in each direction without any change; 0.25 is a coin."""
 GOOD = Truth(0.12, 0.04, 0.04)
 STRICT = held_out.Rules(mode="strict")
+HIDE = online_ab.Rules().probability
+MINIMUM_WINS = "5/5 6/6 7/7 7/8 8/9 9/10 9/11 10/12 10/13 11/14 12/15 12/16 13/17 13/18 14/19 15/20"
+"""Reference, section 5.6: least wins of so many discordant tasks for one-sided exact p < 0.05."""
 
 
 @dataclass(frozen=True)
@@ -34,14 +39,16 @@ class Size:
     """How many trials; a small sample leaves room for chance."""
 
     trials: int = 2000
-    streams: int = 1000
+    streams: int = 2000
     stream_tasks: int = 1000
     runs: int = 300
     replays: int = 1000
+    run_tasks: int = 72
+    live_runs: int = 3
     slack: float = 0.0
 
 
-QUICK = Size(trials=300, streams=60, stream_tasks=150, runs=10, replays=40, slack=0.05)
+QUICK = Size(trials=300, streams=60, stream_tasks=150, runs=10, replays=40, run_tasks=8, live_runs=2, slack=0.05)
 
 
 def rate(claim: str, hits: int, n: int, target: Target | None = None) -> Row:
@@ -74,7 +81,11 @@ def strict_rows(size: Size) -> list[Row]:
     found = [known[each] for each in levels]
     text = "strict, +8 points at n = 200: accepted at the"
     shares = [false_share(Random(SEED + at)) for at in range(size.runs)]
+    expected = {int(flips): int(wins) for wins, flips in (pair.split("/") for pair in MINIMUM_WINS.split())}
+    expected |= dict.fromkeys(range(5))
+    wrong = sum(minimum_wins(flips) != wins for flips, wins in expected.items())
     return [
+        Row("minimum wins for p < 0.05, 0 to 20 discordant tasks: differ from the table", wrong, exactly(0), n=21),
         Row(f"{text} first look, exact, %", 100 * power(level([])), at_least(75)),
         Row(f"{text} 20th after 5 acceptances, worst places, exact, %", 100 * min(found), at_least(50)),
         Row(f"{text} 20th after 5 acceptances, mean over places, %", 100 * mean(found), at_least(50), n=len(found)),
@@ -103,10 +114,24 @@ def false_share(rng: Random) -> float:
     return bad / max(1, sum(look.accepted for look in past))
 
 
+def same(*rates: float) -> Live:
+    """Return a stream in which showing the item changes nothing; one rate per kind of task."""
+    return Live(rates, rates, HIDE)
+
+
 STREAMS = {
-    "half of the tasks solved": (Live((0.5,), (0.5,)),),
-    "easy and hard kinds": (Live((0.95, 0.5, 0.05), (0.95, 0.5, 0.05)),),
-    "getting better from 20 % to 80 %": (Live((0.2,), (0.2,)), Live((0.8,), (0.8,))),
+    "half of the tasks solved": (same(0.5),),
+    "easy and hard kinds": (same(0.95, 0.5, 0.05),),
+    "24 kinds": (same(*[0.9, 0.6, 0.3] * 8),),
+    "getting better from 20 % to 80 %": (same(0.2), same(0.8)),
+}
+HELPS = {
+    "solved 20 % without and 80 % with it": Live((0.8,), (0.2,), HIDE),
+    "solved 40 % without and 70 % with it": Live((0.7,), (0.4,), HIDE),
+    "solved 50 % without and 60 % with it": Live((0.6,), (0.5,), HIDE),
+    "4 kinds of 24 solved 0 % without and 80 % with it, the others 80 %": Live(
+        (0.8,) * 24, (0.0,) * 4 + (0.8,) * 20, HIDE
+    ),
 }
 
 
@@ -115,22 +140,29 @@ def online_rows(size: Size) -> list[Row]:
     rows: list[Row] = []
     for text, lives in STREAMS.items():
         rng, part = Random(SEED), size.stream_tasks // len(lives)
-        hits = sum(ever(rng, lives, part) is not None for _ in range(size.streams))
+        hits = sum(ever(streamed(rng, lives, part)) is not None for _ in range(size.streams))
         claim = f"online_ab, watched after every task, useless item, {text}: ever accepted, %"
         rows.append(rate(claim, hits, size.streams, at_most(5 + 100 * size.slack)))
-    for hidden, shown in ((0.2, 0.8), (0.4, 0.7), (0.5, 0.6)):
+    hits = sum(ever(beside_others(at, size.stream_tasks, HIDE)) is not None for at in range(size.streams))
+    claim = "online_ab, useless item beside one that helps and one that harms, all under test: ever accepted, %"
+    rows.append(rate(claim, hits, size.streams, at_most(5 + 100 * size.slack)))
+    for text, live in HELPS.items():
         rng = Random(SEED)
-        found = [ever(rng, (Live((shown,), (hidden,)),), size.stream_tasks) for _ in range(size.streams)]
+        found = [ever(stream(rng, live, size.stream_tasks)) for _ in range(size.streams)]
         when = [at for at in found if at is not None]
-        claim = f"online_ab, solved {100 * hidden:g} % without and {100 * shown:g} % with it:"
+        claim = f"online_ab, {text}:"
         rows.append(rate(f"{claim} accepted within {size.stream_tasks} tasks, %", len(when), size.streams))
         rows.append(Row(f"{claim} tasks until then, median", median(when) if when else None, n=len(when), seed=SEED))
     return rows
 
 
-def ever(rng: Random, lives: Sequence[Live], tasks: int) -> int | None:
+def streamed(rng: Random, lives: Sequence[Live], tasks: int) -> list[Exposure]:
+    """Return the exposures of streams that follow each other."""
+    return [each for live in lives for each in stream(rng, live, tasks)]
+
+
+def ever(exposures: Sequence[Exposure]) -> int | None:
     """Return after how many tasks the bets first say yes; None if never."""
-    exposures = [each for live in lives for each in stream(rng, live, tasks)]
     return first_reached(wealth(exposures), 1 / online_ab.Rules().alpha)
 
 
@@ -156,9 +188,16 @@ def replay_row(size: Size) -> Row:
     )
 
 
+def run_rows(size: Size) -> list[Row]:
+    """Return, gate by gate, how many decisions of real runs come out differently when made again from the journal."""
+    made, differ = replayed(size.run_tasks, size.live_runs)
+    text = "decisions in the journals of scripted runs that come out differently:"
+    return [Row(f"{text} {gate}", differ[gate], exactly(0), n=n) for gate, n in sorted(made.items())]
+
+
 def measure(size: Size) -> list[Row]:
     """Return all figures."""
-    return [*stack_rows(size), *strict_rows(size), *online_rows(size), replay_row(size)]
+    return [*stack_rows(size), *strict_rows(size), *online_rows(size), replay_row(size), *run_rows(size)]
 
 
 def main() -> None:

@@ -12,9 +12,13 @@ app = typer.Typer(help="The configuration that applies here.", no_args_is_help=T
 @app.command("show")
 def show_all(context: typer.Context, as_json: Json = False) -> None:
     """Print every key with the value in force."""
+    from evolve.preset import applied
+
     config = load(context)
     data = config.model_dump(mode="json")
-    lines = [f"root = {config.root}", f"digest = {config.digest}"]
+    lines = [f"root = {config.root}", f"digest = {config.digest}", f"preset = {config.preset or '-'}"]
+    if preset := applied(config):
+        lines.append(preset.sentence)
     for section, keys in data.items():
         if isinstance(keys, dict):
             lines += ["", f"[{section}]", *(f"{key} = {value!r}" for key, value in keys.items())]

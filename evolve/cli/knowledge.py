@@ -63,16 +63,19 @@ def forget(
     record: Annotated[str | None, typer.Argument(help="Record to forget.")] = None,
     task: Annotated[str | None, typer.Option(help="Forget a task: its episodes and all drawn from it.")] = None,
     purge: Annotated[bool, typer.Option("--purge", help="Erase the text everywhere; cannot be undone.")] = False,
+    reason: Annotated[str, typer.Option(help="Why; it stays on the tombstone.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Forget a record or a task; a tombstone stays. With --purge the text itself is erased."""
+    """Forget a record or a task; a tombstone stays, and what it said is not learned again. --purge erases the text."""
     from evolve.lookup import find_record
 
     with writing(context) as (config, store):
         record_id = find_record(store, config.memory.namespace, record).id if record else None
-        gone = store.forget(record_id, task_id=task, purge=purge)
-    data = {"records": gone.records, "bodies": gone.bodies, "kept_descendants": gone.descendants}
-    show(data, as_json, f"forgot {len(gone.records)} records, erased {gone.bodies} texts")
+        gone = store.forget(record_id, task_id=task, purge=purge, reason=reason)
+    copies = [str(path) for path in gone.backups]
+    data = {"records": gone.records, "bodies": gone.bodies, "kept_descendants": gone.descendants, "copies": copies}
+    left = [f"this copy still holds it, delete it: {path}" for path in copies]
+    show(data, as_json, "\n".join([f"forgot {len(gone.records)} records, erased {gone.bodies} texts", *left]))
 
 
 @app.command()

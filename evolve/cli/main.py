@@ -16,7 +16,20 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from evolve.cli import config, knowledge, logs, notebook, playbook, review, run, workspace
+from evolve.cli import (
+    compare,
+    config,
+    contradictions,
+    gates,
+    knowledge,
+    logs,
+    notebook,
+    playbook,
+    presets,
+    review,
+    run,
+    workspace,
+)
 from evolve.cli.output import Json, show
 from evolve.errors import ConfigError
 from memory.errors import BadInput, EvolveError
@@ -61,14 +74,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+contradictions.register(playbook.app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
+app.add_typer(gates.app, name="gates")
 app.add_typer(review.app, name="review")
 app.add_typer(config.app, name="config")
+app.add_typer(presets.app, name="presets")
 workspace.register(app)
 run.register(app)
+compare.register(app)
 
 
 @app.callback()

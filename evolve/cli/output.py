@@ -58,21 +58,18 @@ def _cell(value: Any) -> str:
 
 
 def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Config:
-    """Return the configuration that applies here, with `changes` (`section.key` -> value) from the command line.
+    """Return the configuration that applies here, with `changes` (`section.key` -> value) from the command
+    line; `preset` stands for itself.
 
     From now on `module:name` finds the user's own modules in this folder and beside evolve.toml. They come last on the
     path: a file of theirs that is called like one of our packages takes nothing over.
     """
     import structlog
 
-    from evolve.configfile import load_config
+    from evolve.configfile import by_section, load_config
 
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))  # stdout is for results
-    overrides: dict[str, dict[str, Any]] = {}
-    for path, value in (changes or {}).items():
-        section, key = path.split(".")
-        overrides.setdefault(section, {})[key] = value
-    config = load_config(context.obj, overrides)
+    config = load_config(context.obj, by_section(changes or {}))
     own = (str(Path.cwd()), str(config.root.resolve()))
     sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
     return config

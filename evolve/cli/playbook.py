@@ -12,6 +12,7 @@ from evolve.cli.output import Json, reading, show, table, writing
 
 if TYPE_CHECKING:
     from memory.records import Commit, Record
+    from playbooks.retirement import Case
 
 app = typer.Typer(help="What was learned: list, show, diff, change, roll back.", no_args_is_help=True)
 
@@ -24,24 +25,32 @@ ACTOR = "operator"
 def listing(
     context: typer.Context,
     everything: Annotated[bool, typer.Option("--all", help="Also superseded, retired and rejected ones.")] = False,
+    quarantined: Annotated[bool, typer.Option("--quarantined", help="Only what is kept out of all prompts.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the bullets with their counters."""
-    from memory.records import RECALLABLE
+    """List the bullets with their counters and their utility, which fades with the tasks done."""
+    from evolve.worth import cases
+    from memory.records import RECALLABLE, Status
 
+    wanted = frozenset({Status.CANDIDATE}) if quarantined else frozenset(Status) if everything else RECALLABLE
     with reading(context) as (config, store):
-        records = [r for r in store.records(config.memory.namespace) if everything or r.status in RECALLABLE]
-    row = _row if as_json else _short_row
-    table([row(record) for record in records], as_json, empty="the playbook is empty")
+        records = [record for record in store.records(config.memory.namespace) if record.status in wanted]
+        known = cases(store, config.forget, records)
+    empty = "nothing is quarantined" if quarantined else "the playbook is empty"
+    table([_row(case) if as_json else _short_row(case) for case in known], as_json, empty=empty)
 
 
 @app.command("show")
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
-    """Show one bullet with its origin and counters."""
+    """Show one bullet with its origin, counters and utility."""
+    from evolve.worth import cases
+
     with reading(context) as (config, store):
         record = _find(store, config.memory.namespace, name)
-    data = record.model_dump(mode="json")
-    facts = {k: data[k] for k in ("id", "status", "version", "supersedes", "provenance", "usage", "created_at")}
+        (case,) = cases(store, config.forget, [record])
+    data = record.model_dump(mode="json") | {"utility": _utility(case)}
+    keys = ("id", "status", "version", "supersedes", "provenance", "usage", "utility", "created_at")
+    facts = {key: data[key] for key in keys}
     lines = [f"[{record.label}] {record.payload.text()}", "", *(f"{key}: {value}" for key, value in facts.items())]
     show(data, as_json, "\n".join(lines))
 
@@ -123,6 +132,7 @@ def add(
     content: Annotated[str, typer.Argument(help="The rule in words.")],
     section: Annotated[str, typer.Option(help="Section it belongs to.")] = "STRATEGIES AND HARD RULES",
     pin: Annotated[bool, typer.Option(help="Always show it.")] = True,
+    allow_forgotten: Annotated[bool, typer.Option("--allow-forgotten", help="Even if it was forgotten.")] = False,
     as_json: Json = False,
 ) -> None:
     """Add a bullet by hand."""
@@ -134,6 +144,7 @@ def add(
             payload={"content": content, "section": section},
             status=Status.ACTIVE,
             pinned=pin,
+            allow_forgotten=allow_forgotten,
             provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
         )
         report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
@@ -233,8 +244,8 @@ def _change(context: typer.Context, name: str, verb: Literal["REMOVE", "RESTORE"
         report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
 
 
-def _row(record: Record[Any]) -> dict[str, Any]:
-    usage = record.usage
+def _row(case: Case, *, bounds: bool = True) -> dict[str, Any]:
+    record, usage = case.record, case.record.usage
     return {
         "label": record.label,
         "status": record.status.value + (" (pinned)" if record.pinned else ""),
@@ -243,16 +254,24 @@ def _row(record: Record[Any]) -> dict[str, Any]:
         "cited": usage.cited,
         "helpful": usage.helpful,
         "harmful": usage.harmful,
+        "utility": _utility(case, bounds=bounds),
         "trust": record.provenance.trust.value,
     }
 
 
-def _short_row(record: Record[Any]) -> dict[str, Any]:
-    row = _row(record)
-    counts = {"shown": row["shown"], "+": row["helpful"], "-": row["harmful"]}
+def _short_row(case: Case) -> dict[str, Any]:
+    row = _row(case, bounds=False)
+    counts = {"shown": row["shown"], "+": row["helpful"], "-": row["harmful"], "utility": row["utility"]["mean"]}
     return (
         {name: row[name] for name in ("label", "content")} | counts | {"status": row["status"], "trust": row["trust"]}
     )
+
+
+def _utility(case: Case, *, bounds: bool = True) -> dict[str, Any]:
+    """Return the faded counts with mean and 95 % bounds, and what a gate measured (None = nothing)."""
+    names = ("mean", *(("lower", "upper") if bounds else ()), "helpful", "harmful")
+    facts = {name: round(getattr(case.utility, name), 4) for name in names}
+    return facts | {"measured": case.measured.model_dump() if case.measured else None}
 
 
 def _line(record: Record[Any]) -> str:

@@ -25,6 +25,10 @@ Policy = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option("--limit", "-n", help="Most tasks.")]
 Seed = Annotated[int | None, typer.Option("--seed", help="Seed of everything random.")]
+Preset = Annotated[str | None, typer.Option("--preset", help="Published method by name; see `evolve presets list`.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -42,11 +46,14 @@ def run(
     policy: Policy = None,
     limit: Limit = None,
     seed: Seed = None,
+    preset: Preset = None,
+    values: Set = None,
     review: Annotated[bool, typer.Option("--review", help="Let learned changes wait for `evolve review`.")] = False,
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
-    changes = _changes(tasks, env, policy, limit, seed) | ({"run.review": True} if review else {})
+    changes = _assigned(preset, values) | overrides(tasks, env, policy, limit, seed)
+    changes |= {"run.review": True} if review else {}
     from evolve import session
 
     with _display(as_json) as display:
@@ -70,18 +77,29 @@ def resume(
 def evaluate(
     context: typer.Context,
     split: Annotated[list[str] | None, typer.Option("--split", help="Split to evaluate; may be repeated.")] = None,
+    attempts: Annotated[
+        int | None, typer.Option("--attempts", help="Attempts at each task: pass@k with and without mistake notes.")
+    ] = None,
     no_memory: Annotated[bool, typer.Option("--no-memory", help="Evaluate the agent without its knowledge.")] = False,
     tasks: Tasks = None,
     env: Env = None,
     policy: Policy = None,
     limit: Limit = None,
     seed: Seed = None,
+    preset: Preset = None,
+    values: Set = None,
     as_json: Json = False,
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
-    changes = _changes(tasks, env, policy, limit, seed) | {"run.mode": "frozen", "run.tasks": limit}
+    changes = (
+        _assigned(preset, values)
+        | overrides(tasks, env, policy, limit, seed)
+        | {"run.mode": "frozen", "run.tasks": limit}
+    )
     if split:
         changes["run.eval_splits"] = split
+    if attempts is not None:
+        changes["run.attempts"] = attempts
     if no_memory:
         changes["playbook.enabled"] = False
     from evolve import session
@@ -113,7 +131,7 @@ def report(
         curve.save(plot, made.curve, control, f"{made.environment}, {made.policy}")
 
 
-def _changes(
+def overrides(
     tasks: Path | None, env: str | None, policy: str | None, limit: int | None, seed: int | None
 ) -> dict[str, Any]:
     """Return what the options override, as `section.key` -> value."""
@@ -125,6 +143,13 @@ def _changes(
         "run.seed": seed,
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def _assigned(preset: str | None, values: list[str] | None) -> dict[str, Any]:
+    """Return what `--preset` and `--set` override."""
+    from evolve.configfile import assigned
+
+    return ({"preset": preset} if preset else {}) | assigned(values or ())
 
 
 def _display(as_json: bool) -> AbstractContextManager[Display | None]:

@@ -15,7 +15,6 @@ _TEMPLATE = """\
 [run]
 mode = "online"
 tasks = 60
-batch_size = 4
 
 [policy]
 name = "pocket"

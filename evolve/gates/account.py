@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from evolve.gates import batch_screen, held_out
+from evolve.gates import batch_screen, canary, held_out, online_ab, utility
 from evolve.gates.evaluator import episodes_of
+from evolve.gates.events import VERDICT
+from evolve.gates.online_ab import OnlineAB
+from evolve.gates.review import ReviewGate
+from evolve.gates.rounds import Replay, rounds_of
 from evolve.nodes.curate import PROPOSAL
-from evolve.nodes.gate import VERDICT
+from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
-from evolve.statistics.decision import Decision
 from memory.records import Frozen, Op, Usage, Verdict
 from memory.store import Store
 
-REPLAYS: Mapping[str, Callable[[Mapping[str, Any]], Decision]] = {
+REPLAYS: Mapping[str, Replay] = {
     "batch_screen": batch_screen.replay,
     "held_out": held_out.replay,
+    "utility": utility.replay,
+    "online_ab": online_ab.replay,
+    "canary": canary.replay,
 }
-"""Gates that measure -> how their decision is made again from a verdict's evidence."""
+"""Gates that measure -> how one decision is made again from its evidence (`evolve.gates.rounds`)."""
 
 
 class Exposure(Frozen):
@@ -28,7 +33,8 @@ class Exposure(Frozen):
     batch: str
     """Subject of the verdict in the journal."""
     tasks: int
-    p: float
+    p: float | None
+    """None for `utility`, which decides by a bound."""
     level: float | None
     """What p had to reach; None in practical mode, where the p-value is one condition of several."""
     accepted: bool
@@ -40,8 +46,12 @@ class GateCount(Frozen):
     gate: str
     accepted: int
     rejected: int
-    looks: int
-    """Verdicts that rest on tasks that were run."""
+    deferred: int = 0
+    """How often a change was put off; one that waits for three batches counts three times."""
+    looks: int = 0
+    """Decisions that rest on tasks that were run."""
+    waiting: int = 0
+    """Changes that a person has not answered yet."""
 
 
 class GateAccount(Frozen):
@@ -65,23 +75,25 @@ def looks(store: Store, namespace: str) -> tuple[Look, ...]:
 
 
 def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
-    """Return the ledger of the select split: each look of `held_out`, in order. A look with no verdict yet is none."""
+    """Return the ledger of the select split: each look of `held_out` and `utility`, in order.
+
+    A look with no verdict yet is none.
+    """
     found: list[Exposure] = []
     for event in store.events(type=VERDICT, namespace=namespace):
         verdict = Verdict.model_validate(event.data)
-        if verdict.gate != held_out.HeldOut.name or not verdict.evidence:
-            continue
-        statistics = verdict.evidence["statistics"]
-        found.append(
-            Exposure(
-                run_id=event.run_id,
-                batch=event.subject,
-                tasks=len(verdict.evidence["trial"]["cohort"]),
-                p=statistics["p_better"],
-                level=statistics.get("level"),
-                accepted=held_out.replay(verdict.evidence).accepted,
+        for evidence in rounds_of(verdict) if verdict.gate in (held_out.HeldOut.name, utility.Utility.name) else ():
+            statistics = evidence["statistics"]
+            found.append(
+                Exposure(
+                    run_id=event.run_id,
+                    batch=event.subject,
+                    tasks=len(evidence["trial"]["cohort"]),
+                    p=statistics.get("p_better"),
+                    level=statistics.get("level"),
+                    accepted=REPLAYS[verdict.gate](evidence).accepted,
+                )
             )
-        )
     return tuple(found)
 
 
@@ -92,17 +104,28 @@ def next_level(store: Store, namespace: str, alpha: float) -> float:
 
 def account(store: Store, run_id: str) -> GateAccount:
     """Return what the gates of a run decided and spent."""
-    proposals = store.events(type=PROPOSAL, run_id=run_id)
-    tags = {op["op_id"] for event in proposals for op in event.data["ops"] if op["op"] == Op.TAG}
+    proposed = store.events(type=PROPOSAL, run_id=run_id)
+    tags = {op["op_id"] for event in proposed for op in event.data["ops"] if op["op"] == Op.TAG}
     counts: dict[str, GateCount] = {}
     for event in store.events(type=VERDICT, run_id=run_id):
         verdict = Verdict.model_validate(event.data)
-        so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0, looks=0))
+        if verdict.gate == ReviewGate.name or (verdict.gate == OnlineAB.name and "trial" not in verdict.evidence):
+            continue  # held back for a person, or let in under test: no decision yet
+        so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0))
         counts[verdict.gate] = GateCount(
             gate=verdict.gate,
             accepted=so_far.accepted + len(set(verdict.accepted) - tags),
             rejected=so_far.rejected + len(verdict.rejected),
-            looks=so_far.looks + ("trial" in verdict.evidence),
+            deferred=so_far.deferred + len(verdict.deferred),
+            looks=so_far.looks + len(rounds_of(verdict)),
+        )
+    answers = [each.decision for each in proposals(store, decided=True) if each.run_id == run_id]
+    if answers:
+        counts[ReviewGate.name] = GateCount(
+            gate=ReviewGate.name,
+            accepted=answers.count("accepted"),
+            rejected=answers.count("rejected"),
+            waiting=answers.count(""),
         )
     runs = store.trajectories(run_id=episodes_of(run_id))
     usage = sum((trajectory.usage for trajectory in runs), Usage())
@@ -113,7 +136,9 @@ def lines(account: GateAccount) -> list[str]:
     """Return the account as text for people; empty where no gate was asked."""
     said = [
         f"gate {count.gate}: {count.accepted} changes accepted, {count.rejected} rejected"
+        + (f", put off {count.deferred} times" if count.deferred else "")
         + (f", decided from runs {count.looks} times" if count.looks else "")
+        + (f", {count.waiting} wait for `evolve review`" if count.waiting else "")
         for count in account.counts
     ]
     if account.episodes:

@@ -3,20 +3,31 @@
 The tasks are those that the change was written from, so passing says little about others: that is for `held_out`. Both
 arms are run afresh, with a seed that no earlier run had. Comparing with the runs that the change was written from would
 credit it with their bad luck: failures are what lessons are written from, and luck does not repeat (arXiv 2606.08755
-has this flaw). The rule is that of Mistake Notebook Learning (arXiv 2512.11485), with a floor for each cluster.
+has this flaw). Where no seed matters there is no luck either, and the first run is the base.
+
+Every op is judged by the tasks it was written from, each run with the ops written from it and no other: a wrong lesson
+of one task neither sinks nor poisons those of another. Where several ops help a task together, each is left out in
+turn, unless the run was perfect: one without which the task comes as far was not what helped. The rule is
+that of Mistake Notebook Learning (arXiv 2512.11485), with a floor for each cluster; where success is the same,
+`evolve.statistics.progress` decides, so that one of two missing rules is seen to help.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
-from evolve.gates.base import MeasuringGate
-from evolve.statistics.decision import Decision, Evaluate
-from evolve.statistics.paired import pair
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory
+from evolve.gates.purse import OutOfCalls
+from evolve.gates.rounds import Round, verdict_of
+from evolve.seeds import seed_for
+from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.paired import Passed, pair
+from evolve.statistics.progress import Marks, compared, further, reaches
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
 
 
 class Trial(Frozen):
@@ -25,24 +36,35 @@ class Trial(Frozen):
     cohort: tuple[str, ...]
     base: dict[str, bool | None]
     candidate: dict[str, bool | None]
+    reach: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Task id -> how far it came in the base and in the candidate; without it success alone counts."""
     clusters: dict[str, str] = Field(default_factory=dict)
     """Task id -> cluster; a task without one belongs to the cluster ''."""
+    idle: tuple[str, ...] = ()
+    """Tasks that came as far without this change, beside the others that were written from them: they do not speak for
+    it."""
 
 
 def decide(trial: Trial) -> Decision:
-    """Accept iff more tasks are gained than lost, and in no cluster fewer.
+    """Accept iff more tasks come further than less far, in no cluster fewer, and no fewer tasks pass.
 
     Alone it lets about a third of useless changes through at 16 tasks when 5 % flip either way, and never more than
     half. Raises `BadInput` for an empty cohort or a repeated task.
     """
     found = pair(trial.cohort, trial.base, trial.candidate)
+    further_in, behind = further(trial.cohort, trial.base, trial.candidate, trial.reach)
+    ahead = tuple(task for task in further_in if task not in trial.idle)
     balance: dict[str, int] = {trial.clusters.get(task, ""): 0 for task in trial.cohort}
-    for tasks, weight in ((found.gained, 1), (found.lost, -1)):
+    for tasks, weight in ((ahead, 1), (behind, -1)):
         for task in tasks:
             balance[trial.clusters.get(task, "")] += weight
     worse = [f"{name!r} {change:+d}" for name, change in balance.items() if change < 0]
     counts = f"gained {len(found.gained)} and lost {len(found.lost)} of {found.n} tasks of the batch"
-    accepted = len(found.gained) > len(found.lost) and not worse
+    if trial.reach:
+        counts += f", further in {len(ahead)} and less far in {len(behind)}"
+    if trial.idle:
+        counts += f", without it as far in {len(trial.idle)}"
+    accepted = len(ahead) > len(behind) and len(found.gained) >= len(found.lost) and not worse
     return Decision(
         accepted=accepted,
         reason=f"{counts}; worse in {', '.join(worse)}" if worse else counts,
@@ -50,7 +72,12 @@ def decide(trial: Trial) -> Decision:
         evidence={
             "trial": trial.model_dump(mode="json"),
             "rules": {},
-            "statistics": {**found.statistics, "clusters": balance},
+            "statistics": {
+                **found.statistics,
+                "ahead": len(ahead),
+                "behind": len(behind),
+                "clusters": balance,
+            },
         },
     )
 
@@ -65,21 +92,98 @@ def family(task: Task) -> str:
     return str(task.metadata.get("family", ""))
 
 
-class BatchScreen(MeasuringGate):
-    """Runs the batch's tasks twice, all ops together against none of them."""
+class BatchScreen:
+    """Runs each task of the batch with and without what was written from it."""
 
     name = "batch_screen"
 
     def __init__(self, evaluate: Evaluate, seed: int, *, cluster_of: Callable[[Task], str] = family) -> None:
-        super().__init__(evaluate, seed)
-        self._cluster_of = cluster_of
+        self._evaluate, self._seed, self._cluster_of = evaluate, seed, cluster_of
 
-    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
-        tasks = tuple({trajectory.task.id: trajectory.task for trajectory in trajectories}.values())
-        trial = Trial(
-            cohort=tuple(task.id for task in tasks),
-            base=dict(await self._evaluate(None, tasks, seed)),
-            candidate=dict(await self._evaluate(changed, tasks, seed)),
-            clusters={task.id: self._cluster_of(task) for task in tasks},
-        )
-        return decide(trial)
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return a verdict on each change; all wait when the runs cannot be afforded. Counters run nothing."""
+        changed = changes(ops)
+        if not changed:
+            return unmeasured(self.name, ops)
+        tasks = {trajectory.task.id: trajectory.task for trajectory in trajectories}
+        origins = {op.op_id: _origin(op, tasks) for op in changed}
+        seed = seed_for(self._seed, self.name, *origins)
+        try:
+            arms = await self._arms(changed, tasks, origins, seed)
+        except OutOfCalls as short:
+            return verdict_of(self.name, ops, (), dict.fromkeys(origins, str(short)))
+        return verdict_of(self.name, ops, self._rounds(tasks, origins, arms), {})
+
+    async def _arms(
+        self, changed: Sequence[DeltaOp], tasks: Mapping[str, Task], origins: Mapping[str, tuple[str, ...]], seed: int
+    ) -> _Arms:
+        """Return both arms: in the candidate each task is shown the ops that were written from it."""
+        asked = [task for task in tasks if any(task in origin for origin in origins.values())]
+        base = _marks(await self._evaluate(None, [tasks[key] for key in asked], seed))
+        groups: dict[tuple[str, ...], list[str]] = {}
+        for key in asked:
+            groups.setdefault(tuple(op for op, origin in origins.items() if key in origin), []).append(key)
+        arms = _Arms(base, Marks({}), {})
+        for group, members in groups.items():
+            shown = [op for op in changed if op.op_id in group]
+            marks = _marks(await self._evaluate(shown, [tasks[key] for key in members], seed))
+            arms.candidate.update(marks)
+            arms.candidate.reach |= marks.reach
+            for key in members:
+                if len(shown) > 1 and compared(key, base, marks) > 0 and not _perfect(key, marks):
+                    arms.idle[key] = await self._idle(shown, tasks[key], marks, seed)
+        return arms
+
+    async def _idle(self, shown: Sequence[DeltaOp], task: Task, marks: Marks, seed: int) -> tuple[str, ...]:
+        """Return the ops without which the task comes as far: one after the other is left out, what is missed stays."""
+        kept, idle = list(shown), list[str]()
+        for op in reversed(shown):
+            rest = [other for other in kept if other is not op]
+            if rest and compared(task.id, marks, _marks(await self._evaluate(rest, [task], seed))) >= 0:
+                kept = rest
+                idle.append(op.op_id)
+        return tuple(idle)
+
+    def _rounds(self, tasks: Mapping[str, Task], origins: Mapping[str, tuple[str, ...]], arms: _Arms) -> list[Round]:
+        """Return a decision for each set of tasks that ops were written from, and helped in alike."""
+        reached = reaches(arms.base, arms.candidate)
+        alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        for op_id, origin in origins.items():
+            idle = tuple(key for key in origin if op_id in arms.idle.get(key, ()))
+            alike.setdefault((origin, idle), []).append(op_id)
+        rounds: list[Round] = []
+        for (cohort, idle), op_ids in alike.items():
+            trial = Trial(
+                cohort=cohort,
+                base={key: arms.base.get(key) for key in cohort},
+                candidate={key: arms.candidate.get(key) for key in cohort},
+                reach={key: reached[key] for key in cohort if key in reached},
+                clusters={key: self._cluster_of(tasks[key]) for key in cohort},
+                idle=idle,
+            )
+            rounds.append(Round(tuple(op_ids), decide(trial)))
+        return rounds
+
+
+@dataclass(frozen=True)
+class _Arms:
+    """What was run: both arms, and for each task the ops that it can do without."""
+
+    base: Marks
+    candidate: Marks
+    idle: dict[str, tuple[str, ...]]
+
+
+def _perfect(task: str, marks: Marks) -> bool:
+    """Tell whether all checks passed and no action failed: then no op that is wrong about this task was shown."""
+    return marks.get(task) is True and marks.reach.get(task, 0.0) >= 1.0
+
+
+def _marks(passed: Passed) -> Marks:
+    return passed if isinstance(passed, Marks) else Marks(passed)
+
+
+def _origin(op: DeltaOp, tasks: Mapping[str, Task]) -> tuple[str, ...]:
+    """Return the tasks an op was written from; one that names none could be about all of them."""
+    named = tuple(key for key in tasks if key in op.provenance.task_ids)
+    return named or tuple(tasks)

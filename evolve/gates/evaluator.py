@@ -1,18 +1,24 @@
 """Runs tasks for the gates: under the knowledge in force, or as proposed ops would make it. The journal's stays as is.
 
 Episodes of gates are journalled under `<run id>/gates` with an arm of their own: they are never the stream's, never
-credited and never reflected on. One that was run with the same knowledge in its prompt, task, policy version and seed
-is not run again, so a resumed run repeats none, and a task that is shown the same with and without the ops runs once.
+credited and never reflected on. An episode is known by what decides it: policy and its version, how it acts,
+environment, task, the words of the knowledge in its prompt, and the seed of the look. One that is known is not run
+again, so a resumed run repeats none, and a task that is shown the same with and without the ops runs once.
+
+Where nothing depends on a seed (the policy is greedy, `policy.temperature = 0`, and the environment says `seedless`),
+the seed is left out of the key: looks share their episodes, A/A is the base itself, and an episode of the run's stream
+that was shown the same words is taken as it is. A policy that samples, or a world that does, never shares.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evolve.config import Config
-from evolve.injection import Shown, choose_core, recall_for
+from evolve.gates.purse import Purse
+from evolve.injection import Shown, choose_core, recall_for, shown_again
 from evolve.metrics import passed
 from evolve.parallel import all_of
 from evolve.prompting import knowledge
@@ -20,7 +26,7 @@ from evolve.protocols import Environment
 from evolve.replies import about
 from evolve.rollout import Acting, Attempt, rollout
 from evolve.seeds import id_for, seed_for
-from evolve.statistics.paired import Passed
+from evolve.statistics.progress import Marks, reach
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Task, Trajectory
 from memory.scratch import scratch
@@ -29,11 +35,24 @@ from playbooks.core import core_records
 from policies.protocols import Policy
 
 ARM = "gate"
+_AT_ONCE = 8
+"""Most episodes started before the calls left are looked at again. Not `run.concurrency`: that decides nothing."""
 
 
 def episodes_of(run_id: str) -> str:
     """Return the run id under which the episodes of a run's gates are journalled."""
     return f"{run_id}/gates"
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """An episode that a gate wants."""
+
+    id: str
+    task: Task
+    said: str
+    shown: Shown
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -46,17 +65,47 @@ class Evaluator:
     policy: Policy
     acting: Acting
     run_id: str
+    purse: Purse = field(default_factory=lambda: Purse(float("inf")))
 
-    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Passed:
-        """Return task id -> passed, None where an episode was not graded. Raises what `rollout` raises.
+    @property
+    def seedless(self) -> bool:
+        """Tell whether no episode depends on its seed."""
+        return self.acting.temperature == 0 and bool(getattr(self.environment, "seedless", False))
 
-        Shown is what live recall finds, with the core that would be chosen now. Tasks that the knowledge came from are
-        shown it too: the gate decides which tasks to ask about.
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        """Return task id -> passed, None where an episode was not graded, and how far each came.
+
+        Raises what `rollout` raises, and `OutOfCalls` before an arm that cannot be afforded (for the base: it and the
+        candidate beside it). Shown is what live recall finds, with the core that would be chosen now. Tasks that the
+        knowledge came from are shown it too: the gate decides which tasks to ask about.
         """
-        shown = self._shown(ops or (), tasks)
+        planned = self._planned(ops or (), tasks, seed)
+        found = {each.id: stored for each in planned if (stored := self._stored(each)) is not None}
+        unpaid = [each for each in planned if self._costs(each, found.get(each.id))]
+        most = self.acting.max_steps
+        self.purse.ask(len(unpaid), most, times=1 if ops else 2)
         limit = asyncio.Semaphore(self.config.run.concurrency)
-        found = await all_of(self._episode(task, shown[task.id], seed, limit) for task in tasks)
-        return passed(tasks, found)
+        while unpaid:
+            count = self.purse.reserve(_AT_ONCE, most)
+            some, unpaid = unpaid[:count], unpaid[count:]
+            new = await all_of(self._run(each, limit) for each in some if each.id not in found)
+            found |= {episode.id: episode for episode in new}
+            for each in some:
+                self.purse.pay(found[each.id])
+        episodes = [found[each.id] for each in planned]
+        far = {episode.task.id: far for episode in episodes if (far := reach(episode)) is not None}
+        return Marks(passed(tasks, episodes), far)
+
+    def _planned(self, ops: Sequence[DeltaOp], tasks: Sequence[Task], seed: int) -> list[_Planned]:
+        shown = self._shown(ops, tasks)
+        whose = (self.policy.name, self.policy.version, repr(self.acting), self.environment.name)
+        key = "any" if self.seedless else seed
+        plans: list[_Planned] = []
+        for task in tasks:
+            said = knowledge(shown[task.id].core, shown[task.id].recalled, self.policy.profile)
+            episode_id = id_for("ga", *whose, task.model_dump_json(), said, key)
+            plans.append(_Planned(episode_id, task, said, shown[task.id], seed_for(key, task.id)))
+        return plans
 
     def _shown(self, ops: Sequence[DeltaOp], tasks: Sequence[Task]) -> dict[str, Shown]:
         config, namespace = self.config, self.config.memory.namespace
@@ -69,25 +118,43 @@ class Evaluator:
             core = core_records(choose_core(config, view, self.policy, 0), view)
             return {task.id: recall_for(copy, config, task, core, self.policy) for task in tasks}
 
-    async def _episode(self, task: Task, shown: Shown, seed: int, limit: asyncio.Semaphore) -> Trajectory:
-        said = knowledge(shown.core, shown.recalled, self.policy.profile)
-        whose = (self.policy.name, self.policy.version, repr(self.acting), self.environment.name)
-        episode_id = id_for("ga", *whose, task.model_dump_json(), said, seed)
-        stored = self.store.trajectory(episode_id)
-        if stored is not None:
+    def _stored(self, planned: _Planned) -> Trajectory | None:
+        """Return the episode if it was run before, by a gate or, where no seed matters, by the stream of this run."""
+        stored = self.store.trajectory(planned.id)
+        if stored is not None or not self.seedless:
             return stored
+        for episode in self.store.trajectories(run_id=self.run_id, task_id=planned.task.id):
+            same = (episode.policy, episode.policy_version) == (self.policy.name, self.policy.version)
+            if same and episode.task == planned.task and self._said_to(episode) == planned.said:
+                return episode.model_copy(update={"id": planned.id})
+        return None
+
+    def _said_to(self, episode: Trajectory) -> str:
+        shown = shown_again(self.store, episode.injected)
+        versions = {item.record_id: item.version for item in episode.injected}
+        if any(record.version != versions[record.id] for record in (*shown.core, *shown.recalled)):
+            return "\0"  # a record has changed since: what was said then cannot be told from what it says now
+        return knowledge(shown.core, shown.recalled, self.policy.profile)
+
+    def _costs(self, planned: _Planned, stored: Trajectory | None) -> bool:
+        """Tell whether an episode is still to be paid for: not one of the stream, or of another run."""
+        if stored is not None and stored.run_id != episodes_of(self.run_id):
+            return False
+        return not self.purse.knows(planned.id)
+
+    async def _run(self, planned: _Planned, limit: asyncio.Semaphore) -> Trajectory:
         attempt = Attempt(
-            id=episode_id,
-            task=task,
-            seed=seed_for(seed, task.id),
-            core=shown.core,
-            recalled=shown.recalled,
-            injected=shown.injected,
+            id=planned.id,
+            task=planned.task,
+            seed=planned.seed,
+            core=planned.shown.core,
+            recalled=planned.shown.recalled,
+            injected=planned.shown.injected,
             run_id=episodes_of(self.run_id),
             arm=ARM,
         )
         async with limit:
-            with about(task.id):
+            with about(planned.task.id):
                 trajectory = await rollout(self.environment, self.policy, attempt, self.acting)
         self.store.add_trajectory(trajectory)
         return trajectory

@@ -4,6 +4,11 @@ Two modes. `strict`: one-sided exact McNemar, at a level that `evolve.statistics
 tasks: a net gain that noise alone rarely makes, few tasks lost beyond what is lost without any change (A/A), and no
 protected slice worse. Both record the p-value. Each look has a seed of its own, for both arms: were the base run once
 and kept, its bad luck would speak for every candidate that follows. Never run on the report split.
+
+A practical look goes in stages: `first` tasks, then twice as many, up to all. It ends as soon as the answer is plain,
+and `max_p` is divided by the number of stages (Bonferroni), so that looking early costs no error. Nothing is accepted
+before all tasks of the protected slices were run. A/A runs only where the answer hangs on it. Which ops a look is about
+is `evolve.gates.search`.
 """
 
 from __future__ import annotations
@@ -13,13 +18,20 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evolve.gates.base import MeasuringGate
+from evolve.gates.purse import OutOfCalls
+from evolve.gates.rounds import Round, rounds_of, verdict_of
+from evolve.gates.search import search
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import ALPHA, Look, level
-from evolve.statistics.decision import Decision, Evaluate
-from evolve.statistics.paired import Paired, p_better, pair
+from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.paired import Paired, Passed, p_better, pair
+from evolve.statistics.progress import further, reaches
 from memory.errors import BadInput
+from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+
+PATIENCE = 3
+"""Looks after which a change that seems good, and is not seen to be, is refused."""
 
 
 class Rules(Frozen):
@@ -35,6 +47,8 @@ class Rules(Frozen):
     the flips seen, so it needs no estimate of the noise. 1 leaves it out."""
     cap: float = Field(default=0.02, ge=0, lt=1)
     """Practical: share of tasks that may be lost above the A/A floor."""
+    first: int = Field(default=12, ge=1)
+    """Practical: tasks of the first stage of a look; as many as there are, and there is but one stage."""
     enough: int = Field(default=50, ge=1)
     """Below so many tasks what is accepted is provisional, not active."""
 
@@ -46,7 +60,9 @@ class Trial(Frozen):
     base: dict[str, bool | None]
     candidate: dict[str, bool | None]
     again: dict[str, bool | None] | None = None
-    """The base once more with another seed (A/A); practical mode needs it."""
+    """The base once more with another seed (A/A); practical mode needs it when more is lost than the cap allows."""
+    reach: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Task id -> how far it came in the base and in the candidate; without it success alone counts."""
     slices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Protected slices: name -> ids of tasks of the cohort."""
     past: tuple[Look, ...] = ()
@@ -62,6 +78,8 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
     found = pair(trial.cohort, trial.base, trial.candidate)
     computed, failed = (_strict if rules.mode == "strict" else _practical)(trial, rules, found)
     counts = f"gained {len(found.gained)} and lost {len(found.lost)} of {found.n} held-out tasks"
+    if trial.reach and rules.mode == "practical":
+        counts += f", further in {computed['ahead']} and less far in {computed['behind']}"
     status = Status.ACTIVE if found.n >= rules.enough else Status.PROVISIONAL
     return Decision(
         accepted=not failed,
@@ -82,26 +100,38 @@ def replay(evidence: Mapping[str, Any]) -> Decision:
 
 def _strict(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
     allowed = level(trial.past, rules.alpha)
-    p = p_better(len(found.gained), len(found.lost))
-    return {"level": allowed}, [] if p <= allowed else [f"p = {p:.3g} is above {allowed:.3g}, the level of this look"]
+    won, lost = len(found.gained), len(found.lost)
+    p = p_better(won, lost)
+    computed = {"level": allowed, "ahead": won, "behind": lost}
+    return computed, [] if p <= allowed else [f"p = {p:.3g} is above {allowed:.3g}, the level of this look"]
 
 
 def _practical(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
-    if trial.again is None:
-        raise BadInput("practical mode got no A/A run, expected the base run twice; run it again with another seed")
-    noise = pair(trial.cohort, trial.base, trial.again)
-    floor = (len(noise.gained) + len(noise.lost)) / (2 * noise.n)
+    ahead, behind = (len(tasks) for tasks in further(trial.cohort, trial.base, trial.candidate, trial.reach))
     won, lost = len(found.gained), len(found.lost)
+    floor = _floor(trial)
+    if floor is None and lost / found.n > rules.cap + 1e-9:
+        raise BadInput("practical mode got no A/A run, expected the base run twice; run it again with another seed")
     needed = max(1.0, rules.min_delta * found.n)
     balance = {name: _balance(trial, name, found) for name in trial.slices}
-    p = p_better(won, lost)
+    p = p_better(ahead, behind)
     conditions = {
-        f"the net gain {won - lost} is below {needed:g}": won - lost >= needed - 1e-9,
-        "nothing was gained": won >= 1,
-        f"p = {p:.3g} is above {rules.max_p:g}": p <= rules.max_p,
-        f"lost more than {floor:.3g} (A/A) + {rules.cap:g}": lost / found.n <= floor + rules.cap + 1e-9,
+        f"the net gain {ahead - behind} is below {needed:g}": ahead - behind >= needed - 1e-9,
+        "nothing was gained": ahead >= 1,
+        f"p = {p:.3g} is above {rules.max_p:.3g}": p <= rules.max_p,
+        f"{lost - won} fewer tasks pass": won >= lost or not trial.reach,
+        f"lost more than {floor or 0:.3g} (A/A) + {rules.cap:g}": lost / found.n <= (floor or 0) + rules.cap + 1e-9,
     } | {f"protected slice {name!r} fell by {-change}": change >= 0 for name, change in balance.items()}
-    return {"floor": floor, "slices": balance}, [text for text, holds in conditions.items() if not holds]
+    computed = {"floor": floor, "slices": balance, "ahead": ahead, "behind": behind}
+    return computed, [text for text, holds in conditions.items() if not holds]
+
+
+def _floor(trial: Trial) -> float | None:
+    """Return the share of tasks that flip one way when nothing changes; None without an A/A run."""
+    if trial.again is None:
+        return None
+    noise = pair(trial.cohort, trial.base, trial.again)
+    return (len(noise.gained) + len(noise.lost)) / (2 * noise.n)
 
 
 def _balance(trial: Trial, name: str, found: Paired) -> int:
@@ -113,16 +143,25 @@ def _balance(trial: Trial, name: str, found: Paired) -> int:
 
 def looks(verdicts: Iterable[Verdict]) -> tuple[Look, ...]:
     """Return the strict looks among journalled verdicts, in order: the past of the next one."""
-    strict = [v.evidence for v in verdicts if v.gate == HeldOut.name and v.evidence and _mode(v) == "strict"]
-    return tuple(Look(p=each["statistics"]["p_better"], accepted=replay(each).accepted) for each in strict)
+    found = [each for v in verdicts if v.gate == HeldOut.name for each in rounds_of(v)]
+    strict = [each for each in found if Rules.model_validate(each["rules"]).mode == "strict"]
+    return tuple(_look(replay(each)) for each in strict)
 
 
-def _mode(verdict: Verdict) -> str:
-    return Rules.model_validate(verdict.evidence["rules"]).mode
+def _look(decision: Decision) -> Look:
+    return Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted)
 
 
-class HeldOut(MeasuringGate):
-    """Runs the select split with and without the ops, and in practical mode once more without."""
+def stages(tasks: int, first: int) -> tuple[int, ...]:
+    """Return how many tasks each stage of a practical look has run when it ends."""
+    sizes = [first]
+    while 2 * sizes[-1] < tasks:
+        sizes.append(2 * sizes[-1])
+    return (*[size for size in sizes if size < tasks], tasks)
+
+
+class HeldOut:
+    """Runs the select split with and without the ops; `tasks` in an order of which any prefix is a fair sample."""
 
     name = "held_out"
 
@@ -134,20 +173,106 @@ class HeldOut(MeasuringGate):
         *,
         rules: Rules | None = None,
         slices: Mapping[str, Sequence[str]] | None = None,
-        past: Callable[[], Sequence[Look]] = tuple,
+        past: Callable[[], Sequence[Verdict]] = tuple,
     ) -> None:
-        super().__init__(evaluate, seed)
-        self._tasks, self._rules, self._past = tuple(tasks), rules or Rules(), past
+        self._evaluate, self._tasks, self._seed = evaluate, tuple(tasks), seed
+        self._rules, self._past = rules or Rules(), past
         self._slices = {name: tuple(ids) for name, ids in (slices or {}).items()}
 
-    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
-        practical = self._rules.mode == "practical"
-        trial = Trial(
-            cohort=tuple(task.id for task in self._tasks),
-            base=dict(await self._evaluate(None, self._tasks, seed)),
-            candidate=dict(await self._evaluate(changed, self._tasks, seed)),
-            again=dict(await self._evaluate(None, self._tasks, seed_for(seed, "A/A"))) if practical else None,
-            slices=self._slices,
-            past=() if practical else tuple(self._past()),
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return a verdict on each change. Counters spend no look, nor do changes that were all looked at together."""
+        changed = changes(ops)
+        if not changed:
+            return unmeasured(self.name, ops)
+        past = self._past()
+        seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
+        ids = [op.op_id for op in changed]
+        if any(sorted(each["ops"]) == sorted(ids) and self._whole(each) for each in seen):
+            return verdict_of(
+                self.name, ops, (), dict.fromkeys(ids, "waits for more: looked at, and nothing new since")
+            )
+
+        async def look(
+            before: Sequence[DeltaOp], group: Sequence[DeltaOp], rounds: Sequence[Round]
+        ) -> tuple[Decision | None, OutOfCalls | None]:
+            if self._rules.mode == "strict":
+                return await self._strict(before, group, (*looks(past), *(_look(each.decision) for each in rounds)))
+            return await self._practical(before, group)
+
+        def tried(op_id: str) -> int:
+            return sum(op_id in each["ops"] and self._whole(each) for each in seen)
+
+        rounds, waiting = await search(changed, look, tried=tried, patience=PATIENCE)
+        return verdict_of(self.name, ops, rounds, waiting)
+
+    def _whole(self, evidence: Mapping[str, Any]) -> bool:
+        return len(evidence["trial"]["cohort"]) == len(self._tasks)
+
+    async def _strict(
+        self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], past: Sequence[Look]
+    ) -> tuple[Decision | None, OutOfCalls | None]:
+        try:
+            base, candidate = await self._arms(before, group, self._tasks)
+        except OutOfCalls as short:
+            return None, short
+        return decide(
+            self._trial(self._tasks, base, candidate).model_copy(update={"past": tuple(past)}), self._rules
+        ), None
+
+    async def _practical(
+        self, before: Sequence[DeltaOp], group: Sequence[DeltaOp]
+    ) -> tuple[Decision | None, OutOfCalls | None]:
+        """Decide from as few tasks as will do. Out of calls, it gives what the stages before had to say."""
+        sizes = stages(len(self._tasks), self._rules.first)
+        rules = self._rules.model_copy(update={"max_p": self._rules.max_p / len(sizes)})
+        decision: Decision | None = None
+        for size in sizes:
+            tasks = self._tasks[:size]
+            try:
+                base, candidate = await self._arms(before, group, tasks)
+                trial = self._trial(tasks, base, candidate)
+                if len(pair(trial.cohort, base, candidate).lost) / size > rules.cap + 1e-9:
+                    again = await self._evaluate(before or None, tasks, seed_for(self._seed_of(group), "A/A"))
+                    trial = trial.model_copy(update={"again": dict(again)})
+            except OutOfCalls as short:
+                return (None if decision is not None and decision.accepted else decision), short
+            decision = decide(trial, rules)
+            done = (
+                self._guarded(trial) if decision.accepted else self._plain(trial, decision, rules, many=len(group) > 1)
+            )
+            if done:
+                break
+        return decision, None
+
+    def _guarded(self, trial: Trial) -> bool:
+        """Tell whether every task of a protected slice was run: before that nothing is accepted."""
+        return all(set(ids) <= set(trial.cohort) for ids in self._slices.values())
+
+    def _plain(self, trial: Trial, decision: Decision, rules: Rules, *, many: bool) -> bool:
+        """Tell whether more tasks would not change the answer: it is seen to harm, or what is lost is no noise."""
+        statistics = decision.evidence["statistics"]
+        ahead, behind, lost = statistics["ahead"], statistics["behind"], len(statistics["lost"])
+        if behind and p_better(behind, ahead) <= rules.max_p:
+            return True
+        return statistics["floor"] == 0 and (many or lost > rules.cap * len(self._tasks) + 1e-9)
+
+    async def _arms(
+        self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], tasks: Sequence[Task]
+    ) -> tuple[Passed, Passed]:
+        seed = self._seed_of(group)
+        base = await self._evaluate(before or None, tasks, seed)
+        return base, await self._evaluate([*before, *group], tasks, seed)
+
+    def _seed_of(self, group: Sequence[DeltaOp]) -> int:
+        return seed_for(self._seed, self.name, *(op.op_id for op in group))
+
+    def _trial(self, tasks: Sequence[Task], base: Passed, candidate: Passed) -> Trial:
+        cohort = tuple(task.id for task in tasks)
+        inside = {name: tuple(key for key in ids if key in cohort) for name, ids in self._slices.items()}
+        return Trial(
+            cohort=cohort,
+            base=dict(base),
+            candidate=dict(candidate),
+            reach=reaches(base, candidate),
+            slices={name: ids for name, ids in inside.items() if ids},
         )
-        return decide(trial, self._rules)

@@ -17,13 +17,13 @@ from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure, first_reached, wealth
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Frozen, Status, Trajectory, Verdict
+from memory.records import DeltaOp, Frozen, Record, Status, Trajectory, Verdict
 
 
 class Rules(Frozen):
     """The settings of a decision."""
 
-    probability: float = Field(default=0.25, gt=0, le=0.25)
+    probability: float = Field(default=0.2, gt=0, le=0.25)
     """Share of the tasks from which an item under test is hidden."""
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Chance that an item that does not help is ever accepted."""
@@ -36,7 +36,9 @@ class Rules(Frozen):
 class Trial(Frozen):
     """What was observed about one item, in order of time."""
 
-    exposures: tuple[Exposure, ...]
+    item: str = ""
+    """`<record id>@<version>`: of another text, or after a rollback, nothing was observed yet."""
+    exposures: tuple[Exposure, ...] = ()
 
 
 def decide(trial: Trial, rules: Rules | None = None) -> Decision:
@@ -52,6 +54,7 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
     harmed = first_reached(harms, 1 / rules.harm_alpha) or never
     n, accepted = len(exposures), helped < harmed
     best = max(helps, default=1.0)
+    seen, needed = (max(harms), 1 / rules.harm_alpha) if harmed < helped else (best, 1 / rules.alpha)
     if accepted:
         status, reason = Status.ACTIVE, f"seen to help after {helped} tasks"
     elif harmed < never:
@@ -62,7 +65,7 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
         status, reason = Status.PROVISIONAL, f"under test for {n} tasks"
     return Decision(
         accepted=accepted,
-        reason=f"{reason} (evidence {best:.3g}, needed {1 / rules.alpha:g})",
+        reason=f"{reason} (evidence {seen:.3g}, needed {needed:g})",
         status=status,
         evidence={
             "trial": trial.model_dump(mode="json"),
@@ -83,9 +86,31 @@ def replay(evidence: Mapping[str, Any]) -> Decision:
     return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
-def hides(seed: int, record_id: str, task_key: str, probability: float) -> bool:
+def under_test(record: Record[Any]) -> bool:
+    """Tell whether a record is tested where this gate is on: provisional, and not pinned by the operator."""
+    return record.status is Status.PROVISIONAL and not record.pinned
+
+
+def item_of(record: Record[Any]) -> str:
+    """Return what is tested: this record, as it reads now."""
+    return f"{record.id}@{record.version}"
+
+
+def draw(shown: Sequence[Record[Any]], task_key: str, seed: int, probability: float) -> dict[str, bool]:
+    """Return item -> hidden for those of `shown` that have a lot in a task; `task_key` must never come again.
+
+    Lots are independent. Where everything is under test, one item, drawn first, has no lot and is shown: a task is
+    never done without all of its knowledge, and still nothing about one item follows from the lot of another.
+    """
+    tested = [record for record in shown if under_test(record)]
+    if tested and len(tested) == len(shown):
+        tested.remove(min(tested, key=lambda record: seed_for(seed, "keep", record.number, task_key)))
+    return {item_of(record): hides(seed, str(record.number), task_key, probability) for record in tested}
+
+
+def hides(seed: int, item: str, task_key: str, probability: float) -> bool:
     """Tell whether an item under test is hidden from a task; `task_key` must differ when a task comes again."""
-    return seed_for(seed, "hide", record_id, task_key) < probability * 2**31
+    return seed_for(seed, "hide", item, task_key) < probability * 2**31
 
 
 class OnlineAB:
@@ -94,9 +119,9 @@ class OnlineAB:
     name = "online_ab"
 
     def __init__(self, rules: Rules | None = None) -> None:
-        self._rules = rules or Rules()
+        self.rules = rules or Rules()
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict that admits all ops as provisional, with the rules of the test that begins."""
-        evidence = {"rules": self._rules.model_dump(mode="json")}
+        evidence = {"rules": self.rules.model_dump(mode="json")}
         return Verdict(gate=self.name, accepted=tuple(op.op_id for op in ops), evidence=evidence)

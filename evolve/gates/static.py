@@ -1,44 +1,64 @@
 """Gate `static`: what can be refused by reading alone, without running a task.
 
-Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; here comes the
-leak check: a text that repeats a long run of words from a task is about that task, not about the world.
+Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; what hides, poses
+or points outside is `playbooks.content.refusal`; here comes the leak check: a text that repeats a long run of words
+from a task is about that task, not about the world. An operator's own words are not read for content.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from evolve.trust import text_of
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Trajectory, Verdict
+from memory.records import DeltaOp, Trajectory, Trust, Verdict
+from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
 
 _WORD = re.compile(r"\w+")
 
 
 class StaticGate:
-    """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured."""
+    """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured.
+
+    `known` names the addresses and literals that texts may name, `trust` the least trust that is not read strictly.
+    """
 
     name = "static"
 
-    def __init__(self, rules: Rules | None = None, leak_ngram: int = 8) -> None:
+    def __init__(
+        self,
+        rules: Rules | None = None,
+        leak_ngram: int = 8,
+        *,
+        known: Callable[[], str] = str,
+        trust: Trust = Trust.SELF_JUDGED,
+    ) -> None:
         self._rules = rules or Rules()
         self._n = leak_ngram
+        self._known, self._trust = known, trust
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict with a reason for every op refused."""
         rejected: dict[str, str] = {}
         clean: list[DeltaOp] = []
         for op in ops:
-            leak = self._leak(op, trajectories)
-            if leak:
-                rejected[op.op_id] = leak
+            reason = self._leak(op, trajectories) or self._content(op)
+            if reason:
+                rejected[op.op_id] = reason
             else:
                 clean.append(op)
         checked = validate(clean, view, rules=self._rules)
         accepted = tuple(op.op_id for op in checked.accepted)
         evidence = {"leak_ngram": self._n, "rules": self._rules.model_dump(mode="json"), "view": view.version}
         return Verdict(gate=self.name, accepted=accepted, rejected=rejected | checked.rejected, evidence=evidence)
+
+    def _content(self, op: DeltaOp) -> str:
+        trust, text = op.provenance.trust, text_of(op)
+        if trust is Trust.OPERATOR or not text:
+            return ""
+        return refusal(text, self._known(), strict=not trust.reaches(self._trust))
 
     def _leak(self, op: DeltaOp, trajectories: Sequence[Trajectory]) -> str:
         """Return which task's words the op's text repeats, or an empty text."""

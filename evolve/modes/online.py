@@ -25,4 +25,9 @@ async def online(run: Run) -> tuple[EvalReport, ...]:
 
 def shuffled(tasks: tuple[Task, ...], seed: int, epoch: int) -> tuple[Task, ...]:
     """Return the tasks in an order drawn from (seed, epoch)."""
-    return tuple(sorted(tasks, key=lambda task: (seed_for(seed, "order", epoch, task.id), task.id)))
+    return tuple(sorted(tasks, key=lambda task: place(task.id, seed, epoch)))
+
+
+def place(task_id: str, seed: int, epoch: int) -> tuple[int, str]:
+    """Return what the drawn order sorts a task by."""
+    return seed_for(seed, "order", epoch, task_id), task_id

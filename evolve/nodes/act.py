@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.injection import Shown, shown_again
+from evolve.nodes.expose import hidden
 from evolve.nodes.recall import recalled
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
+from evolve.search import Search, search_for
 from evolve.state import NO_MEMORY, Deps, Episode
+from memory.records import Task
 
 
 async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
@@ -28,6 +31,7 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
         injected=shown.injected,
         run_id=stream.run_id,
         arm=arm,
+        search=None if arm == NO_MEMORY else _search(episode["batch"], task, deps),
     )
     async with deps.slots:
         with about(task.id):
@@ -36,3 +40,8 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
     deps.tally.add(trajectory)
     deps.observers.notify(deps.tally.event(trajectory))
     return {"episodes": [episode_id]}
+
+
+def _search(batch: int, task: Task, deps: Deps) -> Search | None:
+    gone = hidden(batch, task.id, deps)
+    return search_for(deps.store, deps.config, task, deps.policy.profile, hidden=gone)

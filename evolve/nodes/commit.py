@@ -1,33 +1,39 @@
-"""Last node of a batch, and the only one that changes knowledge: applies what passed, or queues it for review."""
+"""Changes knowledge: applies what passed the gates or queues it for review, and credits what was shown."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from evolve.credit import Credited, tag_ops
+from evolve.gates.review import ReviewGate
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
-from evolve.nodes.gate import passed
+from evolve.nodes.expose import settled
+from evolve.nodes.gate import passed, verdicts, waiting
 from evolve.nodes.judge import judged_success
 from evolve.progress import Learned
 from evolve.proposals import submit
+from evolve.quarantine import is_held, unheld, withhold
 from evolve.state import Deps, State
-from memory.records import Commit, DeltaOp, Op
-from playbooks.refine import enforce_budget, merge_duplicates, retire_harmful
+from memory.records import RECALLABLE, Commit, DeltaOp, Op
+from playbooks.refine import enforce_budget, merge_duplicates
 
 ACTOR = "loop"
 
 
 async def commit(state: State, deps: Deps) -> dict[str, Any]:
-    """Apply the batch's ops in task order, then its TAGs, in one idempotent transaction; go to the next batch."""
+    """Apply the batch's ops in task order, then what was settled about items under test, then its TAGs.
+
+    One idempotent transaction.
+    """
     batch = state.get("batch", 0)
-    subject, waiting = deps.stream.key(batch), 0
-    ops = passed(batch, deps)
-    if deps.config.run.review:
-        waiting = submit(deps.store, deps.namespace, deps.stream.run_id, [op for op in ops if op.op is not Op.TAG])
-        ops = tuple(op for op in ops if op.op is Op.TAG)
-    result = _apply(deps, (*ops, *_tags(state, deps)), subject)
-    if deps.config.playbook.enabled and not deps.config.run.review:
+    subject = deps.stream.key(batch)
+    ops, review = withhold(passed(batch, deps), verdicts(batch, deps), deps.config.gate.trust)
+    ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
+    pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review))
+    result = _apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
+    _apply(deps, _statuses(ops, result, deps), subject)
+    if deps.config.playbook.enabled and not any(isinstance(gate, ReviewGate) for gate in deps.gates):
         _refine(state, deps, subject)
     deps.observers.notify(
         Learned(
@@ -35,17 +41,37 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
             batch=batch,
             applied=sum(item.applied for item in result.results[: len(ops)]),
             refused=sum(not item.applied for item in result.results[: len(ops)]),
-            pending=waiting,
+            pending=pending,
             version=result.version,
         )
     )
-    return {"batch": batch + 1}
+    return {}
 
 
 def _apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str) -> Commit:
     if not ops:
         return Commit(namespace=deps.namespace, version=deps.store.version(deps.namespace), results=())
     return deps.store.commit(deps.namespace, ops, actor=ACTOR, run_id=deps.stream.run_id, data={"batch": subject})
+
+
+def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what gives edited records the status of their verdict: new words are worth what was measured of them."""
+    applied = {item.op_id for item in result.applied}
+    edits = [op for op in ops if op.op is Op.EDIT and op.op_id in applied and op.status in RECALLABLE]
+    found = [(op, record) for op in edits if (record := deps.store.get(op.target_id or "")) is not None]
+    return tuple(
+        DeltaOp(
+            op=Op.RESTORE,
+            op_id=f"{op.op_id}/status",
+            kind=op.kind,
+            target_id=record.id,
+            status=op.status,
+            pinned=record.pinned,
+            provenance=op.provenance,
+        )
+        for op, record in found
+        if record.status is not op.status
+    )
 
 
 def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
@@ -64,13 +90,12 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
 
 
 def _refine(state: State, deps: Deps, subject: str) -> None:
-    """Keep the playbook small: the hard budget after every batch, merges and retirement at compaction points."""
+    """Keep the playbook small: the hard budget after every batch, merges at compaction points."""
     settings = deps.config.playbook
     done = deps.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = deps.store.view(deps.namespace)
         _apply(deps, merge_duplicates(view.records(), deps.config.gate.near_duplicate), subject)
-        _apply(deps, retire_harmful(deps.store.view(deps.namespace).records()), subject)
     if settings.max_tokens is not None:
         records = deps.store.view(deps.namespace).records()
         gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)

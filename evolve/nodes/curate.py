@@ -8,7 +8,8 @@ from typing import Any
 from evolve.nodes.episodes import batch_episodes, batch_reflections
 from evolve.replies import about
 from evolve.state import Deps, State
-from memory.records import DeltaOp, Event, Provenance, Trajectory, Trust
+from evolve.trust import trust_of
+from memory.records import DeltaOp, Event, Provenance, Trajectory
 from playbooks.lessons import with_origin
 
 PROPOSAL = "proposal"
@@ -47,10 +48,9 @@ def _provenance(op: DeltaOp, episodes: Mapping[str, Trajectory], deps: Deps) -> 
     """
     given = op.provenance
     named = [episodes[key] for key in given.trajectory_ids if key in episodes] or list(episodes.values())
-    verified = not deps.config.run.label_free and all(t.outcome is not None for t in named)
     return given.model_copy(
         update={
-            "trust": Trust.VERIFIED if verified else Trust.SELF_JUDGED,
+            "trust": trust_of(op, named, graded=not deps.config.run.label_free),
             "trajectory_ids": tuple(t.id for t in named),
             "task_ids": tuple(dict.fromkeys(t.task.id for t in named)),
             "run_id": deps.stream.run_id,

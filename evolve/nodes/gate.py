@@ -1,31 +1,40 @@
-"""Lets every gate decide about the proposal, in the configured order, and journals each verdict."""
+"""Lets every gate decide, in the configured order, about the proposal and what waited before it; journals verdicts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from evolve.gates.events import ALLOWANCE, VERDICT
+from evolve.gates.review import ReviewGate
+from evolve.gates.rounds import rounds_of
+from evolve.gates.stack import RUNS_TASKS
 from evolve.nodes.curate import proposed
 from evolve.nodes.episodes import batch_episodes
+from evolve.nodes.waiting import Waiting, carried, keep
 from evolve.state import Deps, State
-from memory.records import DeltaOp, Event, Op, Verdict
+from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
 
-VERDICT = "gate.verdict"
-_CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE})
+_CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
+"""Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.nodes.commit`)."""
 
 
 async def gate(state: State, deps: Deps) -> dict[str, Any]:
-    """Journal one verdict per gate; a later gate sees what the earlier ones accepted."""
+    """Journal one verdict per gate; a later gate sees what the earlier ones accepted. What is deferred waits."""
     batch = state.get("batch", 0)
+    _allow(state, deps)
     known = {verdict.gate for verdict in verdicts(batch, deps)}
+    spared = {item.op.op_id: item.passed for item in carried(batch, deps)}
     for member in deps.gates:
-        ops = passed(batch, deps)
+        ops = [op for op in passed(batch, deps) if member.name not in spared.get(op.op_id, ())]
         if not ops or member.name in known:
             continue
         view = deps.store.view(deps.namespace)
-        verdict = await member.judge(ops, view, batch_episodes(state, deps))
+        verdict = await member.judge(ops, view, _origins(state, deps))
         subject, data = deps.stream.key(batch), verdict.model_dump(mode="json")
         event = Event(type=VERDICT, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
         deps.store.append(event)
+    keep(batch, _waiting(batch, deps), deps)
     return {}
 
 
@@ -35,14 +44,79 @@ def verdicts(batch: int, deps: Deps) -> tuple[Verdict, ...]:
     return tuple(Verdict.model_validate(event.data) for event in events)
 
 
+def entered(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what the gates of a batch are asked about: what waited, then what was proposed."""
+    ops = [*(item.op for item in carried(batch, deps)), *proposed(batch, deps)]
+    return tuple({op.op_id: op for op in ops}.values())
+
+
 def passed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
-    """Return the proposed ops that every verdict so far accepted; what they create has the last verdict's status."""
-    ops = proposed(batch, deps)
-    for verdict in verdicts(batch, deps):
-        accepted = set(verdict.accepted)
+    """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
+    return _through(entered(batch, deps), verdicts(batch, deps))
+
+
+def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return the ops that nothing but a person's answer stands in the way of."""
+    given = verdicts(batch, deps)
+    held = {op_id for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
+    measured = [verdict for verdict in given if verdict.gate != ReviewGate.name]
+    return tuple(op for op in _through(entered(batch, deps), measured) if op.op_id in held)
+
+
+def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict]) -> tuple[DeltaOp, ...]:
+    for verdict in given:
+        accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
         ops = tuple(
-            op.model_copy(update={"status": verdict.status}) if op.op in _CREATES else op
+            op.model_copy(update={"status": verdict.status}) if op.op in _CREATES and op.op_id in accepted else op
             for op in ops
-            if op.op_id in accepted
+            if op.op_id not in stopped
         )
     return ops
+
+
+def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
+    """Return the ops that a verdict of this batch deferred, with the gates that need not be asked again."""
+    found = verdicts(batch, deps)
+    reasons = {key: reason for verdict in found for key, reason in verdict.deferred.items()}
+    before = {item.op.op_id: item.passed for item in carried(batch, deps)}
+    waiting: list[Waiting] = []
+    for op in entered(batch, deps):
+        if op.op_id in reasons:
+            now = [each.gate for each in found if rounds_of(each) and op.op_id in each.accepted]
+            gates = tuple(dict.fromkeys((*before.get(op.op_id, ()), *now)))
+            waiting.append(Waiting(op=op, passed=gates, reason=reasons[op.op_id]))
+    return tuple(waiting)
+
+
+def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:
+    """Return the batch's episodes, and those that what waited was written from."""
+    episodes = {episode.id: episode for episode in batch_episodes(state, deps)}
+    for item in carried(state.get("batch", 0), deps):
+        for key in item.op.provenance.trajectory_ids:
+            if key not in episodes and (episode := deps.store.trajectory(key)) is not None:
+                episodes[key] = episode
+    return tuple(episodes.values())
+
+
+def _allow(state: State, deps: Deps) -> None:
+    """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same."""
+    if not RUNS_TASKS & {member.name for member in deps.gates}:
+        return
+    run_id, subject = deps.stream.run_id, deps.stream.key(state.get("batch", 0))
+    events = deps.store.events(type=ALLOWANCE, run_id=run_id)
+    if not events or events[-1].subject != subject:
+        before = events[-1].data if events else {"calls": 0, "tasks": 0}
+        episodes = batch_episodes(state, deps)
+        data = {
+            "calls": before["calls"] + sum(episode.usage.calls for episode in episodes),
+            "tasks": before["tasks"] + len(episodes),
+            "spent": deps.purse.spent,
+            "episodes": deps.purse.episodes,
+        }
+        events = [
+            deps.store.append(
+                Event(type=ALLOWANCE, namespace=deps.namespace, run_id=run_id, subject=subject, data=data)
+            )
+        ]
+    data = events[-1].data
+    deps.purse.fill(data["calls"], data["tasks"], episodes=data["episodes"])

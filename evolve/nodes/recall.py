@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.injection import choose_core, recall_for
+from evolve.nodes.expose import Lots, hide, turn
 from evolve.state import Deps, State
 from memory.records import Event, Injection
 from playbooks.core import Core, core_records, due
@@ -14,9 +15,11 @@ from playbooks.view import RecordView
 async def recall(state: State, deps: Deps) -> dict[str, Any]:
     """Choose the core at a compaction point and recall for every task of the batch; journal what will be injected.
 
-    Repeating it after a crash keeps the first choice.
+    What chance hides (`evolve.nodes.expose`) is in no prompt. Repeating it after a crash keeps the first choice.
     """
     config, stream, batch = deps.config, deps.stream, state.get("batch", 0)
+    if deps.turn:
+        await deps.turn()
     core = Core(ids=tuple(state.get("core", ())), tasks=state.get("core_at"))
     subject = stream.key(batch)
     logged = deps.store.events(type="recall", subject=subject, limit=1)
@@ -24,15 +27,18 @@ async def recall(state: State, deps: Deps) -> dict[str, Any]:
         data = logged[0].data
         return {"batch": batch, "core": data["core"], "core_at": data["core_at"], "episodes": None, "reflections": []}
     shown: dict[str, list[dict[str, Any]]] = {}
+    lots: dict[str, Lots] = {}
     if config.playbook.enabled:
         done = stream.done(batch)
         if due(core, done, every=config.playbook.compact_every):
             core = choose_core(config, deps.store.view(deps.namespace), deps.policy, done)
         records = core_records(core, RecordView(filter(None, map(deps.store.get, core.ids))))
+        now = turn(deps)
         for task in stream.batch(batch):
             chosen = recall_for(deps.store, config, task, records, deps.policy)
-            shown[task.id] = [injection.model_dump(mode="json") for injection in chosen.injected]
-    data = {"core": list(core.ids), "core_at": core.tasks, "shown": shown}
+            left, lots[task.id] = hide(chosen, task, now, deps)
+            shown[task.id] = [injection.model_dump(mode="json") for injection in left]
+    data = {"core": list(core.ids), "core_at": core.tasks, "shown": shown, "lots": lots}
     event = Event(type="recall", namespace=deps.namespace, run_id=stream.run_id, subject=subject, data=data)
     deps.store.append(event)
     return {"batch": batch, "core": data["core"], "core_at": core.tasks, "episodes": None, "reflections": []}

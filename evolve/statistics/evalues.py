@@ -18,6 +18,8 @@ from memory.records import Frozen
 EFFECTS = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Differences of the success rate bet on, side by side with equal stakes: nobody knows the effect beforehand."""
 STAKES = (0.1, 0.25, 0.5, 0.9)
+SOME = 0.3
+"""Share of the kinds of tasks in which an item is expected to matter, where it does not matter in all alike."""
 _RICH = 1e100
 _BOLDEST = 0.9
 """Share of the wealth that one task may cost at most."""
@@ -48,8 +50,13 @@ def wealth(exposures: Sequence[Exposure], *, harm: bool = False) -> list[float]:
     does not raise the chance of success of the task at hand, whatever m is and however tasks differ; it is also the
     likelihood ratio of "m + p d if shown, m - (1 - p) d if hidden" to "m", so no bet on d grows faster when that is
     true (two-sample e-values: Turner, Ly and Gruenwald, arXiv 2106.02693). `EFFECTS` are averaged.
+
+    Half of the wealth is bet on a difference that all kinds of tasks share. The other half is bet on one in some kinds
+    (a rule about mails, where most tasks send none): each kind has wealth W of its own, and what they make together is
+    the product of 1 - SOME + SOME W over the kinds. Of these factors each task moves one, so the product is fair too.
     """
-    stakes = [1 / len(EFFECTS)] * len(EFFECTS)
+    even = [1 / len(EFFECTS)] * len(EFFECTS)
+    shared, some, kinds = even, 1.0, dict[str, list[float]]()
     seen: Counter[str] = Counter()
     passes: Counter[str] = Counter()
     found: list[float] = []
@@ -58,11 +65,23 @@ def wealth(exposures: Sequence[Exposure], *, harm: bool = False) -> list[float]:
         overall = (passes.total() + 1) / (seen.total() + 2)
         expected = (passes[stratum] + 2 * overall) / (seen[stratum] + 2)
         factors = [_factor(exposure, expected, -effect if harm else effect) for effect in EFFECTS]
-        stakes = [min(stake * factor, _RICH) for stake, factor in zip(stakes, factors, strict=True)]
-        found.append(sum(stakes))
+        before = kinds.get(stratum, even)
+        after = kinds[stratum] = _moved(before, factors)
+        some = min(some * _part(after) / _part(before), _RICH)
+        shared = _moved(shared, factors)
+        found.append((sum(shared) + some) / 2)
         seen[stratum] += 1
         passes[stratum] += passed
     return found
+
+
+def _moved(stakes: Sequence[float], factors: Sequence[float]) -> list[float]:
+    return [min(stake * factor, _RICH) for stake, factor in zip(stakes, factors, strict=True)]
+
+
+def _part(stakes: Sequence[float]) -> float:
+    """Return the factor of one kind of task in the product over all."""
+    return 1 - SOME + SOME * sum(stakes)
 
 
 def _factor(exposure: Exposure, expected: float, effect: float) -> float:

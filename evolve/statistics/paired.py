@@ -95,8 +95,11 @@ def minimum_wins(flipped: int, level: float = 0.05) -> int | None:
     return next((won for won in range(flipped + 1) if p_better(won, flipped - won) <= level), None)
 
 
-def interval(gained: int, lost: int, n: int) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of two paired rates, `(gained - lost) / n`, in [-1, 1].
+def interval(gained: float, lost: float, n: float, z: float = _Z) -> tuple[float, float]:
+    """Return the interval of the difference of two paired rates, `(gained - lost) / n`, in [-1, 1]; 95 % by default.
+
+    `z` is the point of the normal distribution that leaves half of the error above it. Counts may be means
+    over repeats.
 
     Score interval of Tango (1998), "Equivalence test and confidence interval for the difference in proportions for the
     paired-sample design", Statistics in Medicine 17: all differences that its score test does not refuse. Approximate:
@@ -112,7 +115,7 @@ def interval(gained: int, lost: int, n: int) -> tuple[float, float]:
         distance = gained - lost - n * delta
         return distance / sqrt(variance) if variance > 0 else distance * float("inf") if distance else 0.0
 
-    return _falls_below(score, _Z), _falls_below(score, -_Z)
+    return _falls_below(score, z), _falls_below(score, -z)
 
 
 def _falls_below(score: Callable[[float], float], level: float) -> float:

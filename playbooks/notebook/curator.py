@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Frozen, Provenance, Reflection, Trajectory, Trust
@@ -16,6 +17,7 @@ from playbooks.notebook import clusters, merge
 from playbooks.notebook.evidence import Failure, failure_of
 from playbooks.notebook.judge import Audit, Finding, audit, find_failures
 from playbooks.notebook.merge import Group, group, joined, merged, op_of
+from playbooks.notebook.plain import plain_notes
 from playbooks.notebook.write import write_notes
 from policies.protocols import Policy
 
@@ -30,6 +32,8 @@ class Settings(Frozen):
     distance: float = clusters.DISTANCE
     neighbours: int = merge.NEIGHBOURS
     similarity: float = merge.SIMILARITY
+    writer: Literal["model", "rules"] = "model"
+    """`rules` writes notes from the reflections' lessons and joins them, without a model."""
     label_free: bool = False
     """No outcome is read: the policy judges which episodes failed."""
 
@@ -70,7 +74,8 @@ class NotebookCurator:
             for batch in clusters.batches(failures, self._settings.batch)
             for item in clusters.cluster(batch, self._embedder, self._settings.distance)
         ]
-        written = await write_notes(self._policy, found)
+        by_rules = self._settings.writer == "rules"
+        written = plain_notes(found) if by_rules else await write_notes(self._policy, found)
         for item in written:
             self._keep_all(item.kept(f"{self.name}:note"))
         groups = group(written, view, self._embedder, k=self._settings.neighbours, threshold=self._settings.similarity)
@@ -98,7 +103,9 @@ class NotebookCurator:
         """Return the delta of a group. Where the policy's merge is unusable the notes are joined without it."""
         notes = members.notes()
         note = notes[0]
-        if len(notes) > 1:
+        if len(notes) > 1 and self._settings.writer == "rules":
+            note = joined(members)
+        elif len(notes) > 1:
             answer = await merged(self._policy, members)
             self._keep_all(answer.kept(f"{self.name}:merge"))
             note = answer.note or joined(members)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ def test_a_rule_of_ones_own_is_pinned_and_trusted(learned: Path) -> None:
     row = evolve_json(learned, "playbook", "list")[-1]
     assert (row["content"], row["trust"], row["status"]) == (MINE, "operator", "active (pinned)")
     assert contents(learned) == [*before, MINE]
+    assert evolve_json(learned, "playbook", "list", "--quarantined") == []
 
 
 def test_an_edit_makes_a_version_that_blame_shows(learned: Path) -> None:
@@ -87,6 +89,7 @@ def test_a_foreign_playbook_is_quarantined_until_it_is_restored(learned: Path, t
     assert contents(learned) == before
     quarantined = evolve_json(learned, "playbook", "list", "--all")[-1]
     assert (quarantined["content"], quarantined["trust"]) == (MINE, "imported")
+    assert evolve_json(learned, "playbook", "list", "--quarantined") == [quarantined]
     evolve(learned, "playbook", "restore", quarantined["label"])
     assert contents(learned) == [*before, MINE]
 
@@ -147,3 +150,37 @@ def test_runs_and_episodes_are_listed_and_shown(learned: Path) -> None:
     assert "--- step 0" in shown
     assert "success: False" in shown
     assert evolve_json(learned, "logs", "show", failed[0]["episode"])["task"]["id"] == failed[0]["task"]
+
+
+def test_the_utility_of_a_bullet_is_shown_with_its_bounds(learned: Path) -> None:
+    rows = evolve_json(learned, "playbook", "list")
+    one = next(row["utility"] for row in rows if row["helpful"])
+    assert 0 < one["lower"] < one["mean"] < one["upper"] < 1
+    assert 0 < one["helpful"] < max(row["helpful"] for row in rows), "marks fade with the tasks done since"
+    assert one["measured"] is None
+    assert evolve_json(learned, "playbook", "show", rows[0]["label"])["utility"] == rows[0]["utility"]
+
+
+def test_contradictions_are_listed_with_the_rule_that_holds(learned: Path) -> None:
+    assert evolve_json(learned, "playbook", "contradictions") == []
+    for value in ("cents", "dollars"):
+        evolve(learned, "playbook", "add", f"refunds.send: amount must be {value}", "--no-pin")
+    (row,) = evolve_json(learned, "playbook", "contradictions")
+    assert (row["difference"], row["sure"]) == ("cents | dollars", "certain")
+    assert row["rules"].endswith(row["holds"])
+
+
+def test_a_forgotten_rule_is_not_added_again_unless_asked(learned: Path) -> None:
+    evolve(learned, "playbook", "add", MINE)
+    label = evolve_json(learned, "playbook", "list")[-1]["label"]
+    gone = evolve_json(learned, "memory", "forget", label, "--purge", "--reason", "not ours to keep")
+    assert (len(gone["records"]), gone["copies"]) == (1, [])
+    refused = evolve_json(learned, "playbook", "add", MINE, code=1)["results"][0]["reason"]
+    assert "not ours to keep" in refused
+    archive = learned / "whole.tar.gz"
+    evolve(learned, "export", "--workspace", str(archive))
+    with tarfile.open(archive) as bundle:
+        parts = [bundle.extractfile(member) for member in bundle if member.isreg()]
+        assert not any(MINE.encode() in part.read() for part in parts if part)
+    evolve(learned, "playbook", "add", MINE, "--allow-forgotten")
+    assert MINE in contents(learned)

@@ -21,18 +21,21 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init run resume eval report export version",
-    "playbook": "list show log diff blame add edit retire restore rollback import export",
+    "": "init run resume eval compare report export version",
+    "playbook": "list show log diff blame add edit retire restore rollback import export contradictions",
     "notebook": "list show clusters retire",
     "memory": "search stats forget doctor reindex",
     "logs": "list show",
     "review": "list show accept reject edit",
     "config": "show path check",
+    "gates": "log show replay",
+    "presets": "list show",
 }
 READING = [
     "playbook list",
     "playbook list --all",
     "playbook show 1",
+    "playbook contradictions",
     "playbook log",
     "playbook blame 1",
     "playbook blame 1 --all",

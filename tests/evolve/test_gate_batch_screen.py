@@ -8,8 +8,11 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from evolve.gates.batch_screen import BatchScreen, Trial, decide, family, replay
+from evolve.gates.purse import OutOfCalls
+from evolve.gates.rounds import redecided
+from evolve.statistics.progress import Marks as Measured
 from memory.errors import BadInput
-from memory.records import DeltaOp, Op, Status, Task, Trajectory, UsageCounts
+from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts
 from playbooks.view import RecordView
 
 Marks = dict[str, bool | None]
@@ -93,8 +96,11 @@ async def test_the_gate_runs_the_batch_afresh_with_one_seed() -> None:
     assert (base, candidate) == (None, ("add",))
     assert tasks == same == ["a", "b", "c"]
     assert seed == equal != 7
-    assert verdict.evidence["trial"]["clusters"] == {"a": "mail", "b": "mail", "c": ""}
-    assert replay(verdict.evidence).accepted
+    (evidence,) = verdict.evidence["rounds"]
+    assert evidence["ops"] == ["add"]
+    assert evidence["trial"]["clusters"] == {"a": "mail", "b": "mail", "c": ""}
+    assert replay(evidence).accepted
+    assert redecided(verdict, replay) == verdict
 
 
 async def test_a_refused_change_takes_no_counter_with_it() -> None:
@@ -110,3 +116,43 @@ async def test_counters_alone_run_nothing() -> None:
     runs = Runs({}, {})
     verdict = await BatchScreen(runs, seed=1).judge([TAG], RecordView(()), [])
     assert (verdict.accepted, runs.asked) == (("tag",), [])
+
+
+def written_from(op_id: str, *tasks: str) -> DeltaOp:
+    return DeltaOp(op=Op.ADD, op_id=op_id, payload={"content": op_id}, provenance=Provenance(task_ids=tasks))
+
+
+async def test_each_op_is_judged_by_the_tasks_it_was_written_from() -> None:
+    asked: list[tuple[list[str], list[str]]] = []
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        names = [op.op_id for op in ops or ()]
+        asked.append((names, [task.id for task in tasks]))
+        return {task.id: "good" in names and "bad" not in names for task in tasks}
+
+    ops = [written_from("good", "a"), written_from("bad", "b"), written_from("both", "a", "c"), TAG]
+    verdict = await BatchScreen(evaluate, seed=1).judge(ops, RecordView(()), [Trajectory(task=t) for t in TASKS])
+    assert asked[:2] == [([], ["a", "b", "c"]), (["good", "both"], ["a"])]
+    assert asked[2:] == [(["good"], ["a"]), (["bad"], ["b"]), (["both"], ["c"])]
+    assert verdict.accepted == ("good", "tag")
+    assert set(verdict.rejected) == {"bad", "both"}, "task a comes as far without `both`"
+    assert redecided(verdict, replay) == verdict
+
+
+async def test_one_of_two_missing_rules_is_seen_to_help() -> None:
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Measured:
+        reach = {"useless": 0.5, "half": 0.75}.get(ops[0].op_id if ops else "", 0.5)
+        return Measured({task.id: False for task in tasks}, {task.id: reach for task in tasks})
+
+    ops = [written_from("half", "a"), written_from("useless", "b")]
+    verdict = await BatchScreen(evaluate, seed=1).judge(ops, RecordView(()), [Trajectory(task=t) for t in TASKS[:2]])
+    assert (verdict.accepted, set(verdict.rejected)) == (("half",), {"useless"})
+
+
+async def test_what_cannot_be_afforded_waits() -> None:
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        raise OutOfCalls("waits: too dear")
+
+    verdict = await BatchScreen(evaluate, seed=1).judge([ADD, TAG], RecordView(()), [Trajectory(task=TASKS[0])])
+    assert (verdict.accepted, verdict.rejected) == (("tag",), {})
+    assert verdict.deferred == {"add": "waits: too dear"}

@@ -18,10 +18,11 @@ from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
-from evolve.gates.account import REPLAYS, exposures, next_level
+from evolve.gates.account import exposures, next_level
 from evolve.gates.evaluator import ARM, episodes_of
-from evolve.gates.measured import select_tasks
-from evolve.nodes.gate import VERDICT
+from evolve.gates.events import VERDICT
+from evolve.gates.ledger import replay
+from evolve.gates.splits import select_tasks
 from evolve.report import lines, make_report
 from evolve.session import Parts, RunResult, aresume, arun
 from evolve.statistics.alpha import Look, level
@@ -35,7 +36,8 @@ from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, replies
 
 OFFICE = OfficeConfig(deployment=3)
-STACK = ["static", "batch_screen", "held_out"]
+STACK = ["default"]
+UNCAPPED: dict[str, Any] = {"calls_ratio": 1000}
 
 
 class Contrary:
@@ -66,7 +68,7 @@ def office_config(root: Path, names: Sequence[str], **gate: Any) -> Config:
             "run": {"tasks": 8, "batch_size": 8},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": names, "select_tasks": 12, **gate},
+            "gate": {"names": names, "select_tasks": 12, **UNCAPPED, **gate},
         }
     )
 
@@ -101,16 +103,14 @@ async def test_rules_that_help_are_admitted_and_their_trials_are_not_the_streams
         report = make_report(store, result.run_id)
         assert report.whole is not None
         assert report.whole.tasks == 8
-        assert [(c.gate, c.accepted, c.rejected, c.looks) for c in report.gates.counts] == [
-            ("static", len(known), 0, 0),
-            ("batch_screen", len(known), 0, 1),
-            ("held_out", len(known), 0, 1),
+        assert [(c.gate, c.accepted, c.rejected, c.looks > 0) for c in report.gates.counts] == [
+            ("static", len(known), 0, False),
+            ("batch_screen", len(known), 0, True),
+            ("held_out", len(known), 0, True),
         ]
         assert report.gates.episodes == len(trials)
         assert report.gates.usage.calls == sum(t.usage.calls for t in trials) > 0
         assert f"gate held_out: {len(known)} changes accepted, 0 rejected" in "\n".join(lines(report))
-        # what is shown the same with and without the ops is run once for both arms
-        assert len({(t.task.id, t.seed, tuple(i.label for i in t.injected)) for t in trials}) == len(trials)
 
 
 async def test_fifty_held_out_tasks_make_a_change_active(tmp_path: Path) -> None:
@@ -121,7 +121,12 @@ async def test_fifty_held_out_tasks_make_a_change_active(tmp_path: Path) -> None
                 return found
             return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
 
-    config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate={"names": ["held_out"]})
+    config = doors_config(
+        tmp_path,
+        run={"batch_size": 5},
+        controls={"no_memory": 0},
+        gate={"names": ["held_out"], **UNCAPPED, "first_stage": 50},
+    )
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     await arun(config, parts=Parts(policy=policy, environment=Many(5)))
     with open_store(config, read_only=True) as store:
@@ -148,8 +153,9 @@ async def test_wrong_rules_pass_the_static_gate_and_not_held_out(names: list[str
         assert set(refused.rejected) == wrong
         assert all("held-out tasks" in reason for reason in refused.rejected.values())
         assert known == ()
-        (look,) = exposures(store, "default")
-        assert (look.tasks, look.accepted, look.level) == (12, False, None)
+        ledger = exposures(store, "default")
+        assert ledger
+        assert {(look.tasks, look.accepted, look.level) for look in ledger} == {(12, False, None)}
 
 
 class Server(ScriptedPolicy):
@@ -192,7 +198,7 @@ async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_nothing(tmp_path
             tmp_path / str(up),
             run={"batch_size": 5, "concurrency": 1},
             controls={"no_memory": 0},
-            gate={"names": STACK},
+            gate={"names": STACK, **UNCAPPED},
         )
         server = Server(up)
         doors = Counted(5)
@@ -212,28 +218,19 @@ async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_nothing(tmp_path
             decided = [Verdict.model_validate(event.data) for event in store.events(type=VERDICT)]
         runs = [(t.task.id, t.success, len(t.injected)) for t in trials]
         found.append((len(server.asked), doors.graded, runs, [(v.gate, len(v.accepted), v.status) for v in decided]))
-    assert [gate for gate, *_ in found[0][3]] == STACK
+    assert [gate for gate, *_ in found[0][3]] == ["static", "batch_screen", "held_out"]
     assert found[0][0] > 45
     assert found[1:] == found[:1] * 3
 
 
 async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, run={"batch_size": 2}, gate={"names": STACK, "mode": "strict"})
+    gate = {"names": STACK, "mode": "strict", **UNCAPPED}
+    config = doors_config(tmp_path, run={"batch_size": 2}, gate=gate)
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
-    await arun(config, parts=Parts(policy=policy, environment=Doors(6)))
+    result = await arun(config, parts=Parts(policy=policy, environment=Doors(6)))
     with open_store(config, read_only=True) as store:
-        replayed = 0
-        for event in store.events(type=VERDICT):
-            verdict = Verdict.model_validate(event.data)
-            if verdict.gate not in REPLAYS or not verdict.evidence:
-                continue
-            replayed += 1
-            again = REPLAYS[verdict.gate](event.data["evidence"])
-            assert again.evidence == event.data["evidence"]
-            assert again.accepted == (not verdict.rejected)
-            assert again.status == (verdict.status if again.accepted else Status.REJECTED)
-            assert set(verdict.rejected.values()) == (set() if again.accepted else {again.reason})
-        assert replayed >= 2
+        replayed = replay(store, result.run_id)
+        assert (replayed.verdicts >= 2, replayed.decisions >= 2, replayed.differences) == (True, True, ())
         ledger = exposures(store, "default")
         past = [Look(p=look.p, accepted=look.accepted) for look in ledger]
         assert len(past) == 3
@@ -270,12 +267,12 @@ async def test_label_free_runs_read_no_outcome_in_gates_either(tmp_path: Path) -
 
 
 async def test_a_trial_leaves_nothing_behind(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, run={"batch_size": 5}, gate={"names": ["held_out"], "select_tasks": 2})
+    config = doors_config(tmp_path, run={"batch_size": 5}, gate={"names": ["held_out"], "select_tasks": 2, **UNCAPPED})
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     await arun(config, parts=Parts(policy=policy, environment=Doors(5)))
     assert not list(config.workspace.glob("scratch-*"))
     with open_store(config, read_only=True) as store:
-        (refused,) = verdicts(store, "held_out")
-        assert refused.rejected  # two wins are too few to tell from noise
+        (undecided,) = verdicts(store, "held_out")
+        assert undecided.deferred  # two wins are too few to tell from noise
         assert store.records("default") == ()
         assert store.events(type="commit") == [], "a trial's commit reached the journal"

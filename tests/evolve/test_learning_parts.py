@@ -96,6 +96,32 @@ def test_credit_is_one_tag_per_record_and_batch() -> None:
     assert [op.op_id for op in ops] == ["run/0/tag/r1", "run/0/tag/r2"]
 
 
+def worked(*steps: tuple[str, str | None], tags: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the counts of a solved episode whose steps are (code with citations, error)."""
+    trajectory = Trajectory(
+        task=TASK,
+        steps=tuple(Step(index=at, action=code, error=error) for at, (code, error) in enumerate(steps)),
+        injected=(Injection(record_id="r1", version=4, label="shr-00001", rank=0),),
+    )
+    ops = tag_ops([Credited(trajectory, [rule(1, "one"), rule(2, "two")], True, tags or {})], "run/0")
+    assert [op.base_version for op in ops] == [4, None]
+    return {op.target_id or "": op.usage.model_dump(include={"helpful", "harmful", "cited"}) for op in ops if op.usage}
+
+
+NOTHING, HELPED = {"cited": 0, "helpful": 0, "harmful": 0}, {"cited": 1, "helpful": 1, "harmful": 0}
+HARMED, CITED = {"cited": 1, "helpful": 0, "harmful": 1}, {"cited": 1, "helpful": 0, "harmful": 0}
+
+
+def test_a_rule_that_was_given_up_after_an_error_did_harm_and_the_kept_one_helped() -> None:
+    first, second = "# a [1]\n# b [2]\napps.x.f(a=1)", "# a [?]\n# b [2]\napps.x.f(a=2)"
+    assert worked((first, "E1"), (second, None)) == {"r1": HARMED, "r2": HELPED}
+    assert worked((first, "E1"), (second, None), tags={"r1": "neutral"})["r1"] == CITED
+    assert worked((second, None), (first, "E1")) == {"r1": CITED, "r2": HELPED}, "nothing worked afterwards"
+    assert worked((first, "E1"), ("apps.x.f(a=rows[0])", None))["r1"] == CITED, "the later step cites nothing"
+    assert worked((first, "E1"), (second.replace("x.f", "x.g"), None))["r1"] == CITED, "another call"
+    assert worked((first, "E1"), (second, "E2"), ("# a [2]\napps.x.f()", None))["r1"] == HARMED
+
+
 def test_seeds_and_ids_depend_on_their_parts_alone() -> None:
     assert seed_for(1, "a") == SEED_OF_1_A
     assert seed_for(1, "a") != seed_for(1, "b")
@@ -137,9 +163,12 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"environment": {"name": "tests.evolve.toy_doors:Dors"}}, "has no 'Dors'"),
         ({"policy": {"name": "pokcet"}}, "no policy 'pokcet'; there are langchain, local, openai, pocket, scripted"),
         ({"memory": {"embedder": "hashin"}}, "no embedder"),
-        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are model, rules"),
-        ({"playbook": {"curator": "x"}}, "no curator 'x'; there are direct, model"),
-        ({"gate": {"names": ["statik"]}}, "no gate 'statik'; there are batch_screen, held_out, none, static"),
+        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are evolver, model, none, reasoningbank"),
+        ({"playbook": {"curator": "x"}}, "no curator 'x'; there are append, atlas, batch, cheatsheet, direct"),
+        (
+            {"gate": {"names": ["statik"]}},
+            "there are batch_screen, canary, held_out, none, online_ab, review, static, utility",
+        ),
     ],
 )
 def test_a_misspelt_name_lists_what_exists(sections: dict[str, Any], said: str, tmp_path: Path) -> None:

@@ -135,6 +135,24 @@ def test_drift_changes_eight_rules_from_the_given_task_on() -> None:
     assert drift(office.values, 0) == moved
 
 
+def test_a_longer_train_split_goes_on_with_scenarios_of_its_own() -> None:
+    office = Office(OfficeConfig(train_tasks=300, drift_at=150))
+    short, tasks = Office().tasks("train"), office.tasks("train")
+    assert tasks[:72] == short
+    assert len({task.id for task in tasks}) == 300
+    others = {task.scenario for split in SPLITS if split != "train" for task in office.tasks(split)}
+    assert not others & {task.scenario for task in tasks}
+    assert [office.values_for(task) == office.values for task in (tasks[149], tasks[150])] == [True, False]
+    assert office.values_for(office.tasks("dev")[0]) == office.values
+    assert Office(OfficeConfig(train_tasks=5)).tasks("train") == short[:5]
+
+
+def test_an_office_that_drifted_at_the_start_drifted_in_every_split() -> None:
+    office = Office(OfficeConfig(drift_at=0))
+    for split in SPLITS:
+        assert office.values_for(office.tasks(split)[0]) == drift(office.values, 0)
+
+
 def test_an_episode_pickles_between_steps(office: Office) -> None:
     task = office.tasks("dev")[0]
     actions = office.gold(task)

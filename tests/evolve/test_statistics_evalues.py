@@ -97,6 +97,16 @@ def test_e3_knowing_the_kind_of_task_helps() -> None:
     assert sum(by_kind) > sum(without)
 
 
+def test_e3_what_matters_in_few_kinds_of_tasks_is_found() -> None:
+    """A rule that decides two kinds of tasks of twelve: looking at all kinds alike finds far fewer."""
+    rng = Random(7)
+    few = Live(shown=(0.8,) * 12, hidden=(0.0,) * 2 + (0.8,) * 10, probability=0.2)
+    streams = [stream(rng, few, 300) for _ in range(40)]
+    blind = [tuple(e.model_copy(update={"stratum": ""}) for e in each) for each in streams]
+    by_kind, without = ([max(wealth(each)) >= 20 for each in group] for group in (streams, blind))
+    assert sum(by_kind) >= 20 > 12 > sum(without)
+
+
 def test_wealth_depends_on_the_past_alone() -> None:
     exposures = stream(Random(1), HELPS, 60)
     assert wealth(exposures)[:40] == wealth(exposures[:40])

@@ -20,7 +20,7 @@ MARK = "the vault opens with pelican"
 
 
 def on_disk(path: Path, text: str) -> bool:
-    return any(text.encode() in file.read_bytes() for file in path.parent.iterdir())
+    return any(text.encode() in file.read_bytes() for file in path.parent.iterdir() if file.is_file())
 
 
 @pytest.fixture
@@ -115,13 +115,53 @@ def test_forgetting_a_task_takes_its_episodes_and_what_was_learned_from_it(store
     assert store.doctor() == []
 
 
-def test_a_forgotten_text_can_be_learned_again(store: Store, add: Add) -> None:
-    (first,) = store.commit("default", [add(MARK)], actor="t").results
-    store.forget(first.record_id, purge=True)
-    (again,) = store.commit("default", [add(MARK)], actor="t").results
-    assert store.get(again.record_id or "") is not None
+@pytest.mark.parametrize("purge", [False, True])
+def test_a_forgotten_text_is_not_written_again_unless_asked(store: Store, add: Add, path: Path, purge: bool) -> None:
+    (first, other) = store.commit("default", [add(MARK), add("another")], actor="t").results
+    edited = {"content": f"{MARK} at night"}
+    store.commit("default", [DeltaOp(op=Op.EDIT, kind="fact", target_id=first.record_id, payload=edited)], actor="t")
+    store.forget(first.record_id, purge=purge, reason="a secret of the house")
+    again = [add(MARK), add(f"  {MARK.upper()} at night. ", "t7")]
+    again.append(DeltaOp(op=Op.EDIT, kind="fact", target_id=other.record_id, payload={"content": MARK}))
+    for namespace, ops in (("default", again), ("elsewhere", [add(MARK)])):
+        for result in store.commit(namespace, ops, actor="t").results:
+            assert not result.applied
+            assert "was forgotten" in result.reason
+            assert "a secret of the house" in result.reason
+    assert all("payload" not in event.data["proposed"] for event in store.events(type="refused"))
+    assert on_disk(path, "pelican") is not purge
+    asked = add(MARK, allow_forgotten=True)
+    (back,) = store.commit("default", [asked], actor="t").results
+    assert store.get(back.record_id or "") is not None
     assert store.get(first.record_id or "") is None
-    assert store.doctor() == []
+    assert [finding.level for finding in store.doctor(rebuild=True)] == ["info"]
+
+
+def test_a_tombstone_holds_id_hashes_and_reason_and_none_of_the_text(secretive: tuple[Store, str, str]) -> None:
+    store, bad, _ = secretive
+    hashes = {row[0] for row in store.db.execute("SELECT content_hash FROM versions WHERE record_id = ?", (bad,))}
+    store.forget(bad, purge=True, reason="asked for by its owner")
+    (stone,) = [event for event in store.events(type="forgotten", subject=bad) if event.data["what"] == "record"]
+    assert set(stone.data["hashes"]) == hashes
+    assert len(stone.data["texts"]) == len(hashes) == 2
+    assert stone.data["reason"] == "asked for by its owner"
+    assert "pelican" not in stone.model_dump_json()
+
+
+def test_a_reason_that_repeats_the_text_goes_with_it(secretive: tuple[Store, str, str], path: Path) -> None:
+    store, bad, _ = secretive
+    store.forget(bad, purge=True, reason=f"because {MARK}")
+    assert not on_disk(path, "pelican")
+    (result,) = store.commit("default", [DeltaOp(op=Op.ADD, kind="fact", payload={"content": MARK})], actor="t").results
+    assert "was forgotten" in result.reason
+
+
+def test_copies_that_still_hold_the_text_are_named(secretive: tuple[Store, str, str], path: Path) -> None:
+    store, bad, _ = secretive
+    left = path.parent / "scratch-killed" / path.name
+    left.parent.mkdir()
+    left.write_bytes(b"a copy that a killed run left")
+    assert store.forget(bad, purge=True).backups == (left,)
 
 
 def test_a_reader_that_keeps_old_pages_is_reported_and_a_second_purge_finishes(

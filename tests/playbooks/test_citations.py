@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from playbooks.citations import cited, resolve
+from playbooks.citations import cited, cites, resolve
 
 Make = Callable[..., Any]
 
@@ -45,3 +45,18 @@ def test_citations_in_an_answer_are_collected_in_order(bullet: Make) -> None:
     shown = [bullet(3, "x"), bullet(12, "y"), bullet(14, "z")]
     text = "As [12] says, and [shr-00003, 99] too; items[0] and [12] again."
     assert [record.number for record in cited(text, shown)] == [12, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "rests"),
+    [
+        ("# to must be the contact's id [7]", True),
+        ("# a guess [?]", True),
+        ("as [shr-00012, 3] says", True),
+        ("print(rows[0])", False),
+        ("m = find()[1]; c['id']", False),
+        ("[see below]", False),
+    ],
+)
+def test_a_text_cites_when_it_says_what_it_rests_on(text: str, rests: bool) -> None:
+    assert cites(text) is rests

@@ -11,7 +11,7 @@ from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, UsageCounts
 from memory.store import Store
 from playbooks.deltas import validate
-from playbooks.refine import enforce_budget, merge_duplicates, merge_exact, retire_harmful
+from playbooks.refine import enforce_budget, merge_duplicates, merge_exact
 from playbooks.render import cost
 from playbooks.view import bullets, stats
 
@@ -76,17 +76,6 @@ def test_the_budget_is_hard(bullet: Make, budget: int, profile: Any) -> None:
     records = [bullet(n, "word " * n) for n in range(1, 12)]
     gone = {op.target_id for op in enforce_budget(records, budget, words, profile=profile)}
     assert cost([r for r in records if r.id not in gone], profile, words) <= budget
-
-
-@pytest.mark.parametrize(
-    ("helpful", "harmful", "retired"), [(0, 4, False), (0, 5, True), (1, 5, True), (2, 4, False), (9, 1, False)]
-)
-def test_retirement_needs_five_uses_and_a_utility_below_the_floor(
-    bullet: Make, helpful: int, harmful: int, retired: bool
-) -> None:
-    usage = UsageCounts(helpful=helpful, harmful=harmful)
-    assert bool(retire_harmful([bullet(1, "x", usage=usage)])) is retired
-    assert retire_harmful([bullet(1, "x", usage=usage, pinned=True)]) == ()
 
 
 def test_merging_in_the_store_supersedes_keeps_counts_and_can_be_undone(store: Store) -> None:

@@ -202,6 +202,25 @@ async def test_injected_rules_are_tagged_by_what_was_seen(played: Make, bullet: 
     assert (await RulesReflector().reflect(played(*steps), [right], label_free=True)).tags == {}
 
 
+async def test_a_rule_whose_call_failed_on_the_way_did_not_help(played: Make, bullet: Make) -> None:
+    rule, other = bullet(1, "mail.send: before it must come unlock"), bullet(2, "mail.find: page must be 1")
+    steps = [("apps.mail.find(page=1)\napps.mail.unlock()\napps.mail.send()", "", "mail.send: E9")]
+    solved = await RulesReflector().reflect(played(*steps, ("apps.mail.send()", "", None)), [rule, other])
+    assert solved.tags == {other.id: "helpful"}
+
+
+async def test_a_told_rule_still_refutes_what_was_dropped_for_it(played: Make, bullet: Make) -> None:
+    stale = bullet(1, "mail.send: before it must come unlock")
+    told = "mail.send: before it must come verify"
+    steps = [
+        ("apps.mail.unlock()\napps.mail.send()", "", told),
+        ("apps.mail.verify()\napps.mail.send()", "", None),
+    ]
+    reflection = await RulesReflector().reflect(played(*steps), [stale])
+    assert [insight.content for insight in reflection.insights] == [told]
+    assert reflection.tags == {stale.id: "harmful"}
+
+
 async def test_native_tool_calls_are_read_too() -> None:
     def step(index: int, error: str | None, *names: str) -> Step:
         calls = tuple(ToolCall(id=name, name=name, arguments={"a": 1}) for name in names)

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+from pydantic import Field
+
 from evolve.environments.office.desk import APPS, Desk
 from evolve.environments.office.episode import OfficeEpisode
-from evolve.environments.office.families import SPLITS, Goal, draw_split
+from evolve.environments.office.families import BLOCK, SPLITS, Goal, draw_split, draw_train
 from evolve.environments.office.rules import Values, draw, drift
 from evolve.environments.office.solver import gold
 from evolve.environments.office.state import State
@@ -27,16 +29,23 @@ class OfficeConfig(Frozen):
 
     deployment: int = 0
     """Seed of the house rules and of the tasks. One of `DEPLOYMENTS`."""
-    drift_at: int | None = None
-    """From this train task on (counted from 0), eight of the 24 rules have other values."""
+    train_tasks: int = Field(default=BLOCK, ge=1)
+    """Length of the train split."""
+    drift_at: int | None = Field(default=None, ge=0)
+    """From this train task on (counted from 0), eight of the 24 rules have other values. At 0 they have them in every
+    split: the office as it is after its drift."""
 
 
 class Office:
-    """Six apps and 24 hidden house rules. Tasks: train 72, dev 72, test_normal 102, test_challenge 51, control 24."""
+    """Six apps and 24 hidden house rules.
+
+    Tasks: train 72 (or as configured), dev 72, test_normal 102, test_challenge 51, control 24, canary 18.
+    """
 
     name = "office"
     action_format: ActionFormat = "code"
     tools: tuple[ToolSpec, ...] = ()
+    seedless = True
 
     def __init__(self, config: OfficeConfig | None = None) -> None:
         self.config = config or OfficeConfig()
@@ -74,10 +83,12 @@ class Office:
         """Return the tasks of a split. Raises BadInput for an unknown one."""
         if split not in SPLITS:
             raise BadInput(f"office has no split {split!r}; it has {', '.join(SPLITS)}")
-        drawn = draw_split(self.config.deployment, split)
+        deployment, drift_at = self.config.deployment, self.config.drift_at
+        train = split == "train"
+        drawn = draw_train(deployment, self.config.train_tasks) if train else draw_split(deployment, split)
         self._goals.update((task.id, goal) for task, goal in drawn)
-        if split == "train" and self.config.drift_at is not None:
-            self._drifted.update(task.id for task, _ in drawn[self.config.drift_at :])
+        if drift_at is not None and (train or drift_at == 0):
+            self._drifted.update(task.id for task, _ in drawn[drift_at:])
         return [task for task, _ in drawn]
 
     def start(self, task: Task, seed: int = 0) -> OfficeEpisode:
@@ -97,6 +108,20 @@ class Office:
     def extra_write(self, task: Task) -> Action:
         """Return a write that no task asks for."""
         return Action(text='apps.calendar.cancel(id="e5")')
+
+    def canaries(self) -> Sequence[Task]:
+        """Return tasks that need no lesson."""
+        return self.tasks("canary")
+
+    def breaches(self, task: Task) -> Sequence[Sequence[Action]]:
+        """Return the gold actions with a rule broken beside the task: handed in early, or more done than was asked."""
+        *work, done = self.gold(task)
+        values = self.values_for(task)
+        c5 = 'apps.contacts.get(id="c5")'
+        mail = f'apps.mail.send(to={c5}["{values["mail_to"]}"], subject="copy", priority="low")'
+        money = f'apps.payments.send(to={c5}["{values["pay_to"]}"], amount=9, memo="fee")'
+        extra = ('apps.contacts.remove(id="c5")', 'apps.files.remove(id="f5")', mail, money)
+        return [[done], *([*work, Action(text=code), done] for code in extra)]
 
     def goal(self, task: Task) -> Goal:
         """Return what the task really asks. Raises NotFound for a task of another deployment."""

@@ -14,7 +14,11 @@ from evolve.environments.office.rules import seeded
 from memory.records import Task
 
 VARIANTS = 3
-SPLITS = ("train", "dev", "test_normal", "test_challenge", "control")
+BLOCK = 72
+"""Train tasks of one block: every normal family in three variants."""
+LATER = 100
+"""Scenario number of the second block of train tasks; the third has the next one."""
+SPLITS = ("train", "dev", "test_normal", "test_challenge", "control", "canary")
 
 _SINGLES = ("pay", "request", "send_mail", "plan", "move", "assign", "forward", "save")
 _PAIRS = (
@@ -46,6 +50,8 @@ LONG = (
     ("send_mail", "add_todo", "move", "archive"),
 )
 CONTROL = "seal"
+CANARIES = (("archive",), ("complete",), ("update_contact",))
+"""Solved by whoever reads error messages: each rule of these is told, so no lesson is needed, and a loss means harm."""
 
 NORMAL: tuple[tuple[str, ...], ...] = (*((intent,) for intent in _SINGLES), *_PAIRS)
 COLORS = ("red", "green", "blue", "white")
@@ -75,6 +81,8 @@ def scenarios(split: str) -> list[tuple[tuple[str, ...], int]]:
         return [(family, 2) for family in NORMAL] + [(family, 3) for family in _PAIRS[:10]]
     if split == "test_challenge":
         return [(family, n) for n in (2, 3) for family in LONG] + [(LONG[0], 4)]
+    if split == "canary":
+        return [(family, n) for n in (20, 21) for family in CANARIES]
     return [((CONTROL,), n) for n in range(8)]
 
 
@@ -105,6 +113,23 @@ def draw_split(deployment: int, split: str) -> list[tuple[Task, Goal]]:
     if split == "train":
         seeded("order", deployment).shuffle(tasks)
     return tasks
+
+
+def draw_train(deployment: int, count: int) -> list[tuple[Task, Goal]]:
+    """Return a train split of `count` tasks: blocks of `BLOCK`, the first one the split as `draw_split` gives it.
+
+    A longer split begins with the tasks of a shorter one.
+    """
+    tasks = draw_split(deployment, "train")
+    for number in range(LATER, LATER + -(-count // BLOCK) - 1):
+        block = [
+            draw_task(deployment, "train", family, number, variant)
+            for variant in range(1, VARIANTS + 1)
+            for family in NORMAL
+        ]
+        seeded("order", deployment, number).shuffle(block)
+        tasks += block
+    return tasks[:count]
 
 
 def _intents(family: tuple[str, ...], names: Names) -> tuple[tuple[Intent, Fields], ...]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from evolve.environments.office.families import Goal
 from evolve.environments.office.rules import BY_CODE, RULES, Rule, Values
-from evolve.environments.office.wording import meaning, sentence
+from evolve.environments.office.wording import meaning, meanings, sentence
 
 DONE = "apps.task.done()"
 _CODE = re.compile(r"\b(E\d\d)\b")
@@ -30,14 +30,13 @@ class Knowledge:
 
     @classmethod
     def read(cls, lines: Sequence[str]) -> Knowledge:
-        """Read `- sentence [number]` lines; sentences it does not understand are ignored."""
+        """Read `- text [number]` lines, every rule that a text states; what it does not understand is ignored."""
         known = cls({rule.id: rule.options[0] for rule in RULES})
         for line in lines:
             numbered = _NUMBERED.fullmatch(line.strip())
-            told = meaning(numbered[1]) if numbered else None
-            if numbered and told:
-                known.values[told[0]] = told[1]
-                known.cited[told[0]] = numbered[2]
+            for rule_id, option in meanings(numbered[1]) if numbered else ():
+                known.values[rule_id] = option
+                known.cited[rule_id] = numbered[2] if numbered else "?"
         return known
 
     def learn(self, error: str, governed: Sequence[Rule]) -> None:

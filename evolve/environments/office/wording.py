@@ -53,4 +53,9 @@ def meaning(text: str) -> tuple[str, str] | None:
     return _MEANING.get(core[0]) if core else None
 
 
+def meanings(text: str) -> list[tuple[str, str]]:
+    """Return (rule id, option) of every rule that a text states, in order."""
+    return [_MEANING[core[0]] for core in _CORE.finditer(text) if core[0] in _MEANING]
+
+
 _MEANING = {sentence(rule, option): (rule.id, option) for rule in RULES for option in rule.options}

@@ -34,9 +34,10 @@ def make_worker(office: Office, latency_s: float = 0.0) -> ScriptedPolicy:
             goals.update((task.instruction, office.goal(task)) for split in SPLITS for task in office.tasks(split))
         lines = messages[0].content.splitlines()
         instruction = lines[-1].removeprefix("task: ")
-        if instruction not in goals:
+        goal = goals.get(instruction) or next((g for text, g in goals.items() if instruction.startswith(text)), None)
+        if goal is None:
             raise NotFound(f"deployment {office.config.deployment} has no task {instruction!r}; check `policy.model`")
         observations = [message.content for message in messages[2::2]]
-        return next_action(goals[instruction], Knowledge.read(lines[:-1]), observations)
+        return next_action(goal, Knowledge.read(lines[:-1]), observations)
 
     return ScriptedPolicy(script, name="office-worker", version="1", profile="compact", latency_s=latency_s)

@@ -1,0 +1,65 @@
+"""Claim gates_5: the default is no worse than any preset. Same streams, ten offices, pocket in all roles, Holm.
+
+Pocket reflects and curates for every preset: the figures say how the parts work together here, and do not rank the
+papers' methods. `--quick` lets the office's scripted worker act and the rules reflector write, without any model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from benchmarks.claim import Row, at_least, begin
+from benchmarks.office_arms import folder
+from benchmarks.presets import Bench, measure, quick
+from evolve.compare.arms import Role
+from evolve.compare.comparison import Comparison, Contrast
+from evolve.preset import preset_names
+from evolve.statistics.clusters import bounds
+from evolve.statistics.holm import Bounded, reach
+
+MARGIN = -0.03
+DEPLOYMENTS = tuple(range(10))
+
+
+def lower(contrast: Contrast, level: float) -> float:
+    """Return the one-sided lower bound of default - preset; the contrast is preset - default."""
+    return -bounds(contrast.lives, 1 - 2 * level)[1]
+
+
+def rows(found: Comparison) -> list[Row]:
+    """Return a row for each preset, its bound at the level at which Holm's rule decided; then every arm's rate."""
+    asked = {c.candidate: c for c in found.contrasts if c.role is Role.COMPARED}
+    ask = {name: (lambda level, contrast=contrast: lower(contrast, level)) for name, contrast in asked.items()}
+    shown = reach(ask, MARGIN)
+    return [
+        *[_bound(name, asked[name], decided, found.n) for name, decided in shown.items()],
+        Row("A/A floor: tasks that flip with other seeds, %", _points(found.floor), n=found.n, seed=0),
+        *[Row(f"{arm.name}: solved, %", 100 * arm.rate, n=arm.episodes, seed=0) for arm in found.arms],
+        *[Row(f"{arm.name}: calls of gates", arm.gates.calls, n=arm.gate_episodes, seed=0) for arm in found.arms],
+    ]
+
+
+def _bound(name: str, contrast: Contrast, decided: Bounded, n: int) -> Row:
+    difference = contrast.difference
+    mean = 0.0 - 100 * difference.delta
+    text = f"default - {name}, points: lower bound (mean {mean:+.1f}, level {decided.level:.3g})"
+    ends = (-100 * difference.high, -100 * difference.low)
+    return Row(text, 100 * decided.low, at_least(100 * MARGIN), n=n, ci=ends, seed=0)
+
+
+def _points(share: float | None) -> float | None:
+    return None if share is None else 100 * share
+
+
+def main() -> None:
+    """Measure and record."""
+    claim = begin("gates_5_presets", __doc__)
+    presets = tuple(preset_names())
+    bench = quick(presets) if claim.quick else Bench(presets, DEPLOYMENTS, split="test_normal")
+    with folder() as root:
+        found = measure(bench, Path(root) / "presets")
+    claim.record(rows(found))
+
+
+if __name__ == "__main__":
+    main()

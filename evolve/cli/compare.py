@@ -1,0 +1,135 @@
+"""`evolve compare`: which way of learning does better on the same stream, with honest statistics."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evolve.cli.output import Json, load, show, table
+from evolve.cli.run import Env, Limit, Policy, Set, Tasks, overrides
+
+if TYPE_CHECKING:
+    from evolve.cli.board import Board
+    from evolve.compare.comparison import Comparison
+    from evolve.compare.plan import Plan
+
+Arms = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help="`default`, a configuration file, a preset, a run, a snapshot; each may be followed by "
+        "`section.key=value` pairs in the same quotes. The others are compared with the first."
+    ),
+]
+Numbers = Annotated[str | None, typer.Option(help="Comma-separated; every arm lives once in each.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to the root command."""
+    app.command("compare")(compare)
+
+
+def compare(
+    context: typer.Context,
+    arms: Arms = None,
+    tasks: Tasks = None,
+    env: Env = None,
+    policy: Policy = None,
+    limit: Limit = None,
+    values: Set = None,
+    split: Annotated[str, typer.Option(help="Split on which the arms are judged.")] = "test_normal",
+    report_tasks: Annotated[int | None, typer.Option(help="Most tasks of that split; else all.")] = None,
+    deployments: Numbers = None,
+    seeds: Numbers = None,
+    controls: Annotated[bool, typer.Option(help="Also the first arm again (A/A), and without memory.")] = True,
+    out: Annotated[Path | None, typer.Option(help="Folder of the comparison; else one in the workspace.")] = None,
+    reprint: Annotated[Path | None, typer.Option(help="Print the finished comparison of this folder again.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Let several arms learn from the same tasks in turns, judge them on the same held-out tasks, and report.
+
+    The same command goes on with a comparison that was stopped, and prints one that is done.
+    """
+    from evolve.compare import session
+    from evolve.compare.plan import Asked
+    from evolve.configfile import assigned
+    from memory.errors import BadInput
+
+    if reprint is not None:
+        _finish(session.reprint(reprint), reprint, as_json)
+        return
+    if not arms or (len(arms) < 2 and not controls):
+        raise BadInput(f"got {len(arms or ())} arms; name two at least, or one to see it beside its controls")
+    given = assigned(values or ()) | overrides(tasks, env, policy, limit, None)
+    asked = Asked(
+        split=split,
+        report_tasks=report_tasks,
+        deployments=_numbers(deployments, "--deployments"),
+        seeds=_numbers(seeds, "--seeds"),
+        controls=controls,
+    )
+    plan, folder = _plan(context, arms, given, asked), out
+    if folder is None:
+        folder = load(context, given).workspace / "compare" / plan.digest
+    with _board(as_json) as board:
+        found = session.compare(plan, folder, watch=board.watch if board else None)
+    _finish(found, folder, as_json)
+
+
+def _plan(context: typer.Context, arms: list[str], given: dict[str, Any], asked: Any) -> Plan:
+    from evolve.compare.arms import Given, resolve
+    from evolve.compare.plan import make_plan
+
+    load(context, given)  # from now on the user's own modules are found
+    command = shlex.join(["evolve", *sys.argv[1:]])
+    return make_plan([resolve(arm, Given(context.obj, given)) for arm in arms], asked, command)
+
+
+def _numbers(text: str | None, option: str) -> tuple[int, ...]:
+    from memory.errors import BadInput
+
+    try:
+        return tuple(int(part) for part in text.split(",")) if text else ()
+    except ValueError as wrong:
+        raise BadInput(f"{option} {text!r} was refused; expected numbers with commas, as in 0,1,2") from wrong
+
+
+def _board(as_json: bool) -> AbstractContextManager[Board | None]:
+    if as_json:
+        return nullcontext()
+    from evolve.cli.board import Board
+
+    return Board()
+
+
+def _finish(found: Comparison, folder: Path, as_json: bool) -> None:
+    """Print the tables; say where the rest is."""
+    from evolve.compare import markdown
+
+    if as_json:
+        show(found.model_dump(mode="json"), as_json, "")
+        _draw(found, folder)
+        return
+    if found.toy:
+        print(f"{found.toy}\n")
+    table(markdown.differences(found), as_json)
+    print()
+    table(markdown.arms(found), as_json)
+    floor = "not measured" if found.floor is None else f"{found.floor:.1%} of the tasks flip"
+    print(f"\nn = {found.n} pairs on {found.split}, look {found.look}, {found.family} questions, A/A floor: {floor}")
+    print("\n".join(f"warning: {text}" for text in found.warnings), end="\n" * bool(found.warnings))
+    print(_draw(found, folder))
+    print(f"report: {folder / 'report.md'}; again: {markdown.reprint(found)}")
+
+
+def _draw(found: Comparison, folder: Path) -> str:
+    from evolve.compare import pictures
+
+    try:
+        return "pictures: " + ", ".join(map(str, pictures.save(found, folder)))
+    except ModuleNotFoundError:
+        return "no pictures: matplotlib is not installed (pip install 'evolve-agents[plot]')"

@@ -1,0 +1,111 @@
+"""`evolve gates`: every verdict of a run with its reason, what the gates spent, and every decision made again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evolve.cli.output import Json, reading, show, table
+
+if TYPE_CHECKING:
+    from evolve.runs import RunRecord
+    from memory.store import Store
+
+app = typer.Typer(help="What was admitted and why: log, show, replay.", no_args_is_help=True)
+
+RunId = Annotated[str | None, typer.Argument(help="Run; else the latest.")]
+
+
+@app.command("log")
+def log(
+    context: typer.Context,
+    run_id: RunId = None,
+    gate: Annotated[str | None, typer.Option(help="Only what this gate said.")] = None,
+    rejected: Annotated[bool, typer.Option("--rejected", help="Only what was rejected.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List what each gate said about each change, then how often the select split was looked at, and at what cost."""
+    from evolve.gates.account import exposures, next_level
+    from evolve.gates.ledger import entries, spent
+
+    with reading(context) as (config, store):
+        record = _record(store, run_id)
+        settings = record.config.get("gate", {})
+        namespace = record.config.get("memory", {}).get("namespace", config.memory.namespace)
+        found = [entry for entry in entries(store, record.run_id) if gate in (None, entry.gate)]
+        found = [entry for entry in found if not rejected or entry.answer == "rejected"]
+        looks = exposures(store, namespace)
+        level = next_level(store, namespace, settings.get("alpha", config.gate.alpha))
+        used = spent(store, record.run_id, settings.get("calls_ratio", config.gate.calls_ratio))
+    ledger = {
+        "looks": sum(look.run_id == record.run_id for look in looks),
+        "looks_of_all_runs": len(looks),
+        "next_level": level,
+        **(used.model_dump() if used else {"calls": 0, "allowed": 0.0, "waiting": 0}),
+    }
+    if as_json:
+        verdicts = [entry.model_dump(mode="json") for entry in found]
+        show({"run_id": record.run_id, "verdicts": verdicts, "ledger": ledger}, True, "")
+        return
+    rows = [{"seq": e.seq, "gate": e.gate, "answer": e.answer, "change": e.text, "reason": e.reason} for e in found]
+    table(rows, False, empty="no gate was asked in this run")
+    print(
+        f"\nselect split: looked at {ledger['looks']} times in this run, {ledger['looks_of_all_runs']} times in all; "
+        f"a strict look now has to reach p <= {level:.3g}\n"
+        f"gates spent {ledger['calls']} calls of {ledger['allowed']:.0f} allowed; "
+        f"{ledger['waiting']} changes wait to be judged"
+    )
+
+
+@app.command("show")
+def show_one(
+    context: typer.Context,
+    seq: Annotated[int, typer.Argument(help="Number of a verdict, as `evolve gates log` lists it.")],
+    as_json: Json = False,
+) -> None:
+    """Show one verdict whole: who passed, who did not and why, and the pass vectors it rests on."""
+    from evolve.gates.events import VERDICT
+    from evolve.gates.rounds import rounds_of
+    from memory.errors import NotFound
+    from memory.records import Verdict
+
+    with reading(context) as (_, store):
+        found = [event for event in store.events(type=VERDICT, after=seq - 1, limit=1) if event.seq == seq]
+    if not found:
+        raise NotFound(f"no verdict {seq}; list them with `evolve gates log`")
+    verdict = Verdict.model_validate(found[0].data)
+    lines = [f"gate {verdict.gate}, run {found[0].run_id}, batch {found[0].subject}, status {verdict.status}"]
+    lines += [f"accepted: {', '.join(verdict.accepted) or 'nothing'}"]
+    lines += [f"rejected {key}: {reason}" for key, reason in verdict.rejected.items()]
+    lines += [f"deferred {key}: {reason}" for key, reason in verdict.deferred.items()]
+    for each in rounds_of(verdict):
+        lines += ["", f"about {', '.join(each.get('ops', ()))}", *_vectors(each["trial"])]
+    show(found[0].data, as_json, "\n".join(lines))
+
+
+@app.command("replay")
+def replay(context: typer.Context, run_id: RunId = None, as_json: Json = False) -> None:
+    """Make every decision of a run again from the journal; exit code 1 where one comes out differently."""
+    from evolve.gates import ledger
+
+    with reading(context) as (_, store):
+        found = ledger.replay(store, _record(store, run_id).run_id)
+    lines = [f"verdict {d.seq} of {d.gate}: journalled {d.journalled}, again {d.again}" for d in found.differences]
+    counts = f"{found.decisions} decisions of {found.verdicts} verdicts made again, {len(lines)} differ"
+    show(found.model_dump(mode="json"), as_json, "\n".join([*lines, counts]))
+    if lines:
+        raise typer.Exit(1)
+
+
+def _record(store: Store, run_id: str | None) -> RunRecord:
+    from evolve.report import find_record
+
+    return find_record(store, run_id)
+
+
+def _vectors(trial: dict[str, Any]) -> list[str]:
+    """Return each arm of a trial as a row of marks, in the cohort's order."""
+    marks = {True: "+", False: "-", None: "?"}
+    arms = {name: trial[name] for name in ("base", "candidate", "again") if isinstance(trial.get(name), dict)}
+    return [f"{name:<10} {''.join(marks[arm.get(task)] for task in trial['cohort'])}" for name, arm in arms.items()]

@@ -1,0 +1,121 @@
+"""Carries out a plan: every life in a workspace of its own, the arms of a replicate in turns, and again after a kill.
+
+First all arms of a replicate learn, batch by batch in turns; then all are judged, a group of tasks at a time. A life
+that is done is not lived again; one that was killed or stopped goes on by `aresume`, which repeats no answered call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from evolve import app
+from evolve.compare.arms import Arm
+from evolve.compare.plan import Plan, Replicate
+from evolve.compare.turns import Turns
+from evolve.config import Config
+from evolve.parallel import all_of
+from evolve.progress import Observer
+from evolve.runs import DONE, RunRecord, exclusive
+from evolve.session import Parts, aresume, arun
+from evolve.transfer import copy_database
+from policies.errors import BudgetExceeded
+from policies.protocols import Policy
+
+Watch = Callable[[Replicate, Arm], Observer]
+"""Gives who watches a life."""
+
+
+class Policies:
+    """One policy for each `[policy]` section, shared by all lives, so that weights are loaded once."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Policy] = {}
+
+    def parts(self, config: Config) -> Parts:
+        """Return the parts of a life."""
+        key = config.policy.model_dump_json()
+        if key not in self._made:
+            self._made[key] = app.make_policy(config.policy)
+        return Parts(policy=self._made[key])
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        for policy in self._made.values():
+            await policy.aclose()
+
+
+@asynccontextmanager
+async def shared_policies() -> AsyncGenerator[Callable[[Config], Parts]]:
+    """Give what makes the parts of a life from its configuration, and close the policies afterwards."""
+    policies = Policies()
+    try:
+        yield policies.parts
+    finally:
+        await policies.aclose()
+
+
+@dataclass(frozen=True)
+class _Life:
+    """One arm in one replicate."""
+
+    plan: Plan
+    folder: Path
+    replicate: Replicate
+    arm: Arm
+    observer: Observer
+
+    def config(self, *, frozen: bool) -> Config:
+        return self.plan.config(self.folder, self.arm, self.replicate, frozen=frozen)
+
+
+async def conduct(plan: Plan, folder: Path, parts: Callable[[Config], Parts], watch: Watch) -> None:
+    """Live what is missing, replicate by replicate; several processes may each conduct other replicates of one plan.
+
+    Raises `BudgetExceeded` when a life's budget ran out, `JournalError` while another process works on a replicate, and
+    what `arun` raises; what was done until then is kept.
+    """
+    for replicate in plan.replicates:
+        with exclusive(folder, replicate.name):
+            lives = [_Life(plan, folder, replicate, arm, watch(replicate, arm)) for arm in plan.arms]
+            await _in_turns([life for life in lives if life.arm.learns], parts, frozen=False)
+            await _in_turns(lives, parts, frozen=True)
+
+
+async def _in_turns(lives: list[_Life], parts: Callable[[Config], Parts], *, frozen: bool) -> None:
+    turns = Turns(life.arm.name for life in lives)
+    await all_of(_live(life, turns, parts, frozen=frozen) for life in lives)
+
+
+async def _live(life: _Life, turns: Turns, parts: Callable[[Config], Parts], *, frozen: bool) -> None:
+    config = life.config(frozen=frozen)
+    async with turns.of(life.arm.name) as turn:
+        record = find_run(config, frozen=frozen)
+        if record is not None and record.status == DONE:
+            return
+        if life.arm.database and not (config.workspace / "evolve.db").exists():
+            config.workspace.mkdir(parents=True, exist_ok=True)
+            copy_database(Path(life.arm.database), config.workspace / "evolve.db")
+        mine, observers = replace(parts(config), turn=turn), (life.observer,)
+        if record is None:
+            result = await arun(config, parts=mine, observers=observers)
+        else:
+            result = await aresume(config, record.run_id, parts=mine, observers=observers)
+    if result.status != DONE:
+        raise BudgetExceeded(f"{life.arm.name} in {life.replicate.name}: {result.reason}; raise it and compare again")
+
+
+def find_run(config: Config, *, frozen: bool) -> RunRecord | None:
+    """Return the record of the run in which a life learned, or was judged; None before it began.
+
+    The runs that a copied workspace brought along learned, or evaluated what was known then: no snapshot by address.
+    """
+    if not (config.workspace / "evolve.db").exists():
+        return None
+    with app.open_store(config, read_only=True) as store:
+        records = [RunRecord.model_validate(data) for data in store.runs()]
+    mine = [r for r in records if (r.mode == "frozen") == frozen]
+    mine = [r for r in mine if r.config["run"].get("snapshot") == config.run.snapshot]
+    return mine[-1] if mine else None

@@ -1,0 +1,65 @@
+"""Several decisions in one verdict: which ops each was about, what became of every op, and the same again from JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.statistics.decision import Decision
+from memory.records import DeltaOp, Status, Verdict
+
+Replay = Callable[[Mapping[str, Any]], Decision]
+
+
+@dataclass(frozen=True)
+class Round:
+    """One decision about some ops. An op that was in several stands as the last one left it."""
+
+    ops: tuple[str, ...]
+    decision: Decision
+
+
+def verdict_of(gate: str, ops: Sequence[DeltaOp], rounds: Sequence[Round], waiting: Mapping[str, str]) -> Verdict:
+    """Return the verdict over `ops`: `waiting` is deferred, what no round was about (counters) passes."""
+    return _sorted(gate, [op.op_id for op in ops], rounds, waiting)
+
+
+def rounds_of(verdict: Verdict) -> tuple[dict[str, Any], ...]:
+    """Return the evidence of each decision of a verdict that rests on tasks that were run, in order."""
+    if "rounds" in verdict.evidence:
+        return tuple(verdict.evidence["rounds"])
+    return (verdict.evidence,) if "trial" in verdict.evidence else ()
+
+
+def redecided(verdict: Verdict, replay: Replay) -> Verdict:
+    """Return the verdict as its evidence gives it: equal to `verdict` unless somebody or something changed it."""
+    if not rounds_of(verdict):
+        return verdict
+    if "rounds" not in verdict.evidence:
+        decision = replay(verdict.evidence)
+        refused = {} if decision.accepted else dict.fromkeys(verdict.rejected, decision.reason)
+        status = decision.status if decision.accepted else Status.PROVISIONAL
+        passed = verdict.accepted if decision.accepted or verdict.rejected else ()
+        return verdict.model_copy(
+            update={"accepted": passed, "rejected": refused, "status": status, "evidence": decision.evidence}
+        )
+    rounds = [Round(tuple(each["ops"]), replay(each)) for each in rounds_of(verdict)]
+    ids = [*verdict.accepted, *verdict.rejected, *verdict.deferred]
+    return _sorted(verdict.gate, ids, rounds, verdict.deferred)
+
+
+def _sorted(gate: str, ids: Sequence[str], rounds: Sequence[Round], waiting: Mapping[str, str]) -> Verdict:
+    last = {op_id: each.decision for each in rounds for op_id in each.ops}
+    rejected = {key: last[key].reason for key in ids if key in last and key not in waiting and not last[key].accepted}
+    accepted = tuple(key for key in ids if key not in rejected and key not in waiting)
+    statuses = {last[key].status for key in accepted if key in last}
+    evidence = {"rounds": [{"ops": list(each.ops), **each.decision.evidence} for each in rounds]} if rounds else {}
+    return Verdict(
+        gate=gate,
+        accepted=accepted,
+        rejected=rejected,
+        deferred={key: waiting[key] for key in ids if key in waiting},
+        status=Status.ACTIVE if statuses == {Status.ACTIVE} else Status.PROVISIONAL,
+        evidence=evidence,
+    )

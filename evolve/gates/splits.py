@@ -1,0 +1,80 @@
+"""Which tasks admit knowledge. Each split has one role: write, select or report, and none shares a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from evolve import app
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.protocols import Environment
+from evolve.seeds import seed_for
+from memory.errors import BadInput
+from memory.records import Task
+
+
+def select_tasks(config: Config, environment: Environment, stream: Sequence[Task]) -> tuple[Task, ...]:
+    """Return the tasks that admit knowledge, in an order of which any prefix is spread over families and scenarios.
+
+    Raises `BadInput` when a scenario has two roles: `stream` writes, `gate.select_split` selects, and
+    `run.eval_splits` report.
+    """
+    split = config.gate.select_split
+    tasks = app.load_tasks(config, environment, split)
+    report = [name for name in config.run.eval_splits if _has(config, environment, name)]
+    roles = {f"gate.select_split {split!r}": tasks, "the stream": tuple(stream)}
+    roles |= {f"run.eval_splits {name!r}": app.load_tasks(config, environment, name) for name in report}
+    _refuse_shared(roles)
+    return stratified(tasks, config.run.seed)[: config.gate.select_tasks]
+
+
+def stratified(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
+    """Return the tasks in an order of which the first n hold each stratum in proportion, to within one task.
+
+    A stratum is the family that the tasks name, else their scenario. Which stratum comes first is drawn from the seed.
+    """
+    strata: dict[str, list[Task]] = {}
+    for task in tasks:
+        strata.setdefault(str(task.metadata.get("family") or task.scenario or task.id), []).append(task)
+    places = [
+        ((at + 0.5) / len(members), seed_for(seed, "stratum", name), name, at)
+        for name, members in strata.items()
+        for at in range(len(members))
+    ]
+    return tuple(strata[name][at] for _, _, name, at in sorted(places))
+
+
+def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...]]:
+    """Return the protected slices: tasks that agree in the metadata key `gate.slices`. Raises `ConfigError`."""
+    key = config.gate.slices
+    if key is None:
+        return {}
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        if key in task.metadata:
+            found.setdefault(f"{key}={task.metadata[key]}", []).append(task.id)
+    if not found:
+        known = sorted({name for task in tasks for name in task.metadata})
+        raise ConfigError(f"gate.slices {key!r} is in no task's metadata; there are {', '.join(known) or 'no keys'}")
+    return {name: tuple(ids) for name, ids in found.items()}
+
+
+def _has(config: Config, environment: Environment, split: str) -> bool:
+    try:
+        return bool(app.load_tasks(config, environment, split))
+    except (BadInput, ConfigError):
+        return False  # a report split that this environment lacks is refused where it is run
+
+
+def _refuse_shared(roles: Mapping[str, Sequence[Task]]) -> None:
+    owner: dict[str, str] = {}
+    for role, tasks in roles.items():
+        scenarios = {task.scenario or task.id for task in tasks}
+        shared = sorted(scenarios & set(owner))
+        if shared:
+            more = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+            raise BadInput(
+                f"{owner[shared[0]]} shares scenario {', '.join(map(repr, shared[:3]))}{more} with {role}; expected "
+                "tasks of one role each, to write, to select or to report: name another split"
+            )
+        owner |= dict.fromkeys(scenarios, role)

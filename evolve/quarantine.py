@@ -1,0 +1,55 @@
+"""Keeps what is too little trusted out of prompts: stored, listed, and recalled only once somebody measured or read it.
+
+A new text becomes a `candidate`, which no recall finds; `evolve playbook list --quarantined` shows it. A change of what
+is recalled already cannot be stored beside it, so it waits in the review queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.trust import text_of
+from memory.records import DeltaOp, Op, Record, Status, Trust, Verdict
+from playbooks.similarity import exact_key
+
+ADMITS = frozenset({"held_out", "utility"})
+"""Gates whose yes rests on fresh runs of tasks that the text was not written from."""
+
+
+def withhold(
+    ops: Sequence[DeltaOp], verdicts: Sequence[Verdict], floor: Trust
+) -> tuple[tuple[DeltaOp, ...], tuple[DeltaOp, ...]]:
+    """Return (ops to apply, ops for the review queue). Counters (TAG) pass; so does what `verdicts` say was measured.
+
+    `verdicts` are those that accepted the ops, `floor` the least trust that needs no measurement.
+    """
+    measured = {key for verdict in verdicts if verdict.gate in ADMITS and verdict.evidence for key in verdict.accepted}
+    apply: list[DeltaOp] = []
+    review: list[DeltaOp] = []
+    for op in ops:
+        if op.op is Op.TAG or op.provenance.trust.reaches(floor) or op.op_id in measured:
+            apply.append(op)
+        elif op.op is Op.ADD:
+            apply.append(op.model_copy(update={"status": Status.CANDIDATE, "pinned": False}))
+        else:
+            review.append(op)
+    return tuple(apply), tuple(review)
+
+
+def is_held(op: DeltaOp) -> bool:
+    """Tell whether the op stores a text in quarantine."""
+    return op.op is Op.ADD and op.status is Status.CANDIDATE
+
+
+def unheld(ops: Sequence[DeltaOp], records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
+    """Return the ops without those that would quarantine a text again: a text that keeps arriving is stored once."""
+    held = {exact_key(record.payload.text()) for record in records if record.status is Status.CANDIDATE}
+    kept: list[DeltaOp] = []
+    for op in ops:
+        key = exact_key(text_of(op)) if is_held(op) else ""
+        if key not in held:
+            kept.append(op)
+        if key:
+            held.add(key)
+    return tuple(kept)

@@ -1,0 +1,63 @@
+"""How far a proposed text can be trusted, from where it came from: recorded episodes, never what it says of itself.
+
+The ladder is `memory.records.Trust`. A text written after an episode was graded ranks above one nobody graded, and a
+text that repeats what a tool printed or a task said ranks below everything: whoever can write a mail or a file wrote
+it. The environment's error messages are its own voice and are not counted as printed. A text that says the same in
+other words is not recognised: that is left to the gates that run tasks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from pydantic import ValidationError
+
+from memory.errors import BadInput
+from memory.kinds import payload_class
+from memory.records import DeltaOp, Trajectory, Trust
+
+RUN = 4
+"""Words in a row that count as repeated."""
+SHARE = 0.5
+"""Share of a text's runs from which all of it is a quotation."""
+
+_WORD = re.compile(r"\w+")
+
+
+def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool) -> Trust:
+    """Return the trust of an op that was written from `episodes`; `graded` says whether outcomes could be read."""
+    if _quoted_share(text_of(op), episodes) >= SHARE:
+        return Trust.QUOTED
+    verified = graded and all(trajectory.outcome is not None for trajectory in episodes)
+    return Trust.VERIFIED if verified else Trust.SELF_JUDGED
+
+
+def text_of(op: DeltaOp) -> str:
+    """Return the text that the op would show in prompts; empty where its payload is none of its kind."""
+    if op.payload is None:
+        return ""
+    try:
+        return payload_class(op.kind).model_validate(op.payload).text()
+    except (BadInput, ValidationError):
+        return ""
+
+
+def _quoted_share(text: str, episodes: Sequence[Trajectory]) -> float:
+    """Return the share of the text's runs of words that tasks or tools said; 0 for a text shorter than a run."""
+    said = list(_runs(text))
+    if not said:
+        return 0.0
+    asked = {run for episode in episodes for run in _runs(episode.task.instruction)}
+    printed = {run for episode in episodes for step in episode.steps for run in _printed(step.observation, step.error)}
+    return sum(run in asked or run in printed for run in said) / len(said)
+
+
+def _printed(observation: str, error: str | None) -> Iterator[tuple[str, ...]]:
+    parts = observation.split(error) if error else [observation]
+    return (run for part in parts for run in _runs(part))
+
+
+def _runs(text: str) -> Iterator[tuple[str, ...]]:
+    words = [word.lower() for word in _WORD.findall(text)]
+    return (tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1))

@@ -1,0 +1,174 @@
+"""Dynamic Cheatsheet, cumulative (arXiv 2504.07952): after each episode the sheet is written anew, without labels.
+
+The new sheet becomes deltas: an item that says the same stays, one that nearly does is edited, a new one is added, and
+what was not copied is retired. The loss that the paper's rewriting risks is real here too, but it can be read in the
+journal and undone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory, Trust
+from playbooks.bullets import DEFAULT_SECTION, Bullet
+from playbooks.compact import listed, sound
+from playbooks.lessons import Lesson, add_op, edit_op, op_id
+from playbooks.methods.episode import block, line, steps_of
+from playbooks.similarity import exact_key
+from playbooks.texts import TextIndex
+from playbooks.view import bullets
+from policies.prompts import render
+from policies.protocols import Message, Policy, SamplingParams
+from policies.structured import generate_structured
+
+WORDS = 2500
+"""Most words of a sheet."""
+NEAR = 0.6
+"""TF-IDF cosine from which a rewritten item is the old one in other words."""
+
+
+class Item(BaseModel):
+    """One entry of a sheet. The paper's count of uses is kept by the journal, not by the model."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    description: str
+    example: str = ""
+
+    def text(self) -> str:
+        """Return the entry as the text of a bullet."""
+        return line(self.description) + (f" Example: {line(self.example)}" if self.example.strip() else "")
+
+
+class Sheet(BaseModel):
+    """What a model answers. A sheet must have been written: a reply without `items` is none."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    items: tuple[Item, ...]
+
+    @field_validator("items", mode="before")
+    @classmethod
+    def _items(cls, value: Any) -> Any:
+        if value is None:
+            raise ValueError("a sheet without items would forget everything; an empty one is []")
+        items = [{"description": item} if isinstance(item, str) else item for item in listed(value)]
+        return sound(items, lambda item: isinstance(item, dict) and bool(item.get("description")))
+
+    def texts(self) -> list[str]:
+        """Return the entries that fit into `WORDS` words, each once, in order."""
+        kept, used = dict[str, str](), 0
+        for text in (item.text() for item in self.items):
+            used += len(text.split())
+            if used <= WORDS:
+                kept.setdefault(exact_key(text), text)
+        return list(kept.values())
+
+
+def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message]:
+    """Return the prompt that asks for the new sheet. Pure; the outcome is never read."""
+    content = render(
+        "playbooks",
+        "cheatsheet",
+        items=[line(item) for item in items],
+        task=block(trajectory.task.instruction),
+        steps=steps_of(trajectory),
+        words=WORDS,
+    )
+    return [Message(role="user", content=content.strip())]
+
+
+class CheatsheetCurator:
+    """Rewrites the sheet after each episode, in order. Implements `playbooks.protocols.Curator`.
+
+    A reply that cannot be parsed leaves the sheet as it is and is handed to `keep`.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        episodes: Callable[[str], Trajectory | None],
+        *,
+        trust: Trust = Trust.SELF_JUDGED,
+        keep: Callable[[Reflection], object] = lambda _: None,
+    ) -> None:
+        self._policy = policy
+        self._episodes = episodes
+        self._trust = trust
+        self._keep = keep
+
+    @property
+    def name(self) -> str:
+        return f"cheatsheet:{self._policy.name}"
+
+    async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
+        """Return the deltas from the view's sheet to the one after the last episode. What is pinned stays."""
+        known = [record for record in bullets(view) if not record.pinned]
+        before = [record.payload.content for record in known]
+        sheet, read = before, list[Reflection]()
+        for reflection in reflections:
+            trajectory = self._episodes(reflection.trajectory_id)
+            if trajectory is not None:
+                read.append(reflection)
+                sheet = await self._rewritten(sheet, trajectory)
+        return self._deltas(known, sheet, read) if sheet != before else ()
+
+    async def _rewritten(self, sheet: Sequence[str], trajectory: Trajectory) -> list[str]:
+        messages = sheet_messages(sheet, trajectory)
+        answer, reply, raw = await generate_structured(self._policy, messages, Sheet, SamplingParams(max_tokens=4096))
+        if answer is not None:
+            return answer.texts()
+        self._keep(
+            Reflection(
+                trajectory_id=trajectory.id,
+                task_id=trajectory.task.id,
+                raw=raw,
+                parsed=False,
+                author=self.name,
+                usage=reply.usage,
+            )
+        )
+        return list(sheet)
+
+    def _deltas(
+        self, known: Sequence[Record[Bullet]], sheet: Sequence[str], read: Sequence[Reflection]
+    ) -> tuple[DeltaOp, ...]:
+        """Return the ops that make `sheet` of what is known, the removals first."""
+        by_id = {record.id: record for record in known}
+        trajectory_ids = tuple(reflection.trajectory_id for reflection in read)
+        kept = {exact_key(text) for text in sheet} & {exact_key(record.payload.content) for record in known}
+        left = TextIndex((r.id, r.payload.content) for r in known if exact_key(r.payload.content) not in kept)
+        gone = {record.id for record in known if exact_key(record.payload.content) not in kept}
+        ops: list[DeltaOp] = []
+        for text in sheet:
+            if exact_key(text) in kept:
+                continue
+            lesson = Lesson(
+                insight=Insight(content=text, section=DEFAULT_SECTION),
+                trajectory_ids=trajectory_ids,
+                task_ids=tuple(dict.fromkeys(reflection.task_id for reflection in read)),
+                author=self.name,
+            )
+            old = left.duplicate_of(text, threshold=NEAR)
+            if old is None:
+                ops.append(add_op(lesson, self._trust))
+                continue
+            left.remove(old[0])
+            gone.discard(old[0])
+            ops.append(edit_op(lesson, by_id[old[0]], self._trust))
+        return (*(_drop(by_id[key], trajectory_ids) for key in by_id if key in gone), *ops)
+
+
+def _drop(record: Record[Bullet], trajectory_ids: Sequence[str]) -> DeltaOp:
+    return DeltaOp(
+        op=Op.REMOVE,
+        op_id=op_id("drop", f"{record.id}@{record.version}", *trajectory_ids),
+        kind=record.kind,
+        target_id=record.id,
+        base_version=record.version,
+        reason="not copied into the new sheet",
+    )

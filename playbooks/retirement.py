@@ -1,0 +1,122 @@
+"""When what was learned is retired again: a table of rules, each a reason or none. Pure; the store applies.
+
+A removal is an ordinary delta: it names its rule and what was seen, and `restore` undoes it. What is restored starts
+with no evidence against it. Pinned records are never retired, candidates wait for their gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.evidence import Evidence
+from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Provenance, Record
+from memory.utility import Measured, Utility
+from playbooks.contradictions import contradictions, weaker
+from playbooks.lessons import op_id
+
+AUTHOR = "retirement"
+
+
+class Limits(Frozen):
+    """From when on evidence retires a record."""
+
+    floor: float = 0.5
+    """Utility under which a record is not worth showing; 0.5 = it harms as often as it helps."""
+    evidence: float = 4.0
+    """Least decayed count of marks that `useless` decides on."""
+    harmful: int = 3
+    """Harmful marks, with no helpful one, that `harmful` retires for."""
+    window: int = 50
+    """Tasks within which they must lie."""
+    unused: int = 500
+    """Tasks without being shown that `unused` retires for."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A record with what is known of its worth."""
+
+    record: Record[Any]
+    evidence: Evidence
+    utility: Utility
+    measured: Measured | None = None
+    """What a gate measured, where one did."""
+
+
+Rule = Callable[[Case, Sequence[Case], Limits], str]
+"""(a record, those it contradicts, limits) -> why it is retired, or an empty text."""
+
+
+def harmful(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
+    """Retire what only did harm lately: a rule that was good until the world changed."""
+    recent = [mark.counts for mark in case.evidence.marks if mark.age < limits.window]
+    harm = sum(counts.harmful for counts in recent)
+    if harm < limits.harmful or any(counts.helpful for counts in recent):
+        return ""
+    return f"harmful {harm} times in the last {limits.window} tasks and never helpful"
+
+
+def useless(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
+    """Retire what is worth too little with 95 % confidence: by the marginal utility where a gate measured it."""
+    if case.measured is not None:
+        upper = case.measured.upper
+        return f"measured utility is below {upper:+.3f} with 95 % confidence" if upper < 0 else ""
+    worth = case.utility
+    if worth.weight < limits.evidence or worth.upper >= limits.floor:
+        return ""
+    return f"utility {worth.mean:.2f}, below {worth.upper:.2f} with 95 % confidence; the floor is {limits.floor:g}"
+
+
+def contradicted(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
+    """Retire what an opposing record outdoes that was confirmed since anything last spoke for this one."""
+    for rival in rivals:
+        evidence = {each.record.id: each.evidence for each in (case, rival)}
+        confirmed = rival.evidence.confirmed_at > case.evidence.supported_at
+        if confirmed and weaker(case.record, rival.record, evidence) is case.record:
+            return f"contradicts {rival.record.label}, which was confirmed since: {rival.record.payload.text()}"
+    return ""
+
+
+def unused(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
+    """Retire what was not shown for a long time."""
+    idle = case.evidence.idle
+    return f"not shown for {idle} tasks" if idle >= limits.unused else ""
+
+
+RULES: Mapping[str, Rule] = {"harmful": harmful, "useless": useless, "contradicted": contradicted, "unused": unused}
+
+
+def retire(cases: Sequence[Case], names: Sequence[str], limits: Limits) -> tuple[DeltaOp, ...]:
+    """Return a REMOVE for each record that one of the named rules retires, in order of creation."""
+    able = [case for case in cases if case.record.status in RECALLABLE]
+    rivals = _rivals(able)
+    ops: list[DeltaOp] = []
+    for case in able:
+        found = ((name, RULES[name](case, rivals.get(case.record.id, ()), limits)) for name in names)
+        name, reason = next(((name, reason) for name, reason in found if reason), ("", ""))
+        if reason and not case.record.pinned:
+            ops.append(_remove(case.record, name, reason))
+    return tuple(ops)
+
+
+def _rivals(cases: Sequence[Case]) -> dict[str, list[Case]]:
+    by_id = {case.record.id: case for case in cases}
+    found: dict[str, list[Case]] = {}
+    for pair in contradictions([case.record for case in cases]):
+        found.setdefault(pair.first, []).append(by_id[pair.second])
+        found.setdefault(pair.second, []).append(by_id[pair.first])
+    return found
+
+
+def _remove(record: Record[Any], name: str, reason: str) -> DeltaOp:
+    return DeltaOp(
+        op=Op.REMOVE,
+        op_id=op_id("retire", name, f"{record.id}@{record.version}"),
+        kind=record.kind,
+        target_id=record.id,
+        base_version=record.version,
+        provenance=Provenance(author=f"{AUTHOR}:{name}"),
+        reason=reason,
+    )

@@ -1,0 +1,26 @@
+"""Several Curators over the same reflections: each proposes, in order; what they propose alike counts once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Reflection
+from playbooks.protocols import Curator
+
+
+class SeveralCurators:
+    """Curators side by side, as for bullets and notes. Implements `playbooks.protocols.Curator`."""
+
+    def __init__(self, members: Sequence[Curator]) -> None:
+        self._members = tuple(members)
+
+    @property
+    def name(self) -> str:
+        return "+".join(member.name for member in self._members)
+
+    async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
+        """Return the ops of all, those of the first one first."""
+        proposed = await asyncio.gather(*(member.curate(reflections, view) for member in self._members))
+        return tuple({op.op_id: op for ops in proposed for op in ops}.values())

@@ -1,0 +1,77 @@
+"""Gate `review`: a person's answer is all that is missing, and nothing of the run is shown before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve import proposals
+from evolve.app import make_gates, open_store
+from evolve.errors import ConfigError
+from evolve.gates.account import account, lines
+from evolve.gates.events import VERDICT
+from evolve.gates.none import NoGate
+from evolve.session import Parts, RunResult, arun
+from memory.records import Status
+from tests.evolve.toy_doors import COLORS, Doors, doors_config, doors_policy
+
+
+async def go(root: Path, **sections: Any) -> RunResult:
+    config = doors_config(root, **{"run": {"batch_size": 5}, "controls": {"no_memory": 0}, **sections})
+    return await arun(config, parts=Parts(policy=doors_policy(), environment=Doors(10)))
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [{"gate": {"names": ["static", "review"]}}, {"run": {"batch_size": 5, "review": True}}],
+    ids=["gate", "flag"],
+)
+async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], tmp_path: Path) -> None:
+    result = await go(tmp_path, **sections)
+    assert result.metrics is not None
+    assert result.metrics.tgc == 0.0
+    with open_store(doors_config(tmp_path)) as store:
+        assert store.records("default") == ()
+        gates = [event.data["gate"] for event in store.events(type=VERDICT, run_id=result.run_id)]
+        assert gates[:2] == ["static", "review"]
+        waiting = proposals.proposals(store)
+        assert {proposal.op.payload["content"].split()[1] for proposal in waiting if proposal.op.payload} == set(COLORS)
+        assert proposals.accept(store, str(waiting[0].seq), actor="ann").applied
+        proposals.reject(store, str(waiting[1].seq), actor="ann", reason="no")
+        (record,) = store.records("default")
+        assert record.status is Status.PROVISIONAL
+        (count,) = [count for count in account(store, result.run_id).counts if count.gate == "review"]
+        assert (count.accepted, count.rejected, count.waiting) == (1, 1, len(waiting) - 2)
+        assert f"{count.waiting} wait for `evolve review`" in "\n".join(lines(account(store, result.run_id)))
+
+
+async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None:
+    class Many(Doors):
+        def tasks(self, split: str) -> Any:
+            found = super().tasks(split)
+            if split != "dev":
+                return found
+            return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
+
+    gate = {"names": ["held_out", "review"], "calls_ratio": 1000, "first_stage": 50}
+    config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate=gate)
+    await arun(config, parts=Parts(policy=doors_policy(), environment=Many(5)))
+    with open_store(config) as store:
+        waiting = proposals.proposals(store)
+        assert len(waiting) == len(COLORS)
+        assert {proposal.op.status for proposal in waiting} == {Status.ACTIVE}
+        proposals.accept(store, str(waiting[0].seq), actor="ann")
+        assert [record.status for record in store.records("default")] == [Status.ACTIVE]
+
+
+def test_review_is_the_last_gate(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="gate 'static' comes after 'review'"):
+        make_gates(doors_config(tmp_path, gate={"names": ["review", "static"]}))
+    names = [gate.name for gate in make_gates(doors_config(tmp_path, run={"review": True}))]
+    assert names == ["static", "review"]
+    both = doors_config(tmp_path, run={"review": True}, gate={"names": ["none", "review"]})
+    assert [gate.name for gate in make_gates(both)] == ["none", "review"]
+    own = make_gates(doors_config(tmp_path, run={"review": True}), own=(NoGate(),))
+    assert [gate.name for gate in own] == ["none", "review"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
@@ -87,9 +88,9 @@ class Payload(Frozen):
 
     kind: ClassVar[str] = ""
 
+    @abstractmethod
     def text(self) -> str:
         """Return the text that is shown, searched by words and counted in tokens."""
-        raise NotImplementedError
 
     def key(self) -> str:
         """Return the text that is embedded. Defaults to `text()`."""

@@ -8,12 +8,13 @@ from evolve.app import open_store
 from evolve.compare.arms import Arm
 from evolve.compare.conduct import find_run
 from evolve.compare.plan import Plan, Replicate
+from evolve.config import Config
 from evolve.errors import RunMismatch
 from evolve.evaluate import EvalReport
 from evolve.gates.account import GateAccount
 from evolve.metrics import Metrics
 from evolve.report import Report, make_report
-from evolve.runs import DONE, spent
+from evolve.runs import DONE, RunRecord, spent
 from memory.errors import NotFound
 from memory.records import Frozen, Usage
 
@@ -80,9 +81,7 @@ def read_lives(plan: Plan, folder: Path) -> tuple[Life, ...]:
 
 def _life(plan: Plan, folder: Path, arm: Arm, replicate: Replicate) -> Life:
     config = plan.config(folder, arm, replicate, frozen=True)
-    record = find_run(config, frozen=True)
-    if record is None or record.status != DONE:
-        raise NotFound(f"{arm.name} in {replicate.name} is not done; go on with `{plan.command}`")
+    record = _done(plan, config, arm, replicate, frozen=True)
     with open_store(config, read_only=True) as store:
         (event,) = store.events(type="evaluation", run_id=record.run_id)
     exam = EvalReport.model_validate(event.data)
@@ -110,11 +109,17 @@ def _life(plan: Plan, folder: Path, arm: Arm, replicate: Replicate) -> Life:
     )
 
 
+def _done(plan: Plan, config: Config, arm: Arm, replicate: Replicate, *, frozen: bool) -> RunRecord:
+    record = find_run(config, frozen=frozen)
+    if record is None or record.status != DONE:
+        what = "been judged" if frozen else "learned"
+        raise NotFound(f"{arm.name} in {replicate.name} has not {what} to the end; go on with `{plan.command}`")
+    return record
+
+
 def _learned(plan: Plan, folder: Path, arm: Arm, replicate: Replicate) -> Learned:
     config = plan.config(folder, arm, replicate, frozen=False)
-    record = find_run(config, frozen=False)
-    if record is None or record.status != DONE:
-        raise NotFound(f"{arm.name} in {replicate.name} has not learned to the end; go on with `{plan.command}`")
+    record = _done(plan, config, arm, replicate, frozen=False)
     with open_store(config, read_only=True) as store:
         report: Report = make_report(store, record.run_id)
         whole = spent(store, record.run_id)

@@ -8,7 +8,7 @@ released is for the gates: `held_out` counts what it fixes and caps what it brea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -20,7 +20,8 @@ from playbooks.citations import resolve
 from playbooks.compact import listed, nearest, sound
 from playbooks.lessons import Lesson, add_op, edit_op, tag_ops
 from playbooks.methods.episode import block, labelled, line, steps_of
-from playbooks.notebook.judge import by_outcome, by_policy
+from playbooks.methods.roles import EpisodeCurator, opened
+from playbooks.notebook.judge import by_outcome
 from playbooks.view import bullets
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
@@ -97,10 +98,9 @@ class SymptomReflector:
     async def reflect(
         self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
     ) -> Reflection:
-        """Return a reflection whose root cause is the symptom; empty for a success."""
-        blank = Reflection(trajectory_id=trajectory.id, task_id=trajectory.task.id, author=self.name)
-        finding = await by_policy(self._policy, trajectory) if label_free else by_outcome(trajectory)
-        if not finding.failed:
+        """Return a reflection whose root cause is the symptom; empty for a success, unparsed where nobody judged it."""
+        blank, finding = await opened(self._policy, self.name, trajectory, label_free)
+        if finding.missing or not finding.failed:
             return blank
         messages = symptom_messages(trajectory, finding.reason)
         answer, reply, raw = await generate_structured(self._policy, messages, Symptom, SamplingParams(max_tokens=64))
@@ -109,21 +109,8 @@ class SymptomReflector:
         return blank.model_copy(update={"root_cause": line(answer.symptom), "raw": raw, "usage": reply.usage})
 
 
-class ReleaseCurator:
+class ReleaseCurator(EpisodeCurator):
     """Writes one candidate against the most frequent symptom. Implements `playbooks.protocols.Curator`."""
-
-    def __init__(
-        self,
-        policy: Policy,
-        episodes: Callable[[str], Trajectory | None],
-        *,
-        trust: Trust = Trust.SELF_JUDGED,
-        keep: Callable[[Reflection], object] = lambda _: None,
-    ) -> None:
-        self._policy = policy
-        self._episodes = episodes
-        self._trust = trust
-        self._keep = keep
 
     @property
     def name(self) -> str:

@@ -7,22 +7,23 @@ journal and undone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory, Trust
+from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory
 from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.compact import listed, sound
 from playbooks.lessons import Lesson, add_op, edit_op, op_id
 from playbooks.methods.episode import block, line, steps_of
+from playbooks.methods.roles import EpisodeCurator
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 from playbooks.view import bullets
 from policies.prompts import render
-from policies.protocols import Message, Policy, SamplingParams
+from policies.protocols import Message, SamplingParams
 from policies.structured import generate_structured
 
 WORDS = 2500
@@ -82,24 +83,11 @@ def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message
     return [Message(role="user", content=content.strip())]
 
 
-class CheatsheetCurator:
+class CheatsheetCurator(EpisodeCurator):
     """Rewrites the sheet after each episode, in order. Implements `playbooks.protocols.Curator`.
 
     A reply that cannot be parsed leaves the sheet as it is and is handed to `keep`.
     """
-
-    def __init__(
-        self,
-        policy: Policy,
-        episodes: Callable[[str], Trajectory | None],
-        *,
-        trust: Trust = Trust.SELF_JUDGED,
-        keep: Callable[[Reflection], object] = lambda _: None,
-    ) -> None:
-        self._policy = policy
-        self._episodes = episodes
-        self._trust = trust
-        self._keep = keep
 
     @property
     def name(self) -> str:

@@ -19,7 +19,8 @@ from playbooks.bullets import Bullet
 from playbooks.compact import listed
 from playbooks.lessons import Lesson, add_op, collect, op_id, tag_ops
 from playbooks.methods.episode import block, line, steps_of
-from playbooks.notebook.judge import Finding, by_outcome, by_policy
+from playbooks.methods.roles import opened
+from playbooks.notebook.judge import Finding
 from playbooks.view import bullets
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
@@ -98,10 +99,9 @@ class EvolverReflector:
         self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
     ) -> Reflection:
         """Return one lesson. An episode without a label gives none."""
-        blank = Reflection(trajectory_id=trajectory.id, task_id=trajectory.task.id, author=self.name)
-        finding = await by_policy(self._policy, trajectory) if label_free else by_outcome(trajectory)
+        blank, finding = await opened(self._policy, self.name, trajectory, label_free)
         if finding.missing:
-            return blank.model_copy(update={"parsed": False, "raw": finding.raw or "no label"})
+            return blank
         messages = principle_messages(trajectory, finding)
         answer, reply, raw = await generate_structured(
             self._policy, messages, Principle, SamplingParams(max_tokens=512)

@@ -16,7 +16,8 @@ from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Tru
 from playbooks.compact import listed, sound
 from playbooks.lessons import add_op, collect, tag_ops
 from playbooks.methods.episode import block, line, steps_of
-from playbooks.notebook.judge import Finding, by_outcome, by_policy
+from playbooks.methods.roles import opened
+from playbooks.notebook.judge import Finding
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
@@ -80,10 +81,9 @@ class ReasoningBankReflector:
         self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
     ) -> Reflection:
         """Return up to three lessons. An episode without a label gives none: nobody knows what it is an example of."""
-        blank = Reflection(trajectory_id=trajectory.id, task_id=trajectory.task.id, author=self.name)
-        finding = await by_policy(self._policy, trajectory) if label_free else by_outcome(trajectory)
+        blank, finding = await opened(self._policy, self.name, trajectory, label_free)
         if finding.missing:
-            return blank.model_copy(update={"parsed": False, "raw": finding.raw or "no label"})
+            return blank
         answer, reply, raw = await generate_structured(
             self._policy, item_messages(trajectory, finding), Items, self._params
         )

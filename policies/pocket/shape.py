@@ -16,7 +16,7 @@ ROPE_THETA = 1e6
 def pocket_config(*, depth: int, vocab_size: int) -> LlamaConfig:
     """Return the Llama config of `depth` layers: as many heads of 64, tied embeddings.
 
-    Depth 4 gives hidden 256 and 3.8 M parameters. vLLM's CPU attention takes a head_dim of 32 or 64.
+    Depth 4 gives hidden 256 and 3.9 M parameters. vLLM's CPU attention takes a head_dim of 32 or 64.
     """
     if depth < 2:
         raise PolicyError(f"got depth {depth}; pocket needs at least 2 layers to look anything up")

@@ -12,18 +12,6 @@ from evolve.configfile import find_config, load_config
 from evolve.errors import ConfigError
 
 
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-
-    def make(text: str) -> Path:
-        path = tmp_path / "evolve.toml"
-        path.write_text(text)
-        return path
-
-    return make
-
-
 def test_defaults_without_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_config() is None

@@ -15,7 +15,7 @@ from evolve.gates.events import VERDICT
 from evolve.gates.none import NoGate
 from evolve.session import Parts, RunResult, arun
 from memory.records import Status
-from tests.evolve.toy_doors import COLORS, Doors, doors_config, doors_policy
+from tests.evolve.toy_doors import COLORS, Doors, ManyDoors, doors_config, doors_policy
 
 
 async def go(root: Path, **sections: Any) -> RunResult:
@@ -48,16 +48,9 @@ async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], t
 
 
 async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None:
-    class Many(Doors):
-        def tasks(self, split: str) -> Any:
-            found = super().tasks(split)
-            if split != "dev":
-                return found
-            return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
-
     gate = {"names": ["held_out", "review"], "calls_ratio": 1000, "first_stage": 50}
     config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate=gate)
-    await arun(config, parts=Parts(policy=doors_policy(), environment=Many(5)))
+    await arun(config, parts=Parts(policy=doors_policy(), environment=ManyDoors(5)))
     with open_store(config) as store:
         waiting = proposals.proposals(store)
         assert len(waiting) == len(COLORS)

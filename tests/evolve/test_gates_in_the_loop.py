@@ -33,7 +33,7 @@ from playbooks.rules import RulesReflector
 from policies.errors import PolicyUnavailable
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, replies
+from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, ManyDoors, doors_config, replies
 
 OFFICE = OfficeConfig(deployment=3)
 STACK = ["default"]
@@ -114,13 +114,6 @@ async def test_rules_that_help_are_admitted_and_their_trials_are_not_the_streams
 
 
 async def test_fifty_held_out_tasks_make_a_change_active(tmp_path: Path) -> None:
-    class Many(Doors):
-        def tasks(self, split: str) -> Any:
-            found = super().tasks(split)
-            if split != "dev":
-                return found
-            return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
-
     config = doors_config(
         tmp_path,
         run={"batch_size": 5},
@@ -128,7 +121,7 @@ async def test_fifty_held_out_tasks_make_a_change_active(tmp_path: Path) -> None
         gate={"names": ["held_out"], **UNCAPPED, "first_stage": 50},
     )
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
-    await arun(config, parts=Parts(policy=policy, environment=Many(5)))
+    await arun(config, parts=Parts(policy=policy, environment=ManyDoors(5)))
     with open_store(config, read_only=True) as store:
         records = store.view("default").records()
         assert len(records) == len(COLORS)

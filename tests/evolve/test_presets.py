@@ -22,18 +22,6 @@ from policies.scripted import ScriptedPolicy
 NAMES = preset_names()
 
 
-@pytest.fixture
-def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-
-    def make(text: str) -> Path:
-        path = tmp_path / "evolve.toml"
-        path.write_text(text)
-        return path
-
-    return make
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_is_a_configuration_and_its_roles_can_be_built(name: str, tmp_path: Path) -> None:
     preset, config = find_preset(name), Config(preset=name, root=tmp_path)

@@ -81,6 +81,16 @@ class Doors:
         return DoorEpisode(task.instruction.split()[2])
 
 
+class ManyDoors(Doors):
+    """Ten times as many dev tasks: enough that a look can prove a gain."""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        found = super().tasks(split)
+        if split != "dev":
+            return found
+        return [task.model_copy(update={"id": f"{task.id}-{at}"}) for at in range(10) for task in found]
+
+
 def replies(messages: Sequence[Message], params: SamplingParams) -> str:
     """Play the three roles, from the messages alone."""
     first = messages[0].content

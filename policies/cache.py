@@ -2,8 +2,9 @@
 
 The key is the sha256 of (scope, model, version, messages, params) and, where sampling is unseeded, of how often this
 policy has asked the same before: two samples stay two samples, and a resumed run meets them in the same order.
-A replayed reply is the stored one with `usage.calls == 0`. Its tokens and money stay, so that the totals over a run's
-trajectories are those of the uninterrupted run, while `calls` counts the calls made by this process.
+A replayed reply is the stored one, its usage included: an episode that was interrupted then counts the same calls and
+tokens as one that was not, and whatever is decided from them is decided alike. What was really asked for is counted by
+the `Budget` inside, and by `misses`.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class CachedPolicy(WrappedPolicy):
         async with lock:
             if stored := self._stored(key):
                 self.hits += 1
-                return stored.model_copy(update={"usage": stored.usage.model_copy(update={"calls": 0})})
+                return stored
             if self._replay_only:
                 raise PolicyRefused(
                     f"no recorded reply of {self.name!r} ({self.version!r}) for this request (key {key[:12]}); "

@@ -8,6 +8,7 @@ C4  an edit takes the status of its verdict; the estimate at the start names the
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def spending(store: Store, run_id: str) -> list[tuple[int, int]]:
     return [(event.data["calls"], end) for event, end in zip(allowances, ends, strict=True)]
 
 
+def anonymous(store: Store, said: Any) -> Any:
+    """Return JSON values with each op named by its place among all that were proposed: ids contain the run's."""
+    text = json.dumps(said)
+    for at, op in enumerate(op for event in store.events(type="proposal") for op in event.data["ops"]):
+        text = text.replace(op["op_id"], f"op {at}")
+    return json.loads(text)
+
+
 @pytest.mark.parametrize("ratio", [0.5, 4.0])
 async def test_c1_c2_gates_stay_below_their_ratio_and_nothing_is_lost(ratio: float, tmp_path: Path) -> None:
     config = office_config(tmp_path, calls_ratio=ratio)
@@ -82,7 +91,6 @@ async def test_c1_c2_gates_stay_below_their_ratio_and_nothing_is_lost(ratio: flo
         assert bool(known) is (ratio == 4.0)
 
 
-@pytest.mark.xfail(reason="a resumed batch counts calls of its gates that an uninterrupted one shares", strict=True)
 async def test_c2_a_run_that_stops_while_changes_wait_ends_as_if_it_had_not(tmp_path: Path) -> None:
     found: list[Any] = []
     for stop in (None, 60, 120):
@@ -106,7 +114,7 @@ async def test_c2_a_run_that_stops_while_changes_wait_ends_as_if_it_had_not(tmp_
                 await arun(config, parts=parts)
             result = await aresume(config, parts=parts)
         with open_store(config, read_only=True) as store:
-            verdicts = [event.data for event in store.events(type=VERDICT)]
+            verdicts = anonymous(store, [event.data for event in store.events(type=VERDICT)])
             known = sorted((r.payload.text(), r.status) for r in store.view("default").records())
             assert all(gates <= 4 * stream for stream, gates in spending(store, result.run_id))
             found.append((verdicts, known))

@@ -7,7 +7,7 @@ neighbours by embedding say beyond that may be a contradiction too, or not: thos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Any
@@ -17,7 +17,7 @@ import numpy as np
 from memory.evidence import Evidence
 from memory.protocols import Embedder
 from memory.records import Frozen, Record, Trust
-from playbooks.similarity import NEGATIONS, SHORT_WORDS, contradicts, exact_key, opposes, values
+from playbooks.similarity import NEGATIONS, SHORT_WORDS, TAIL, contradicts, exact_key, opposes, values
 
 NEAR = 0.8
 """Cosine from which two texts that differ in a value are reported as a possible contradiction."""
@@ -35,6 +35,8 @@ _COMMON = 3
 _SPAN = 2
 """Words that a differing value has, at most."""
 
+Frame = tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+"""How a text begins, and what stands before and after a part that is left out."""
 Evidences = Callable[[Sequence[Record[Any]]], Mapping[str, Evidence]]
 """Gives the evidence of records by id."""
 
@@ -51,12 +53,19 @@ class Contradiction(Frozen):
     """False: near in meaning and different in a value; a person has to look."""
 
 
-def contradictions(records: Sequence[Record[Any]]) -> tuple[Contradiction, ...]:
-    """Return the certain contradictions among records, in order of creation. Grows with the pairs that begin alike."""
-    heads: dict[tuple[str, str], list[Record[Any]]] = {}
-    for record in sorted(records, key=lambda record: (record.number, record.id)):
-        heads.setdefault((record.kind, _head(record.payload.text())), []).append(record)
-    return tuple(_certain([pair for block in heads.values() for pair in combinations(block, 2)]))
+def contradictions(records: Sequence[Record[Any]], of: Collection[str] | None = None) -> tuple[Contradiction, ...]:
+    """Return the certain contradictions among records, in order of creation; only those of the ids in `of` if given.
+
+    Compared are pairs that are equal but for what `_frames` leaves out: time grows with the records, not their pairs.
+    """
+    ordered = sorted(records, key=lambda record: (record.number, record.id))
+    alike: dict[tuple[str, Frame], list[int]] = {}
+    for at, record in enumerate(ordered):
+        for frame in _frames(record.payload.text()):
+            alike.setdefault((record.kind, frame), []).append(at)
+    pairs = {pair for block in alike.values() if len(block) > 1 for pair in combinations(block, 2)}
+    asked = [(ordered[a], ordered[b]) for a, b in sorted(pairs)]
+    return tuple(_certain([pair for pair in asked if of is None or {each.id for each in pair} & set(of)]))
 
 
 def possible(records: Sequence[Record[Any]], embedder: Embedder, near: float = NEAR) -> tuple[Contradiction, ...]:
@@ -184,8 +193,21 @@ def _negated(words: Sequence[str]) -> bool:
     return sum(word in NEGATIONS for word in words) % 2 == 1
 
 
-def _head(text: str) -> str:
-    return next(iter(_plain(values(text))), "")
+@lru_cache(maxsize=32768)
+def _frames(text: str) -> frozenset[Frame]:
+    """Return what is left of a text without a part in which another may differ: two that contradict share one frame.
+
+    Left out are negations and emphasis, a value of up to `_SPAN` words anywhere, an end of up to `TAIL` words. Texts
+    that begin with different words are about different things.
+    """
+    said = values(text)
+    plain = tuple(_plain(said))
+    head = plain[:1]
+    if len(said) > SHORT_WORDS:
+        return frozenset({(head, plain, ())})
+    spans = [(said[:at], said[at + size :]) for size in range(1, _SPAN + 1) for at in range(len(said) - size + 1)]
+    ends = [(said[: len(said) - size], ("...",)) for size in range(1, TAIL + 1) if size <= len(said)]
+    return frozenset({(head, plain, ()), *((head, before, after) for before, after in (*spans, *ends))})
 
 
 def _only(a: Record[Any], b: Record[Any]) -> list[str]:

@@ -16,7 +16,8 @@ SHORT_WORDS = 30
 
 SAME_START = 3
 """Words that two texts must share at their start to be about the same thing."""
-_TAIL = 3
+TAIL = 3
+"""Words that may follow, at most, where two such texts oppose each other."""
 _ORDER = ("must", "come")
 _NOTHING = frozenset({"nothing", "none", "nobody"})
 _WORD = re.compile(r"\w\w")
@@ -59,7 +60,7 @@ def opposes(a: str, b: str) -> bool:
     if tuple(first[same - 2 : same]) == _ORDER and not {*first[same:], *second[same:]} & _NOTHING:
         return False
     tails = (len(first) - same, len(second) - same)
-    return same >= SAME_START and min(tails) > 0 and max(tails) <= _TAIL and contradicts(a, b)
+    return same >= SAME_START and min(tails) > 0 and max(tails) <= TAIL and contradicts(a, b)
 
 
 def similar_pairs(texts: Sequence[str], threshold: float = THRESHOLD) -> list[tuple[int, int, float]]:

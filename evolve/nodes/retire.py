@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from evolve.gates.review import ReviewGate
+from evolve.nodes.episodes import batch_episodes
 from evolve.proposals import submit
 from evolve.state import Deps, State
 from evolve.worth import cases, limits
-from memory.records import DeltaOp, Status
+from memory.evidence import Mark
+from memory.records import DeltaOp, Record, Status
+from playbooks.contradictions import contradictions
+from playbooks.retirement import Case
 from playbooks.retirement import retire as retirements
 
 ACTOR = "retire"
@@ -21,7 +26,7 @@ async def retire(state: State, deps: Deps) -> dict[str, Any]:
     a crash it finds the records retired and does nothing.
     """
     batch = state.get("batch", 0)
-    ops = _ops(deps)
+    ops = _ops(state, deps)
     if ops and any(isinstance(gate, ReviewGate) for gate in deps.gates):
         submit(deps.store, deps.namespace, deps.stream.run_id, ops)
     elif ops:
@@ -30,12 +35,36 @@ async def retire(state: State, deps: Deps) -> dict[str, Any]:
     return {"batch": batch + 1, "core": [key for key in state.get("core", ()) if not _retired_here(key, deps)]}
 
 
-def _ops(deps: Deps) -> tuple[DeltaOp, ...]:
+def _ops(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
     settings = deps.config.forget
     if not (settings.rules and deps.config.playbook.enabled):
         return ()
-    known = deps.store.view(deps.namespace).records()
-    return retirements(cases(deps.store, settings, known), settings.rules, limits(settings))
+    known = cases(deps.store, settings, _asked(state, deps))
+    return retirements((*known, *_rivals(known, deps)), settings.rules, limits(settings))
+
+
+def _asked(state: State, deps: Deps) -> tuple[Record[Any], ...]:
+    """Return the records that the batch showed: of others nothing new is known. All, for a rule about idle ones."""
+    if "unused" in deps.config.forget.rules:
+        return deps.store.view(deps.namespace).records()
+    shown = {item.record_id for episode in batch_episodes(state, deps) for item in episode.injected}
+    found = [record for key in shown if (record := deps.store.get(key)) is not None]
+    return tuple(sorted(found, key=lambda record: record.number))
+
+
+def _rivals(known: Sequence[Case], deps: Deps) -> tuple[Case, ...]:
+    """Return the cases of what contradicts a record that this batch spoke for or against, and was not shown itself."""
+    moved = {case.record.id for case in known if any(_spoken(mark) for mark in case.evidence.marks)}
+    if not moved:
+        return ()
+    records = deps.store.view(deps.namespace).records()
+    pairs = contradictions(records, moved)
+    ids = {key for pair in pairs for key in (pair.first, pair.second)} - {case.record.id for case in known}
+    return cases(deps.store, deps.config.forget, [record for record in records if record.id in ids])
+
+
+def _spoken(mark: Mark) -> bool:
+    return mark.age == 0 and bool(mark.counts.helpful or mark.counts.harmful)
 
 
 def _retired_here(record_id: str, deps: Deps) -> bool:

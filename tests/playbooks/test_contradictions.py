@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory.embedders.hashing import HashingEmbedder
 from memory.evidence import Evidence, Mark
-from memory.records import Provenance, Trust, UsageCounts
-from playbooks.contradictions import contradictions, outdone, possible
+from memory.records import Provenance, Record, Trust, UsageCounts
+from playbooks.bullets import Bullet
+from playbooks.contradictions import _between, contradictions, outdone, possible
 from playbooks.render import render
 
 Make = Callable[..., Any]
@@ -59,6 +63,29 @@ def test_neighbours_in_other_words_are_reported_as_possible_only(bullet: Make) -
     assert possible(records, HashingEmbedder(), near=0.999) == ()
     sure = [bullet(1, "amount must be cents"), bullet(2, "amount must be dollars")]
     assert possible(sure, HashingEmbedder(), near=0.0) == ()
+
+
+WORDS = ("pay", "must", "be", "use", "cents", "dollars", "not", "before", "come", "nothing", "the", "mail", "always")
+TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), min_size=2, max_size=12)
+
+
+@given(TEXTS)
+def test_no_pair_is_overlooked_that_contradicts_and_begins_alike(texts: list[str]) -> None:
+    records = [
+        Record[Bullet](id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=t)) for n, t in enumerate(texts)
+    ]
+
+    def begins(record: Record[Bullet]) -> str:
+        said = [word for word in record.payload.content.split() if word not in {"not", "always"}]
+        return next(iter(said), "")
+
+    pairs = [(a, b) for a, b in combinations(records, 2) if begins(a) == begins(b)]
+    alone = [(a.id, b.id) for a, b in pairs if contradictions([a, b])]
+    brute = [(a.id, b.id) for a, b in pairs if _between(a, b)]
+    assert alone == brute
+    assert [(found.first, found.second) for found in contradictions(records)] == brute
+    some = {"r0", "r2"}
+    assert [(c.first, c.second) for c in contradictions(records, some)] == [pair for pair in brute if some & set(pair)]
 
 
 def known(born: int, confirmed: int = 0, refuted: int = 0) -> Evidence:

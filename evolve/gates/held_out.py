@@ -175,7 +175,7 @@ class HeldOut:
         slices: Mapping[str, Sequence[str]] | None = None,
         past: Callable[[], Sequence[Verdict]] = tuple,
     ) -> None:
-        self._evaluate, self._tasks, self._seed = evaluate, tuple(tasks), seed
+        self._evaluate, self.tasks, self._seed = evaluate, tuple(tasks), seed
         self._rules, self._past = rules or Rules(), past
         self._slices = {name: tuple(ids) for name, ids in (slices or {}).items()}
 
@@ -206,28 +206,28 @@ class HeldOut:
         return verdict_of(self.name, ops, rounds, waiting)
 
     def _whole(self, evidence: Mapping[str, Any]) -> bool:
-        return len(evidence["trial"]["cohort"]) == len(self._tasks)
+        return len(evidence["trial"]["cohort"]) == len(self.tasks)
 
     async def _strict(
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], past: Sequence[Look]
     ) -> tuple[Decision | None, OutOfCalls | None]:
         try:
-            base, candidate = await self._arms(before, group, self._tasks)
+            base, candidate = await self._arms(before, group, self.tasks)
         except OutOfCalls as short:
             return None, short
         return decide(
-            self._trial(self._tasks, base, candidate).model_copy(update={"past": tuple(past)}), self._rules
+            self._trial(self.tasks, base, candidate).model_copy(update={"past": tuple(past)}), self._rules
         ), None
 
     async def _practical(
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp]
     ) -> tuple[Decision | None, OutOfCalls | None]:
         """Decide from as few tasks as will do. Out of calls, it gives what the stages before had to say."""
-        sizes = stages(len(self._tasks), self._rules.first)
+        sizes = stages(len(self.tasks), self._rules.first)
         rules = self._rules.model_copy(update={"max_p": self._rules.max_p / len(sizes)})
         decision: Decision | None = None
         for size in sizes:
-            tasks = self._tasks[:size]
+            tasks = self.tasks[:size]
             try:
                 base, candidate = await self._arms(before, group, tasks)
                 trial = self._trial(tasks, base, candidate)
@@ -254,7 +254,7 @@ class HeldOut:
         ahead, behind, lost = statistics["ahead"], statistics["behind"], len(statistics["lost"])
         if behind and p_better(behind, ahead) <= rules.max_p:
             return True
-        return statistics["floor"] == 0 and (many or lost > rules.cap * len(self._tasks) + 1e-9)
+        return statistics["floor"] == 0 and (many or lost > rules.cap * len(self.tasks) + 1e-9)
 
     async def _arms(
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], tasks: Sequence[Task]

@@ -121,13 +121,10 @@ def _verdicts(store: Store, run_id: str) -> Sequence[tuple[Event, Verdict]]:
 
 
 def _ops(store: Store, run_id: str) -> dict[str, DeltaOp]:
-    """Return every op a run's gates were asked about: what is proposed is journalled before any gate sees it."""
-    found = [DeltaOp.model_validate(op) for event in store.events(type=PROPOSAL, run_id=run_id) for op in _data(event)]
-    return {op.op_id: op for op in found}
-
-
-def _data(event: Event) -> list[dict[str, Any]]:
-    return event.data["ops"]
+    """Return every op a run's gates were asked about: all are journalled before any gate sees them."""
+    waited = [item["op"] for event in store.events(type=WAITING, run_id=run_id) for item in event.data["waiting"]]
+    proposed = [op for event in store.events(type=PROPOSAL, run_id=run_id) for op in event.data["ops"]]
+    return {op["op_id"]: DeltaOp.model_validate(op) for op in (*waited, *proposed)}
 
 
 def _answers(verdict: Verdict) -> list[tuple[str, str, str]]:

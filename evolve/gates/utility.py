@@ -84,13 +84,13 @@ class Utility(MeasuringGate):
         self, evaluate: Evaluate, tasks: Sequence[Task], seed: int, *, rounds: int = 4, rules: Rules | None = None
     ) -> None:
         super().__init__(evaluate, seed)
-        self._tasks, self._rounds, self._rules = tuple(tasks), rounds, rules or Rules()
+        self.tasks, self._rounds, self._rules = tuple(tasks), rounds, rules or Rules()
 
     async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
         seeds = [seed_for(seed, "round", at) for at in range(self._rounds)]
         trial = Trial(
-            cohort=tuple(task.id for task in self._tasks),
-            without=tuple([dict(await self._evaluate(None, self._tasks, each)) for each in seeds]),
-            with_change=tuple([dict(await self._evaluate(changed, self._tasks, each)) for each in seeds]),
+            cohort=tuple(task.id for task in self.tasks),
+            without=tuple([dict(await self._evaluate(None, self.tasks, each)) for each in seeds]),
+            with_change=tuple([dict(await self._evaluate(changed, self.tasks, each)) for each in seeds]),
         )
         return decide(trial, self._rules)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from evolve.app import load_tasks
 from evolve.evaluate import EvalReport, Exam, evaluate
 from evolve.modes.online import shuffled
+from evolve.nodes.waiting import take_up
 from evolve.progress import Notice
 from evolve.runs import Run
 from memory.records import Task
@@ -23,6 +24,8 @@ async def offline(run: Run) -> tuple[EvalReport, ...]:
 
     config, deps = run.config, run.deps
     dev = load_tasks(config, deps.environment, config.run.dev_split)
+    if not run.reached("epoch 0"):
+        take_up(deps)
     reports = [await _validate(run, dev, 0)]
     for epoch in range(1, config.run.epochs + 1):
         tasks = shuffled(deps.stream.tasks, config.run.seed, epoch)

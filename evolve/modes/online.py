@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evolve.evaluate import EvalReport
+from evolve.nodes.waiting import take_up
 from evolve.runs import Run
 from evolve.seeds import seed_for
 from memory.records import Task
@@ -16,6 +17,7 @@ async def online(run: Run) -> tuple[EvalReport, ...]:
 
     deps, tasks = run.deps, run.deps.stream.tasks
     if not run.reached("start"):
+        take_up(deps)
         run.mark("start", deps.store.snapshot(deps.namespace))  # what `evolve playbook rollback` goes back to
     if run.config.run.shuffle:
         tasks = shuffled(tasks, run.config.run.seed, 0)

@@ -13,10 +13,19 @@ from pathlib import Path
 from statistics import mean
 
 from evolve.app import open_store
-from evolve.config import Config, EnvironmentSection, MemorySection, PlaybookSection, PolicySection, RunSection
+from evolve.config import (
+    Config,
+    EnvironmentSection,
+    GateSection,
+    MemorySection,
+    PlaybookSection,
+    PolicySection,
+    RunSection,
+)
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
 from evolve.environments.office.wording import HELD_OUT, sentence
+from evolve.gates.account import account
 from evolve.session import Parts, RunResult, run
 from memory.records import DeltaOp, Op, Provenance, Status, Trajectory, Trust
 from policies.protocols import Policy
@@ -89,14 +98,28 @@ class Bench:
         return office(self.deployment)
 
     def learn(
-        self, root: Path, *, reflector: str = "model", curator: str = "model", label_free: bool = False
+        self,
+        root: Path,
+        *,
+        reflector: str = "model",
+        curator: str = "model",
+        label_free: bool = False,
+        gates: tuple[str, ...] = ("static",),
     ) -> RunResult:
         """Work through the online stream in a workspace under `root`."""
         section = RunSection(
             tasks=self.train_tasks, batch_size=self.batch_size, concurrency=self.concurrency, label_free=label_free
         )
         config = self._config(root, section, PlaybookSection(reflector=reflector, curator=curator))
+        config = config.model_copy(update={"gate": GateSection(names=gates)})
         return run(config, parts=Parts(policy=self.policy, environment=self.office))
+
+    def gate_calls(self, root: Path, result: RunResult) -> float:
+        """Return the calls of a run's gates as a multiple of its stream's."""
+        config = self._config(root, RunSection(), PlaybookSection())
+        with open_store(config, self.policy.count_tokens, read_only=True) as store:
+            spent = account(store, result.run_id).usage.calls
+        return spent / result.metrics.usage.calls if result.metrics else 0.0
 
     def evaluate(
         self,

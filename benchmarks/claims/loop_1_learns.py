@@ -109,31 +109,31 @@ class Results:
         """Return the share of the gap that an arm closes."""
         return self.row(f"gap closed: {name}, % (mean)", lambda arms: 100 * closed(arms, name), target)
 
-    def less(self, name: str, cost: Cost) -> list[Row]:
+    def less(self, name: str, cost: Cost, learner: str = "learned") -> list[Row]:
         """Return how much less a solved task takes after learning: all that was spent, and where both solve it."""
 
         def both(arms: dict[str, Tally]) -> float:
-            cold, learned = arms["cold"], arms["learned"]
+            cold, learned = arms["cold"], arms[learner]
             solved = {task for task, passed in cold.passed.items() if passed and learned.passed[task]}
             return learned.spent_on(solved, cost) - cold.spent_on(solved, cost) if solved else 0.0
 
         def spent(arms: dict[str, Tally]) -> float:
-            return arms["learned"].spent(cost) - arms["cold"].spent(cost)
+            return arms[learner].spent(cost) - arms["cold"].spent(cost)
 
         return [
-            self.row(f"{name} spent in all per solved task: learned minus cold", spent, at_most(0)),
-            self.row(f"{name} on tasks solved by both: learned minus cold", both, at_most(0)),
+            self.row(f"{name} spent in all per solved task: {learner} minus cold", spent, at_most(0)),
+            self.row(f"{name} on tasks solved by both: {learner} minus cold", both, at_most(0)),
         ]
 
-    def by_class(self, feedback: Feedback) -> Row:
+    def by_class(self, feedback: Feedback, learner: str = "learned") -> Row:
         """Return the gap closed in following one class of rule, over all deployments."""
         rates = {
             name: mean(followed(office(d), arms[name].trajectories)[feedback] for d, arms in self.arms.items())
-            for name in ("cold", "learned", "oracle")
+            for name in ("cold", learner, "oracle")
         }
-        gap = 100 * (rates["learned"] - rates["cold"]) / max(rates["oracle"] - rates["cold"], 1e-9)
+        gap = 100 * (rates[learner] - rates["cold"]) / max(rates["oracle"] - rates["cold"], 1e-9)
         target = at_least(50) if feedback == "silent" else None
-        return Row(f"gap closed in following {feedback} rules, %", gap, target, n=len(self.arms), seed=0)
+        return Row(f"gap closed in following {feedback} rules: {learner}, %", gap, target, n=len(self.arms), seed=0)
 
 
 def rows(results: Results) -> list[Row]:

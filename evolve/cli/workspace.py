@@ -26,6 +26,9 @@ max_steps = 16
 
 [memory]
 embedder = "hashing"
+
+[gate]
+names = ["default"]   # a lesson counts once tasks were measured with and without it; "static" only reads it
 """
 
 

@@ -216,7 +216,8 @@ def make_curator(
 def make_gates(config: Config, bench: Bench | None = None, own: tuple[Gate, ...] | None = None) -> tuple[Gate, ...]:
     """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
 
-    Those that run tasks need a `bench`. Raises as `gates.measured.make`, and `ConfigError` for a gate after `review`.
+    Those that run tasks need a `bench`; without one `default` names none. Raises as `gates.measured.make`, and
+    `ConfigError` for a gate after `review`.
     """
     from evolve.gates.review import ReviewGate
 
@@ -233,6 +234,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates.review import ReviewGate
     from evolve.gates.stack import expanded
     from evolve.gates.static import StaticGate
+    from evolve.live import is_live
     from playbooks.deltas import Rules
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
@@ -248,7 +250,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
         "canary": lambda: measured.make("canary", config, bench),
         "none": NoGate,
     }
-    names = expanded(config.gate.names)
+    names = expanded(config.gate.names, live=bench is None or is_live(bench.evaluator.environment))
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
 
 

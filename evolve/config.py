@@ -169,8 +169,8 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """`static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks again); `default` (all but `canary` and
-    `utility` of these); `online_ab` (live streams); `review` (a person, last); `none`; `module:function`; in order."""
+    """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `online_ab` (live streams);
+    `review` (a person); `none`; `module:function`; `default`: static, then batch_screen, held_out, or (live) online_ab."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)

@@ -34,11 +34,13 @@ class Estimate(Frozen):
         return f"{self.episodes} episodes, at most {self.calls} calls{gates} and about {self.tokens} tokens, {money}"
 
 
-def control_share(config: Config, *, free: bool) -> tuple[float, str]:
+def control_share(config: Config, *, free: bool, live: bool = False) -> tuple[float, str]:
     """Return the share of tasks that are also done without memory, and a sentence when none is."""
     wanted = config.controls.no_memory
     if not config.playbook.enabled:
         return 0.0, "the playbook is off: the run itself is the no-memory arm"
+    if wanted == "auto" and live:
+        return 0.0, "no no-memory control: the tasks of this environment cannot be run again"
     if wanted == "auto" and not free:
         return 0.0, "no no-memory control: this policy is priced; set [controls] no_memory to a share to pay for one"
     share = AUTO_SHARE if wanted == "auto" else wanted
@@ -50,15 +52,17 @@ def sampled(tasks: Sequence[Task], share: float, seed: int) -> frozenset[str]:
     return frozenset(task.id for task in tasks if seed_for(seed, "control", task.id) < share * 2**31)
 
 
-def estimate(config: Config, tasks: int, share: float, world_tokens: int, *, validation: int = 0) -> Estimate:
+def estimate(
+    config: Config, tasks: int, share: float, world_tokens: int, *, validation: int = 0, live: bool = False
+) -> Estimate:
     """Return upper bounds for a run over `tasks` tasks and `validation` episodes of the dev split.
 
-    `world_tokens` is what the briefing takes in every prompt.
+    `world_tokens` is what the briefing takes in every prompt; `live` says that no task can be run again.
     """
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
     episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
-    gated = learning and RUNS_TASKS & set(expanded(config.gate.names))
+    gated = learning and RUNS_TASKS & set(expanded(config.gate.names, live=live))
     gate_calls = round(config.gate.calls_ratio * tasks * passes * config.environment.max_steps) if gated else 0
     calls = episodes * config.environment.max_steps + learning + gate_calls
     prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)

@@ -47,7 +47,9 @@ class Environment(Protocol):
     """A world with tasks. The gold answer earns 1.0, doing nothing earns less, same seed = same tasks.
 
     An optional attribute `seedless = True` says that an episode depends on the task and the actions alone, whatever its
-    seed: gates then need not run it again (`evolve.gates.evaluator`).
+    seed: gates then need not run it again (`evolve.gates.evaluator`). `live = True` says that no task can be run again
+    (a live stream): gate `default` is then `static` and `online_ab`, and what would repeat a task is refused
+    (`evolve.live`).
     """
 
     @property

@@ -45,6 +45,8 @@ class RunRecord(Frozen):
     """Ids of the stream, in its order."""
     control: tuple[str, ...] = ()
     """Ids of the tasks that are also done without memory."""
+    gates: tuple[str, ...] = ()
+    """The gates that `gate.names` stood for; `default` depends on the environment."""
     seconds: float = 0.0
     """Wall time until the record was last written."""
     snapshot_id: str | None = None

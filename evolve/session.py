@@ -18,6 +18,8 @@ from evolve.evaluate import EvalReport
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
 from evolve.gates.purse import Purse
+from evolve.gates.stack import expanded
+from evolve.live import is_live, refuse_repeats, stack_sentence
 from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
@@ -123,6 +125,7 @@ class _Opened:
     @asynccontextmanager
     async def open(cls, config: Config, parts: Parts) -> AsyncGenerator[_Opened]:
         environment = parts.environment or app.make_environment(config)
+        refuse_repeats(config, environment)
         policy = parts.policy or app.make_policy(config.policy)
         try:
             with app.open_store(config, policy.count_tokens) as store:
@@ -133,7 +136,8 @@ class _Opened:
 
     @property
     def share(self) -> tuple[float, str]:
-        return control_share(self.config, free=app.is_free(self.policy, self.config.policy))
+        free = app.is_free(self.policy, self.config.policy)
+        return control_share(self.config, free=free, live=is_live(self.environment))
 
 
 def _plan(opened: _Opened) -> RunRecord:
@@ -152,6 +156,7 @@ def _plan(opened: _Opened) -> RunRecord:
         environment=opened.environment.name,
         tasks=tuple(task.id for task in tasks),
         control=tuple(sorted(sampled(tasks, opened.share[0], config.run.seed))),
+        gates=expanded(config.gate.names, live=is_live(opened.environment)),
     )
 
 
@@ -252,10 +257,13 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     passes = config.run.epochs if record.mode == "offline" else 1
     share, why = opened.share
     world = opened.policy.count_tokens(run.deps.acting.world)
-    cost = estimate(config, count, share, world, validation=planned - count * passes)
+    live = is_live(opened.environment)
+    cost = estimate(config, count, share, world, validation=planned - count * passes, live=live)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
     if preset := applied(config):
         notify(Notice(run_id=record.run_id, text=preset.sentence))
+    if stack := stack_sentence(config, opened.environment):
+        notify(Notice(run_id=record.run_id, text=stack))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
     if record.policy_version != opened.policy.version:

@@ -1,4 +1,4 @@
-"""The names of gates, and the stack that `default` stands for."""
+"""The names of gates, and the stacks that `default` stands for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Sequence
 DEFAULT = "default"
 DEFAULT_STACK = ("static", "batch_screen", "held_out")
 """Where tasks can be run again: read it, run what it was written from, run what it was not written from."""
+LIVE_STACK = ("static", "online_ab")
+"""Where they cannot: read it, then hide it from some tasks by chance."""
 RUNS_TASKS = frozenset({"batch_screen", "canary", "held_out", "utility"})
 """Gates that run tasks of their own; their calls are capped by `gate.calls_ratio`."""
 
 
-def expanded(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the names with `default` replaced by its stack, each once."""
-    return tuple(dict.fromkeys(each for name in names for each in (DEFAULT_STACK if name == DEFAULT else (name,))))
+def expanded(names: Sequence[str], *, live: bool = False) -> tuple[str, ...]:
+    """Return the names with `default` replaced by its stack, each once. `live`: tasks cannot be run again."""
+    stack = LIVE_STACK if live else DEFAULT_STACK
+    return tuple(dict.fromkeys(each for name in names for each in (stack if name == DEFAULT else (name,))))

@@ -5,6 +5,7 @@ The office's scripted worker acts and the `rules` reflector writes; the small wo
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from evolve.gates.account import exposures, next_level
 from evolve.gates.evaluator import ARM, episodes_of
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import replay
+from evolve.gates.rounds import rounds_of
 from evolve.gates.splits import select_tasks
 from evolve.report import lines, make_report
 from evolve.session import Parts, RunResult, aresume, arun
@@ -82,6 +84,30 @@ async def work(config: Config, **parts: Any) -> RunResult:
 def verdicts(store: Store, gate: str) -> list[Verdict]:
     found = [Verdict.model_validate(event.data) for event in store.events(type=VERDICT)]
     return [verdict for verdict in found if verdict.gate == gate]
+
+
+async def test_no_episode_is_run_twice_with_the_same_prompt(tmp_path: Path) -> None:
+    worker, begun = make_worker(Office(OFFICE)), Counter[tuple[str, ...]]()
+
+    async def noted(messages: Sequence[Message], params: SamplingParams) -> Reply:
+        if not any(message.role == "assistant" for message in messages):
+            begun[tuple(message.content for message in messages)] += 1
+        return await type(worker).generate(worker, messages, params)
+
+    worker.generate = noted  # type: ignore[method-assign]
+    config = office_config(tmp_path, STACK)
+    result = await arun(config, parts=Parts(policy=worker, environment=Office(OFFICE)))
+    with open_store(config, read_only=True) as store:
+        stream, trials = store.trajectories(run_id=result.run_id), store.trajectories(run_id=episodes_of(result.run_id))
+        rounds = {gate: rounds_of(verdicts(store, gate)[0]) for gate in ("batch_screen", "held_out")}
+    asked = {gate: {task for each in found for task in each["trial"]["cohort"]} for gate, found in rounds.items()}
+    ran = {split: Counter(t.task.id for t in trials if t.task.split == split) for split in ("train", "dev")}
+    bare = Counter(t.task.id for t in trials if not t.injected)
+    assert set(ran["train"]) == asked["batch_screen"]
+    assert set(ran["dev"]) == set(bare) == asked["held_out"], "the base of batch_screen is the stream's own episode"
+    assert set(bare.values()) == {1}, "all rounds share one base"
+    assert len(begun) == len(stream) + len(trials)
+    assert set(begun.values()) == {1}
 
 
 async def test_rules_that_help_are_admitted_and_their_trials_are_not_the_streams(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from evolve.preset import find_preset, overlay
 from memory.records import Trust
 from policies.price import Price
 
-Mode = Literal["online", "offline", "frozen"]
+Mode = Literal["online", "offline", "frozen", "quarantine"]
 
 
 class Section(BaseModel):
@@ -32,7 +32,7 @@ class RunSection(Section):
     """`[run]`: what is done, in which order."""
 
     mode: Mode = "online"
-    """`online`: predict, then learn. `offline`: epochs over train, validated on dev. `frozen`: evaluate only."""
+    """`online`: predict, then learn. `offline`: epochs, checked on dev. `frozen`: evaluate. `quarantine`: judge it."""
     split: str = "train"
     """Split whose tasks are worked through (online, offline)."""
     eval_splits: tuple[str, ...] = ("test_normal",)
@@ -170,7 +170,7 @@ class GateSection(Section):
 
     names: tuple[str, ...] = ("static",)
     """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `online_ab` (live streams);
-    `review` (a person); `none`; `module:function`; `default`: static, then batch_screen, held_out, or (live) online_ab."""
+    `review` (a person); `none`; `module:function`; `default` (live: static, online_ab; else 1st, 2nd and 4th)."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)

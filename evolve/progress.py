@@ -60,6 +60,15 @@ class Learned(Progress):
     """Namespace version afterwards."""
 
 
+class Answered(Progress):
+    """A gate was asked about the changes of a batch."""
+
+    gate: str
+    accepted: int
+    rejected: int
+    deferred: int
+
+
 class Evaluated(Progress):
     """One arm of one split was evaluated."""
 

@@ -24,6 +24,7 @@ from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
 from evolve.modes.online import online
+from evolve.modes.quarantine import quarantine
 from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.prompting import briefing
@@ -48,6 +49,7 @@ MODES: dict[str, Callable[[Run], Awaitable[tuple[EvalReport, ...]]]] = {
     "online": online,
     "offline": offline,
     "frozen": frozen,
+    "quarantine": quarantine,
 }
 
 
@@ -144,7 +146,7 @@ def _plan(opened: _Opened) -> RunRecord:
     """Return the record of a new run: its tasks are fixed before the first of them starts."""
     config = opened.config
     tasks: tuple[Task, ...] = ()
-    if config.run.mode != "frozen":
+    if config.run.mode not in ("frozen", "quarantine"):
         tasks = app.load_tasks(config, opened.environment, config.run.split)[: config.run.tasks]
     return RunRecord(
         run_id=new_id(),

@@ -89,7 +89,7 @@ class _Batch:
         """Return why the op is refused, or an empty text."""
         if op.op_id in self._seen:
             return f"op id {op.op_id!r} occurs twice in this batch"
-        return self._target_refusal(op) or (self._content_refusal(op) if op.op in _WRITES else "")
+        return self._target_refusal(op) or (self._content_refusal(op) if _says(op) else "")
 
     def take(self, op: DeltaOp) -> None:
         """Remember an accepted op."""
@@ -98,7 +98,7 @@ class _Batch:
             self._changed.update(_targets(op))
             for target in _targets(op):
                 self._known(op.kind).remove(target)
-        if op.op in _WRITES:
+        if _says(op):
             self._known(op.kind).add(op.op_id, _payload(op).text())
 
     def _target_refusal(self, op: DeltaOp) -> str:
@@ -159,7 +159,7 @@ class _Batch:
     def _duplicate_refusal(self, op: DeltaOp, payload: Payload) -> str:
         text = payload.text()
         target = self._view.get(op.target_id) if op.target_id else None
-        if target is not None and target.payload == payload:
+        if target is not None and target.payload == payload and op.op is not Op.RESTORE:
             return f"changes nothing in {target.label}"
         known = self._known(op.kind)
         found = known.duplicate_of(text, threshold=self._rules.near_duplicate, skip=_targets(op))
@@ -175,6 +175,11 @@ class _Batch:
         if kind not in self._texts:
             self._texts[kind] = TextIndex((r.id, r.payload.text()) for r in self._view.records(kind))
         return self._texts[kind]
+
+
+def _says(op: DeltaOp) -> bool:
+    """Tell whether the op brings a text into use: a RESTORE that carries its target's words is read like a new one."""
+    return op.op in _WRITES or (op.op is Op.RESTORE and op.payload is not None)
 
 
 def _targets(op: DeltaOp) -> tuple[str, ...]:

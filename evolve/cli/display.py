@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from evolve.progress import Evaluated, Learned, Notice, RunFinished, RunStarted, TaskDone
+from evolve.progress import Answered, Evaluated, Learned, Notice, RunFinished, RunStarted, TaskDone
 from evolve.progress import Progress as ProgressEvent
 
 EVERY = 10
@@ -27,6 +27,7 @@ class Display:
             console=self.console,
             disable=not self.console.is_terminal,
         )
+        self._judging = False
         self._task = self.bar.add_task("starting", total=None)
 
     def __enter__(self) -> Display:
@@ -41,12 +42,16 @@ class Display:
         match event:
             case RunStarted():
                 self.bar.update(self._task, total=event.tasks or None)
+                self._judging = event.mode == "quarantine"
                 verb = "resuming" if event.resumed else "starting"
                 self._say(f"{verb} run {event.run_id}: {event.mode}, {event.tasks} tasks. {event.estimate}")
             case TaskDone():
                 self._task_done(event)
             case Learned() if event.pending:
                 self._say(f"{event.pending} changes wait for `evolve review list`")
+            case Answered() if self._judging:
+                counts = f"{event.accepted} pass, {event.rejected} refused, {event.deferred} wait"
+                self._say(f"gate {event.gate}: {counts}")
             case Notice():
                 self._say(event.text)
             case Evaluated():

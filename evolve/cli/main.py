@@ -26,6 +26,7 @@ from evolve.cli import (
     notebook,
     playbook,
     presets,
+    quarantine,
     review,
     run,
     workspace,
@@ -75,6 +76,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 contradictions.register(playbook.app)
+quarantine.register(playbook.app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(knowledge.app, name="memory")

@@ -200,7 +200,7 @@ def import_file(
     trust: Annotated[bool, typer.Option("--trust", help="Show them in prompts at once, on your authority.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Bring in a playbook of others. It is quarantined: in no prompt until you `restore` it."""
+    """Bring in a playbook of others. It is quarantined: in no prompt until it passes `test` or you `restore` it."""
     from memory.errors import BadInput
     from memory.records import Status
     from playbooks.formats.entry import import_ops

@@ -52,12 +52,12 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
-    changes = _assigned(preset, values) | overrides(tasks, env, policy, limit, seed)
+    changes = assigned_values(preset, values) | overrides(tasks, env, policy, limit, seed)
     changes |= {"run.review": True} if review else {}
     from evolve import session
 
-    with _display(as_json) as display:
-        result = session.run(load(context, changes), observers=[display] if display else ())
+    with display(as_json) as shown:
+        result = session.run(load(context, changes), observers=[shown] if shown else ())
     _finish(context, result, as_json)
 
 
@@ -69,8 +69,8 @@ def resume(
     """Go on with a run that was killed or stopped; no model call that was journalled is repeated."""
     from evolve import session
 
-    with _display(as_json) as display:
-        result = session.resume(load(context), run_id, observers=[display] if display else ())
+    with display(as_json) as shown:
+        result = session.resume(load(context), run_id, observers=[shown] if shown else ())
     _finish(context, result, as_json)
 
 
@@ -92,7 +92,7 @@ def evaluate(
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
     changes = (
-        _assigned(preset, values)
+        assigned_values(preset, values)
         | overrides(tasks, env, policy, limit, seed)
         | {"run.mode": "frozen", "run.tasks": limit}
     )
@@ -104,8 +104,8 @@ def evaluate(
         changes["playbook.enabled"] = False
     from evolve import session
 
-    with _display(as_json) as display:
-        result = session.run(load(context, changes), observers=[display] if display else ())
+    with display(as_json) as shown:
+        result = session.run(load(context, changes), observers=[shown] if shown else ())
     _finish(context, result, as_json)
 
 
@@ -145,14 +145,15 @@ def overrides(
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _assigned(preset: str | None, values: list[str] | None) -> dict[str, Any]:
+def assigned_values(preset: str | None, values: list[str] | None) -> dict[str, Any]:
     """Return what `--preset` and `--set` override."""
     from evolve.configfile import assigned
 
     return ({"preset": preset} if preset else {}) | assigned(values or ())
 
 
-def _display(as_json: bool) -> AbstractContextManager[Display | None]:
+def display(as_json: bool) -> AbstractContextManager[Display | None]:
+    """Return what shows the run to people; None where JSON was asked for."""
     if as_json:
         return nullcontext()
     from evolve.cli.display import Display

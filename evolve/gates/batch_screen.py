@@ -27,7 +27,7 @@ from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
 from evolve.statistics.paired import Passed, pair
 from evolve.statistics.progress import Marks, compared, further, reaches
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+from memory.records import DeltaOp, Frozen, Op, Status, Task, Trajectory, Verdict
 
 
 class Trial(Frozen):
@@ -101,11 +101,14 @@ class BatchScreen:
         self._evaluate, self._seed, self._cluster_of = evaluate, seed, cluster_of
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict on each change; all wait when the runs cannot be afforded. Counters run nothing."""
-        changed = changes(ops)
+        """Return a verdict on each change; all wait when the runs cannot be afforded. Counters run nothing.
+
+        What was written from no task (an import that is restored) passes: there is nothing to run again.
+        """
+        tasks = {trajectory.task.id: trajectory.task for trajectory in trajectories}
+        changed = [op for op in changes(ops) if _origin(op, tasks)]
         if not changed:
             return unmeasured(self.name, ops)
-        tasks = {trajectory.task.id: trajectory.task for trajectory in trajectories}
         origins = {op.op_id: _origin(op, tasks) for op in changed}
         seed = seed_for(self._seed, self.name, *origins)
         try:
@@ -184,6 +187,6 @@ def _marks(passed: Passed) -> Marks:
 
 
 def _origin(op: DeltaOp, tasks: Mapping[str, Task]) -> tuple[str, ...]:
-    """Return the tasks an op was written from; one that names none could be about all of them."""
+    """Return the tasks an op was written from; a new text that names none could be about all of them."""
     named = tuple(key for key in tasks if key in op.provenance.task_ids)
-    return named or tuple(tasks)
+    return named if named or op.op is Op.RESTORE else tuple(tasks)

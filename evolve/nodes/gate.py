@@ -12,6 +12,7 @@ from evolve.gates.stack import RUNS_TASKS
 from evolve.nodes.curate import proposed
 from evolve.nodes.episodes import batch_episodes
 from evolve.nodes.waiting import Waiting, carried, keep
+from evolve.progress import Answered
 from evolve.state import Deps, State
 from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
 
@@ -34,6 +35,7 @@ async def gate(state: State, deps: Deps) -> dict[str, Any]:
         subject, data = deps.stream.key(batch), verdict.model_dump(mode="json")
         event = Event(type=VERDICT, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
         deps.store.append(event)
+        deps.observers.notify(_answered(verdict, deps))
     keep(batch, _waiting(batch, deps), deps)
     return {}
 
@@ -63,6 +65,16 @@ def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     return tuple(op for op in _through(entered(batch, deps), measured) if op.op_id in held)
 
 
+def _answered(verdict: Verdict, deps: Deps) -> Answered:
+    return Answered(
+        run_id=deps.stream.run_id,
+        gate=verdict.gate,
+        accepted=len(verdict.accepted),
+        rejected=len(verdict.rejected),
+        deferred=len(verdict.deferred),
+    )
+
+
 def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict]) -> tuple[DeltaOp, ...]:
     for verdict in given:
         accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
@@ -89,18 +101,21 @@ def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
 
 
 def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:
-    """Return the batch's episodes, and those that what waited was written from."""
+    """Return the batch's episodes, and those that anything else the gates are asked about was written from."""
     episodes = {episode.id: episode for episode in batch_episodes(state, deps)}
-    for item in carried(state.get("batch", 0), deps):
-        for key in item.op.provenance.trajectory_ids:
+    for op in entered(state.get("batch", 0), deps):
+        for key in op.provenance.trajectory_ids:
             if key not in episodes and (episode := deps.store.trajectory(key)) is not None:
                 episodes[key] = episode
     return tuple(episodes.values())
 
 
 def _allow(state: State, deps: Deps) -> None:
-    """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same."""
-    if not RUNS_TASKS & {member.name for member in deps.gates}:
+    """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same.
+
+    Without a stream there is nothing to measure them by, and nothing is limited.
+    """
+    if not deps.stream.tasks or not RUNS_TASKS & {member.name for member in deps.gates}:
         return
     run_id, subject = deps.stream.run_id, deps.stream.key(state.get("batch", 0))
     events = deps.store.events(type=ALLOWANCE, run_id=run_id)

@@ -50,10 +50,8 @@ def take_up(deps: Deps) -> None:
     """
     if not deps.config.playbook.enabled or not RUNS_TASKS & {gate.name for gate in deps.gates}:
         return
-    asked = {_scenario(task) for gate in deps.gates if isinstance(gate, HeldOut | Utility) for task in gate.tasks}
-    items = tuple(
-        item for item in left_over(deps.store, deps.namespace, deps.environment.name) if not asked & _origin(item, deps)
-    )
+    found = left_over(deps.store, deps.namespace, deps.environment.name)
+    items = tuple(item for item in found if not tainted(item.op, deps))
     if items and _journal(f"{deps.stream.run_id}/taken", items, deps):
         text = f"{len(items)} changes that an earlier run left waiting are judged with the first batch"
         deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
@@ -70,10 +68,11 @@ def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, 
     return tuple(item for run_id, item in held.values() if run_id in done)
 
 
-def _origin(item: Waiting, deps: Deps) -> set[str]:
-    """Return the scenarios of the tasks that a change was written from."""
-    found = map(deps.store.trajectory, item.op.provenance.trajectory_ids)
-    return {_scenario(episode.task) for episode in found if episode is not None}
+def tainted(op: DeltaOp, deps: Deps) -> bool:
+    """Tell whether `held_out` or `utility`, which need tasks that a change was not written from, would run such."""
+    asked = {_scenario(task) for gate in deps.gates if isinstance(gate, HeldOut | Utility) for task in gate.tasks}
+    found = map(deps.store.trajectory, op.provenance.trajectory_ids)
+    return not asked.isdisjoint(_scenario(episode.task) for episode in found if episode is not None)
 
 
 def _scenario(task: Task) -> str:

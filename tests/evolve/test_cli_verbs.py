@@ -22,7 +22,7 @@ from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
     "": "init run resume eval compare report export version",
-    "playbook": "list show log diff blame add edit retire restore rollback import export contradictions",
+    "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",
     "memory": "search stats forget doctor reindex",
     "logs": "list show",

@@ -1,4 +1,4 @@
-"""Gates under known truth: exact chances of acceptance, and simulated trials with the gates' own `decide`.
+"""Single decisions under known truth: exact chances of acceptance, simulated arms, and streams with items under test.
 
 Truth is a pair of rates: the share of all tasks that a change gains (F2P) and loses (P2F), noise included. A useless
 change gains and loses as many as noise flips.
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from math import exp, lgamma, log
 from random import Random
 
-from evolve.gates import batch_screen, held_out
 from evolve.gates.online_ab import draw, item_of
 from evolve.statistics.evalues import Exposure
 from evolve.statistics.paired import p_better
@@ -63,22 +62,6 @@ def arms(rng: Random, n: int, truth: Truth) -> tuple[Arm, Arm, Arm]:
 
 def _flipped(rng: Random, base: Arm, gains: float, loses: float) -> Arm:
     return {task: passed ^ (rng.random() < 2 * (loses if passed else gains)) for task, passed in base.items()}
-
-
-def default_stack(rng: Random, n: int, truth: Truth, batch: int = 16) -> bool:
-    """Tell whether a change passes `batch_screen` on a batch, and then `held_out` (practical) on `n` other tasks."""
-    base, candidate, _ = arms(rng, batch, truth)
-    cohort = tuple(base)
-    if not batch_screen.decide(batch_screen.Trial(cohort=cohort, base=base, candidate=candidate)).accepted:
-        return False
-    base, candidate, again = arms(rng, n, truth)
-    trial = held_out.Trial(cohort=tuple(base), base=base, candidate=candidate, again=again)
-    return held_out.decide(trial).accepted
-
-
-def accepted(rng: Random, trials: int, n: int, truth: Truth) -> float:
-    """Return the share of trials in which the default stack accepts."""
-    return sum(default_stack(rng, n, truth) for _ in range(trials)) / trials
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Claim gates_3: how often gates err. False accepts and power of the default stack, strict looks, online A/B, replay.
 
-Everything but the last rows is simulated under a known truth with the gates' own `decide`, or summed exactly. The
-last rows are of real runs (the office's scripted worker), whose decisions are made again from their journals. The exact
-form of the reference's table of chances is a test (`test_statistics_paired`).
+Changes and groups are taken through the gates as runs take them, in worlds whose truth is known; looks and streams are
+simulated with the gates' own `decide`, or summed exactly. The last rows are of real runs (the office's scripted
+worker), whose decisions are made again from their journals. The exact form of the reference's table of chances is a
+test (`test_statistics_paired`).
 """
 
 from __future__ import annotations
@@ -17,17 +18,25 @@ from statistics import mean, median
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
 from benchmarks.gate_replay import replayed
-from benchmarks.gate_trials import Live, Truth, accepted, arms, beside_others, power, stream, useless
+from benchmarks.gate_trials import Live, Truth, arms, beside_others, power, stream, useless
+from benchmarks.gate_worlds import USELESS, Effect, Life, World, lives, share
 from evolve.gates import batch_screen, held_out, online_ab, utility
 from evolve.metrics import interval
 from evolve.statistics.alpha import ALPHA, Look, level
+from evolve.statistics.clusters import t_interval
 from evolve.statistics.evalues import Exposure, first_reached, wealth
 from evolve.statistics.paired import minimum_wins
 
 SEED = 3
 NOISE = (0.02, 0.05, 0.1, 0.15, 0.2, 0.25)
 """Share of tasks that flip in each direction without any change; 0.25 is a coin."""
+SHAKY = (World(0.05, 1), World(0.25, 0), World(0.25, 1))
+LOOKS = 4
+"""Batches: each brings another useless change, with which the first is looked at again while it waits."""
 GOOD = Truth(0.12, 0.04, 0.04)
+EIGHT, NOISE_OF_GOOD = Effect(helps=0.088), 0.0436
+"""12 % gained and 4 % lost: 8.8 % of the tasks are solved with it, beside what chance flips."""
+HELP, HARM = Effect(helps=0.1, moves=0.1), Effect(harms=0.08)
 STRICT = held_out.Rules(mode="strict")
 HIDE = online_ab.Rules().probability
 MINIMUM_WINS = "5/5 6/6 7/7 7/8 8/9 9/10 9/11 10/12 10/13 11/14 12/15 12/16 13/17 13/18 14/19 15/20"
@@ -39,6 +48,8 @@ class Size:
     """How many trials; a small sample leaves room for chance."""
 
     trials: int = 2000
+    powers: int = 500
+    groups: int = 200
     streams: int = 2000
     stream_tasks: int = 1000
     runs: int = 300
@@ -48,7 +59,18 @@ class Size:
     slack: float = 0.0
 
 
-QUICK = Size(trials=300, streams=60, stream_tasks=150, runs=10, replays=40, run_tasks=8, live_runs=2, slack=0.05)
+QUICK = Size(
+    trials=40,
+    powers=10,
+    groups=4,
+    streams=60,
+    stream_tasks=150,
+    runs=10,
+    replays=40,
+    run_tasks=8,
+    live_runs=2,
+    slack=0.05,
+)
 
 
 def rate(claim: str, hits: int, n: int, target: Target | None = None) -> Row:
@@ -57,20 +79,54 @@ def rate(claim: str, hits: int, n: int, target: Target | None = None) -> Row:
     return Row(claim, 100 * hits / n, target, n=n, ci=(100 * ends.low, 100 * ends.high), seed=SEED)
 
 
-def stack_rows(size: Size) -> list[Row]:
-    """Return what the default stack accepts: batch_screen on 16 tasks, then held_out (practical) on n others."""
+def change_rows(size: Size) -> list[Row]:
+    """Return how often the default stack accepts a useless change, in all looks at it, and a good one at its first."""
     rows: list[Row] = []
-    for n, noises in ((16, NOISE), (50, (0.05, 0.25)), (200, (0.05, 0.25))):
-        for noise in noises:
-            share = accepted(Random(SEED), size.trials, n, useless(noise))
-            text = f"default stack, n = {n}: useless change accepted, noise {100 * noise:g} % each way, %"
-            target = at_most(5 + 100 * size.slack) if n == 16 else None
-            rows.append(rate(text, round(share * size.trials), size.trials, target))
-    for n in (16, 50, 100, 200):
-        share = accepted(Random(SEED), size.trials, n, GOOD)
-        text = f"default stack, n = {n}: +8 points (12 % gained, 4 % lost) accepted, %"
-        rows.append(rate(text, round(share * size.trials), size.trials))
+    worlds = [World(noise, 0) for noise in NOISE] + [World(noise, 1) for noise in (0.0, 0.05, 0.25)]
+    for n, some in ((16, worlds), (12, SHAKY), (24, SHAKY), (48, SHAKY), (72, SHAKY), (200, SHAKY)):
+        for world in some:
+            found = lives(SEED, size.trials, [[USELESS]] * LOOKS, n, world)
+            hits = sum("0.0" in life.accepted for life in found)
+            text = f"default stack, n = {n}: useless change ever accepted, {described(world)}, %"
+            rows.append(rate(text, hits, size.trials, at_most(5 + 100 * size.slack)))
+    for n in (16, 48, 72, 200):
+        for world in (World(NOISE_OF_GOOD, 0), World(NOISE_OF_GOOD, 1)):
+            found = lives(SEED, size.powers, [[EIGHT]], n, world, screen=False)
+            hits = sum(bool(life.accepted) for life in found)
+            text = f"held_out, n = {n}: +8 points accepted at the first look, {described(world)}, %"
+            rows.append(rate(text, hits, size.powers))
+            text = f"held_out, n = {n}: +8 points, {described(world)}: episodes of that look, mean"
+            rows.append(Row(text, mean(life.episodes for life in found), n=size.powers, seed=SEED))
     return rows
+
+
+def group_rows(size: Size) -> list[Row]:
+    """Return what becomes of changes that come together: all useless; one harmful or useless among good ones."""
+    rows: list[Row] = []
+    for n, k in ((n, k) for n in (16, 72) for k in (1, 2, 4, 8, 16)):
+        text, names = f"default stack, n = {n}, {k} at once:", [f"0.{place}" for place in range(k)]
+        found = lives(SEED, size.groups, [[USELESS] * k], n)
+        target = at_most(5 + 200 * size.slack)
+        rows.append(spread(f"{text} useless, share of them accepted, %", found, names, target))
+        rows.append(Row(f"{text} useless, episodes, mean", mean(life.episodes for life in found), n=len(found)))
+        for kind, effect in (("harmful", HARM), ("useless", USELESS)) if k > 1 else ():
+            found = lives(SEED, size.groups, [[HELP] * (k - 1) + [effect]], n)
+            rows.append(spread(f"{text} one {kind}, {k - 1} good: the {kind} accepted, %", found, names[-1:]))
+            if kind == "harmful":
+                rows.append(spread(f"{text} one {kind}, {k - 1} good: good accepted, %", found, names[:-1]))
+    return rows
+
+
+def spread(claim: str, found: Sequence[Life], names: Sequence[str], target: Target | None = None) -> Row:
+    """Return the row of the share of some changes that was accepted, in %, with its t interval over lives."""
+    shares = [100 * share([life], *names) for life in found]
+    ci = t_interval(shares) if len(set(shares)) > 1 else None
+    return Row(claim, mean(shares), target, n=len(found), ci=ci, seed=SEED)
+
+
+def described(world: World) -> str:
+    """Return what chance does in a world."""
+    return f"noise {100 * world.noise:g} % each way" + ", progress never the same" * (world.wavers > 0)
 
 
 def strict_rows(size: Size) -> list[Row]:
@@ -138,9 +194,9 @@ HELPS = {
 def online_rows(size: Size) -> list[Row]:
     """Return how often watching after every task ends in a wrong yes, and how soon what helps is found."""
     rows: list[Row] = []
-    for text, lives in STREAMS.items():
-        rng, part = Random(SEED), size.stream_tasks // len(lives)
-        hits = sum(ever(streamed(rng, lives, part)) is not None for _ in range(size.streams))
+    for text, parts in STREAMS.items():
+        rng, part = Random(SEED), size.stream_tasks // len(parts)
+        hits = sum(ever(streamed(rng, parts, part)) is not None for _ in range(size.streams))
         claim = f"online_ab, watched after every task, useless item, {text}: ever accepted, %"
         rows.append(rate(claim, hits, size.streams, at_most(5 + 100 * size.slack)))
     hits = sum(ever(beside_others(at, size.stream_tasks, HIDE)) is not None for at in range(size.streams))
@@ -197,7 +253,14 @@ def run_rows(size: Size) -> list[Row]:
 
 def measure(size: Size) -> list[Row]:
     """Return all figures."""
-    return [*stack_rows(size), *strict_rows(size), *online_rows(size), replay_row(size), *run_rows(size)]
+    return [
+        *change_rows(size),
+        *group_rows(size),
+        *strict_rows(size),
+        *online_rows(size),
+        replay_row(size),
+        *run_rows(size),
+    ]
 
 
 def main() -> None:

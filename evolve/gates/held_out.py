@@ -5,10 +5,10 @@ tasks: a net gain that noise alone rarely makes, few tasks lost beyond what is l
 protected slice worse. Both record the p-value. Each look has a seed of its own, for both arms: were the base run once
 and kept, its bad luck would speak for every candidate that follows. Never run on the report split.
 
-A practical look goes in stages: `first` tasks, then twice as many, up to all. It ends as soon as the answer is plain,
-and `max_p` is divided by the number of stages (Bonferroni), so that looking early costs no error. Nothing is accepted
-before all tasks of the protected slices were run. A/A runs only where the answer hangs on it. Which ops a look is about
-is `evolve.gates.search`.
+A practical look goes in stages: `first` tasks, then twice as many, up to all. It ends as soon as the answer is plain.
+All stages of all looks at a change, alone or in groups, spend of the same small error (`evolve.statistics.spending`):
+neither looking early nor looking again adds to it. Nothing is accepted before all tasks of the protected slices were
+run. A/A runs only where the answer hangs on it. Which ops a look is about is `evolve.gates.search`.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ from typing import Any, Literal
 from pydantic import Field
 
 from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round, rounds_of, verdict_of
+from evolve.gates.rounds import Round, evidence_of, rounds_of, verdict_of
 from evolve.gates.search import search
+from evolve.gates.spent import Evidence, left_of
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import ALPHA, Look, level
 from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from evolve.statistics.progress import further, reaches
+from evolve.statistics.spending import after, level_of, stages
 from memory.errors import BadInput
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
@@ -42,9 +44,9 @@ class Rules(Frozen):
     """Strict: share of useless changes among the accepted that is allowed in the long run."""
     min_delta: float = Field(default=0.0, ge=0, lt=1)
     """Practical: least net gain as a share of the tasks; one task in any case."""
-    max_p: float = Field(default=0.15, gt=0, le=1)
-    """Practical: largest one-sided p-value. 0.15 asks for 3 wins without a loss, 5 of 6, 6 of 8: the margin grows with
-    the flips seen, so it needs no estimate of the noise. 1 leaves it out."""
+    error: float = Field(default=0.1, gt=0, lt=1)
+    """Practical: chance that a change that does nothing is accepted, over all looks at it. 0.1 asks for 5 wins without
+    a loss at first, 7 of 8, 9 of 11: the margin grows with the flips seen, so it needs no estimate of the noise."""
     cap: float = Field(default=0.02, ge=0, lt=1)
     """Practical: share of tasks that may be lost above the A/A floor."""
     first: int = Field(default=12, ge=1)
@@ -65,6 +67,10 @@ class Trial(Frozen):
     """Task id -> how far it came in the base and in the candidate; without it success alone counts."""
     slices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """Protected slices: name -> ids of tasks of the cohort."""
+    left: float | None = None
+    """Practical: what earlier looks left of the error of these changes; none = there were no earlier looks."""
+    guarded: int = 0
+    """Practical: so many tasks have to be run, those of all protected slices, before anything is accepted."""
     past: tuple[Look, ...] = ()
     """Strict: every look before this one."""
 
@@ -107,7 +113,8 @@ def _strict(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], 
 
 
 def _practical(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
-    ahead, behind = (len(tasks) for tasks in further(trial.cohort, trial.base, trial.candidate, trial.reach))
+    ahead, behind = _further(trial, trial.cohort)
+    allowed, left = _spent(trial, rules)
     won, lost = len(found.gained), len(found.lost)
     floor = _floor(trial)
     if floor is None and lost / found.n > rules.cap + 1e-9:
@@ -118,12 +125,27 @@ def _practical(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any
     conditions = {
         f"the net gain {ahead - behind} is below {needed:g}": ahead - behind >= needed - 1e-9,
         "nothing was gained": ahead >= 1,
-        f"p = {p:.3g} is above {rules.max_p:.3g}": p <= rules.max_p,
+        f"p = {p:.3g} is above {allowed:.3g}, the level of this look": p <= allowed,
         f"{lost - won} fewer tasks pass": won >= lost or not trial.reach,
         f"lost more than {floor or 0:.3g} (A/A) + {rules.cap:g}": lost / found.n <= (floor or 0) + rules.cap + 1e-9,
     } | {f"protected slice {name!r} fell by {-change}": change >= 0 for name, change in balance.items()}
-    computed = {"floor": floor, "slices": balance, "ahead": ahead, "behind": behind}
+    computed = {"floor": floor, "slices": balance, "ahead": ahead, "behind": behind, "max_p": allowed, "left": left}
     return computed, [text for text, holds in conditions.items() if not holds]
+
+
+def _further(trial: Trial, cohort: Sequence[str]) -> tuple[int, int]:
+    ahead, behind = further(cohort, trial.base, trial.candidate, trial.reach)
+    return len(ahead), len(behind)
+
+
+def _spent(trial: Trial, rules: Rules) -> tuple[float, float]:
+    """Return the level of the last stage of a look, 0 where it can accept nothing, and what is left of the error."""
+    allowed, left, before = 0.0, rules.error if trial.left is None else trial.left, -1
+    for size in stages(len(trial.cohort), rules.first):
+        flipped = sum(_further(trial, trial.cohort[:size]))
+        if size >= trial.guarded and flipped != before:  # the same flips are no second chance
+            allowed, left, before = level_of(left), after(left, flipped), flipped
+    return allowed, left
 
 
 def _floor(trial: Trial) -> float | None:
@@ -152,14 +174,6 @@ def _look(decision: Decision) -> Look:
     return Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted)
 
 
-def stages(tasks: int, first: int) -> tuple[int, ...]:
-    """Return how many tasks each stage of a practical look has run when it ends."""
-    sizes = [first]
-    while 2 * sizes[-1] < tasks:
-        sizes.append(2 * sizes[-1])
-    return (*[size for size in sizes if size < tasks], tasks)
-
-
 class HeldOut:
     """Runs the select split with and without the ops; `tasks` in an order of which any prefix is a fair sample."""
 
@@ -178,6 +192,8 @@ class HeldOut:
         self._evaluate, self.tasks, self._seed = evaluate, tuple(tasks), seed
         self._rules, self._past = rules or Rules(), past
         self._slices = {name: tuple(ids) for name, ids in (slices or {}).items()}
+        protected = {task for ids in self._slices.values() for task in ids}
+        self._guarded = max((at for at, task in enumerate(self.tasks, 1) if task.id in protected), default=0)
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict on each change. Counters spend no look, nor do changes that were all looked at together."""
@@ -197,7 +213,7 @@ class HeldOut:
         ) -> tuple[Decision | None, OutOfCalls | None]:
             if self._rules.mode == "strict":
                 return await self._strict(before, group, (*looks(past), *(_look(each.decision) for each in rounds)))
-            return await self._practical(before, group)
+            return await self._practical(before, group, [*seen, *map(evidence_of, rounds)])
 
         def tried(op_id: str) -> int:
             return sum(op_id in each["ops"] and self._whole(each) for each in seen)
@@ -220,41 +236,36 @@ class HeldOut:
         ), None
 
     async def _practical(
-        self, before: Sequence[DeltaOp], group: Sequence[DeltaOp]
+        self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], looked: Sequence[Evidence]
     ) -> tuple[Decision | None, OutOfCalls | None]:
         """Decide from as few tasks as will do. Out of calls, it gives what the stages before had to say."""
-        sizes = stages(len(self.tasks), self._rules.first)
-        rules = self._rules.model_copy(update={"max_p": self._rules.max_p / len(sizes)})
+        rules = self._rules
         decision: Decision | None = None
-        for size in sizes:
+        for size in stages(len(self.tasks), rules.first):
             tasks = self.tasks[:size]
             try:
                 base, candidate = await self._arms(before, group, tasks)
                 trial = self._trial(tasks, base, candidate)
+                now = {"ops": [op.op_id for op in group], "trial": trial.model_dump(mode="json")}
+                left = left_of(looked, now, rules.first, rules.error)
+                trial = trial.model_copy(update={"left": left, "guarded": self._guarded})
                 if len(pair(trial.cohort, base, candidate).lost) / size > rules.cap + 1e-9:
                     again = await self._evaluate(before or None, tasks, seed_for(self._seed_of(group), "A/A"))
                     trial = trial.model_copy(update={"again": dict(again)})
             except OutOfCalls as short:
-                return (None if decision is not None and decision.accepted else decision), short
+                return decision, short
             decision = decide(trial, rules)
-            done = (
-                self._guarded(trial) if decision.accepted else self._plain(trial, decision, rules, many=len(group) > 1)
-            )
-            if done:
+            if decision.accepted or self._plain(decision, many=len(group) > 1):
                 break
         return decision, None
 
-    def _guarded(self, trial: Trial) -> bool:
-        """Tell whether every task of a protected slice was run: before that nothing is accepted."""
-        return all(set(ids) <= set(trial.cohort) for ids in self._slices.values())
-
-    def _plain(self, trial: Trial, decision: Decision, rules: Rules, *, many: bool) -> bool:
+    def _plain(self, decision: Decision, *, many: bool) -> bool:
         """Tell whether more tasks would not change the answer: it is seen to harm, or what is lost is no noise."""
         statistics = decision.evidence["statistics"]
         ahead, behind, lost = statistics["ahead"], statistics["behind"], len(statistics["lost"])
-        if behind and p_better(behind, ahead) <= rules.max_p:
+        if behind and p_better(behind, ahead) <= level_of(self._rules.error):
             return True
-        return statistics["floor"] == 0 and (many or lost > rules.cap * len(self.tasks) + 1e-9)
+        return statistics["floor"] == 0 and (many or lost > self._rules.cap * len(self.tasks) + 1e-9)
 
     async def _arms(
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], tasks: Sequence[Task]

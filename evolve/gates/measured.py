@@ -48,12 +48,18 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     if name == Utility.name:
         rules = utility.Rules(alpha=config.gate.error)
         return Utility(evaluator, tasks, seed, rounds=config.gate.rounds, rules=rules)
-    rules = Rules(mode=config.gate.mode, alpha=config.gate.alpha, first=config.gate.first_stage)
     store, namespace = evaluator.store, config.memory.namespace
     canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()
     protected = dict(slices(config, tasks)) | ({SLICE: tuple(task.id for task in canaries)} if canaries else {})
     asked = (*tasks, *canaries)
-    return HeldOut(evaluator, asked, seed, rules=rules, slices=protected, past=lambda: verdicts(store, namespace))
+    return HeldOut(
+        evaluator, asked, seed, rules=rules_of(config), slices=protected, past=lambda: verdicts(store, namespace)
+    )
+
+
+def rules_of(config: Config) -> Rules:
+    """Return how `held_out` decides."""
+    return Rules(mode=config.gate.mode, alpha=config.gate.alpha, first=config.gate.first_stage)
 
 
 def make_online(config: Config) -> OnlineAB:

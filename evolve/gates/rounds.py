@@ -25,6 +25,11 @@ def verdict_of(gate: str, ops: Sequence[DeltaOp], rounds: Sequence[Round], waiti
     return _sorted(gate, [op.op_id for op in ops], rounds, waiting)
 
 
+def evidence_of(made: Round) -> dict[str, Any]:
+    """Return what is journalled of a round."""
+    return {"ops": list(made.ops), **made.decision.evidence}
+
+
 def rounds_of(verdict: Verdict) -> tuple[dict[str, Any], ...]:
     """Return the evidence of each decision of a verdict that rests on tasks that were run, in order."""
     if "rounds" in verdict.evidence:
@@ -54,7 +59,7 @@ def _sorted(gate: str, ids: Sequence[str], rounds: Sequence[Round], waiting: Map
     rejected = {key: last[key].reason for key in ids if key in last and key not in waiting and not last[key].accepted}
     accepted = tuple(key for key in ids if key not in rejected and key not in waiting)
     statuses = {last[key].status for key in accepted if key in last}
-    evidence = {"rounds": [{"ops": list(each.ops), **each.decision.evidence} for each in rounds]} if rounds else {}
+    evidence = {"rounds": [evidence_of(each) for each in rounds]} if rounds else {}
     return Verdict(
         gate=gate,
         accepted=accepted,

@@ -92,7 +92,11 @@ def p_different(gained: int, lost: int) -> float:
 
 def minimum_wins(flipped: int, level: float = 0.05) -> int | None:
     """Return how many of `flipped` tasks must be gained for `p_better <= level`; None where not even all would do."""
-    return next((won for won in range(flipped + 1) if p_better(won, flipped - won) <= level), None)
+    tail, won = 0, flipped + 1
+    while won and (tail + comb(flipped, won - 1)) / 2**flipped <= level:
+        won -= 1
+        tail += comb(flipped, won)
+    return won if won <= flipped else None
 
 
 def interval(gained: float, lost: float, n: float, z: float = _Z) -> tuple[float, float]:

@@ -1,0 +1,33 @@
+"""What the looks before this one left of the error of a change, read back from their evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Evidence = Mapping[str, Any]
+
+
+def left_of(looks: Sequence[Evidence], now: Evidence, first: int, error: float) -> float:
+    """Return what is left to the change in `now["ops"]` that has least of it.
+
+    A look that ended for want of calls and is taken up again sees the same runs of its first `first` tasks. It is one
+    look: it pays once, as far as it came in the end.
+    """
+    paid = {_runs(look, first): look for look in looks if "left" in look["statistics"]}
+    paid.pop(_runs(now, first), None)
+    left: dict[str, float] = dict.fromkeys(now["ops"], error)
+    for look in paid.values():
+        for op_id in set(look["ops"]) & set(left):
+            left[op_id] -= look["trial"]["left"] - look["statistics"]["left"]
+    return min(left.values())
+
+
+def _runs(look: Evidence, first: int) -> tuple[object, ...]:
+    """Return what tells a look from others: its changes, and how both arms did on the first tasks."""
+    trial = look["trial"]
+    marks = [
+        (task, trial["base"].get(task), trial["candidate"].get(task), *trial["reach"].get(task, ()))
+        for task in trial["cohort"][:first]
+    ]
+    return (*look["ops"], *marks)

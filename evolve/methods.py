@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 
 LANE, TARGET, GROWTH = "atlas.lane", "regimes.target", "yunjue.growth"
 """Events: which supervision an episode got and why; the failures of a batch by regime; what a batch added."""
+
+
+def growth(store: Store, namespace: str, trajectory_ids: Collection[str]) -> float | None:
+    """Return new records / tasks over the batches of these episodes (method `yunjue`); None where it wrote none."""
+    found = [event.data for event in store.events(type=GROWTH, namespace=namespace)]
+    mine = [data for data in found if not set(trajectory_ids).isdisjoint(data.get("trajectory_ids", ()))]
+    tasks = sum(data["tasks"] for data in mine)
+    return sum(data["new"] for data in mine) / tasks if tasks else None
 
 
 def curators(
@@ -88,7 +96,8 @@ class _Writers:
         from playbooks.methods.yunjue import BatchCurator, Growth
 
         def record(grown: Growth, ids: Sequence[str]) -> None:
-            self._note(GROWTH, id_for("yunjue", *ids), {**grown.model_dump(mode="json"), "egl": grown.egl})
+            data = {**grown.model_dump(mode="json"), "egl": grown.egl, "trajectory_ids": list(ids)}
+            self._note(GROWTH, id_for("yunjue", *ids), data)
 
         return BatchCurator(self._opened.embedder, trust=self._trust, record=record)
 

@@ -11,6 +11,7 @@ from evolve.attempts import ATTEMPTS, AttemptsReport
 from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
 from evolve.gates import account
+from evolve.methods import growth
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
 from evolve.runs import RunRecord, load_run
@@ -51,6 +52,8 @@ class Report(Frozen):
     """Changes of knowledge that were applied; counters are none."""
     gates: account.GateAccount = account.GateAccount()
     """What the gates decided, and what they spent beside the stream."""
+    egl: float | None = None
+    """New records / tasks, of method `yunjue`; None where another writes."""
     curve: tuple[bool, ...] = ()
     """Success of the main arm, in order of the stream."""
     warnings: tuple[str, ...] = ()
@@ -63,6 +66,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
     control = [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
     half = len(stream) // 2
+    namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)
     return Report(
         run_id=record.run_id,
@@ -86,6 +90,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         gates=account.account(store, record.run_id),
+        egl=growth(store, namespace, {t.id for t in stream}),
         curve=tuple(t.success for t in stream),
         warnings=_warnings(stream),
     )
@@ -109,6 +114,8 @@ def lines(report: Report) -> list[str]:
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
     body += [line for each in report.attempts for line in attempt_lines(each)]
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
+    if report.egl is not None:
+        learned += f", new records per task (EGL): {report.egl:.2f}"
     return [*head, "", *body, "", learned, *account.lines(report.gates), *report.warnings]
 
 

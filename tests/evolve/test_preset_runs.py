@@ -15,7 +15,9 @@ import pytest
 
 from evolve.app import open_store
 from evolve.config import Config
+from evolve.methods import GROWTH
 from evolve.preset import find_preset, preset_names
+from evolve.report import lines, make_report
 from evolve.session import Parts, arun
 from memory.records import Record, Trajectory
 from tests.evolve.method_player import player, role
@@ -80,6 +82,19 @@ async def test_a_preset_learns_with_its_own_writer(name: str, folder: Path) -> N
     assert {record.kind for record in records} == {"note" if name == "mnl" else "bullet"}
     solved = [t.success for t in episodes]
     assert (solved[:5], sum(solved[-5:])) == ([False] * 5, LATE.get(name, 5))
+
+
+async def test_the_report_tells_how_fast_the_playbook_grows(folder: Path) -> None:
+    _, episodes, _ = await live("yunjue", folder / "growth")
+    with open_store(Config(root=folder / "growth"), read_only=True) as store:
+        report = make_report(store, episodes[0].run_id)
+        events = [event.data for event in store.events(type=GROWTH)]
+    assert [(data["new"], data["tasks"]) for data in events] == [(5, 5), (0, 5)]
+    assert report.egl == 0.5
+    assert any("new records per task (EGL): 0.50" in line for line in lines(report))
+    await live("ace", folder / "growth")
+    with open_store(Config(root=folder / "growth"), read_only=True) as store:
+        assert make_report(store).egl is None, "that of an earlier run"
 
 
 async def test_without_memory_nothing_is_asked_or_learned(folder: Path) -> None:

@@ -234,7 +234,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates.review import ReviewGate
     from evolve.gates.stack import expanded
     from evolve.gates.static import StaticGate
-    from evolve.live import is_live
+    from evolve.live import gates_of
     from playbooks.deltas import Rules
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
@@ -250,7 +250,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
         "canary": lambda: measured.make("canary", config, bench),
         "none": NoGate,
     }
-    names = expanded(config.gate.names, live=bench is None or is_live(bench.evaluator.environment))
+    names = gates_of(config, bench.evaluator.environment) if bench else expanded(config.gate.names, live=True)
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
 
 

@@ -53,16 +53,16 @@ def sampled(tasks: Sequence[Task], share: float, seed: int) -> frozenset[str]:
 
 
 def estimate(
-    config: Config, tasks: int, share: float, world_tokens: int, *, validation: int = 0, live: bool = False
+    config: Config, tasks: int, share: float, world_tokens: int, *, validation: int = 0, gates: Sequence[str] = ()
 ) -> Estimate:
     """Return upper bounds for a run over `tasks` tasks and `validation` episodes of the dev split.
 
-    `world_tokens` is what the briefing takes in every prompt; `live` says that no task can be run again.
+    `world_tokens` is what the briefing takes in every prompt; `gates` are those of the run.
     """
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
     episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
-    gated = learning and RUNS_TASKS & set(expanded(config.gate.names, live=live))
+    gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names))
     gate_calls = round(config.gate.calls_ratio * tasks * passes * config.environment.max_steps) if gated else 0
     calls = episodes * config.environment.max_steps + learning + gate_calls
     prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)

@@ -1,9 +1,13 @@
-"""Live streams: an environment whose tasks cannot be run again says `live = True`, and then nothing may repeat one."""
+"""Live streams: an environment whose tasks cannot be run again says `live = True`, and then nothing may repeat one.
+
+There, and where no tasks are set aside to select on, gate `default` tests on the stream itself.
+"""
 
 from __future__ import annotations
 
 from evolve.config import Config
 from evolve.errors import ConfigError
+from evolve.gates.splits import has_tasks
 from evolve.gates.stack import DEFAULT, RUNS_TASKS, expanded
 from evolve.protocols import Environment
 
@@ -31,11 +35,24 @@ def refuse_repeats(config: Config, environment: Environment) -> None:
             raise ConfigError(f"tasks of {environment.name!r} cannot be run again, and {what} does so; {instead}")
 
 
+def gates_of(config: Config, environment: Environment) -> tuple[str, ...]:
+    """Return the names of the gates with what `default` stands for here."""
+    return expanded(config.gate.names, live=bool(_unable(config, environment)))
+
+
 def stack_sentence(config: Config, environment: Environment) -> str:
-    """Return which gates `default` stands for here, in words; empty where it is not named."""
+    """Return which gates `default` stands for here and why, in words; empty where it is not named."""
     if DEFAULT not in config.gate.names:
         return ""
-    live = is_live(environment)
-    why = "cannot" if live else "can"
-    names = " -> ".join(expanded(config.gate.names, live=live))
-    return f"gates: {names} (tasks of {environment.name} {why} be run again)"
+    why = _unable(config, environment) or f"tasks of {environment.name} can be run again"
+    return f"gates: {' -> '.join(gates_of(config, environment))} ({why})"
+
+
+def _unable(config: Config, environment: Environment) -> str:
+    """Return why `default` can run no tasks here; empty where it can, or is not named."""
+    if DEFAULT not in config.gate.names:
+        return ""
+    if is_live(environment):
+        return f"tasks of {environment.name} cannot be run again"
+    split = config.gate.select_split
+    return "" if has_tasks(config, environment, split) else f"{environment.name} has no tasks in split {split!r}"

@@ -18,8 +18,7 @@ from evolve.evaluate import EvalReport
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
 from evolve.gates.purse import Purse
-from evolve.gates.stack import expanded
-from evolve.live import is_live, refuse_repeats, stack_sentence
+from evolve.live import gates_of, is_live, refuse_repeats, stack_sentence
 from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
 from evolve.modes.offline import offline
@@ -158,7 +157,7 @@ def _plan(opened: _Opened) -> RunRecord:
         environment=opened.environment.name,
         tasks=tuple(task.id for task in tasks),
         control=tuple(sorted(sampled(tasks, opened.share[0], config.run.seed))),
-        gates=expanded(config.gate.names, live=is_live(opened.environment)),
+        gates=gates_of(config, opened.environment),
     )
 
 
@@ -259,8 +258,7 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     passes = config.run.epochs if record.mode == "offline" else 1
     share, why = opened.share
     world = opened.policy.count_tokens(run.deps.acting.world)
-    live = is_live(opened.environment)
-    cost = estimate(config, count, share, world, validation=planned - count * passes, live=live)
+    cost = estimate(config, count, share, world, validation=planned - count * passes, gates=record.gates)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
     if preset := applied(config):
         notify(Notice(run_id=record.run_id, text=preset.sentence))

@@ -21,7 +21,7 @@ def select_tasks(config: Config, environment: Environment, stream: Sequence[Task
     """
     split = config.gate.select_split
     tasks = app.load_tasks(config, environment, split)
-    report = [name for name in config.run.eval_splits if _has(config, environment, name)]
+    report = [name for name in config.run.eval_splits if has_tasks(config, environment, name)]
     roles = {f"gate.select_split {split!r}": tasks, "the stream": tuple(stream)}
     roles |= {f"run.eval_splits {name!r}": app.load_tasks(config, environment, name) for name in report}
     _refuse_shared(roles)
@@ -59,11 +59,12 @@ def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...
     return {name: tuple(ids) for name, ids in found.items()}
 
 
-def _has(config: Config, environment: Environment, split: str) -> bool:
+def has_tasks(config: Config, environment: Environment, split: str) -> bool:
+    """Tell whether an environment has a split. A report split that it lacks is refused where it is run."""
     try:
         return bool(app.load_tasks(config, environment, split))
     except (BadInput, ConfigError):
-        return False  # a report split that this environment lacks is refused where it is run
+        return False
 
 
 def _refuse_shared(roles: Mapping[str, Sequence[Task]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from evolve.gates.events import VERDICT
 from evolve.progress import Notice, Progress
 from evolve.runs import load_run
 from evolve.session import Parts, arun
+from memory.errors import EvolveError
 from memory.records import Status, Task
 from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, doors_policy
 
@@ -90,3 +92,28 @@ async def test_what_repeats_live_tasks_is_refused(
         await arun(doors_config(tmp_path, **sections), parts=Parts(policy=doors_policy(), environment=doors))
     assert said in str(refused.value)
     assert doors.started == []
+
+
+class Undivided(LiveDoors):
+    """Doors that could be opened again, but none are set aside."""
+
+    name = "undivided-doors"
+    live = False
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return super().tasks(split) if split == "train" else ()
+
+
+async def test_default_tests_live_where_no_tasks_are_set_aside(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, gate=DEFAULT, controls={"no_memory": 0})
+    doors, listener = Undivided(), Listener()
+    result = await arun(config, parts=Parts(policy=doors_policy(), environment=doors), observers=[listener])
+    assert "gates: static -> online_ab (undivided-doors has no tasks in split 'dev')" in listener.heard
+    with open_store(config, read_only=True) as store:
+        assert load_run(store, result.run_id).gates == ("static", "online_ab")
+
+
+async def test_held_out_by_name_still_asks_for_its_tasks(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, gate={"names": ["static", "held_out"]})
+    with pytest.raises(EvolveError, match="split 'dev' of 'undivided-doors' has no tasks"):
+        await arun(config, parts=Parts(policy=doors_policy(), environment=Undivided()))

@@ -49,10 +49,18 @@ def act_messages(
     return [*opening, *(message for step in steps for message in step_messages(step))]
 
 
-def opening_messages(task: Task, rules: str, profile: Profile, describe: str) -> list[Message]:
-    """Return the conversation before the first action; `rules` is what `knowledge` returns."""
+def opening_messages(
+    task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None
+) -> list[Message]:
+    """Return the conversation before the first action; `rules` is what `knowledge` returns.
+
+    `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills.
+    """
     if profile == "compact":
-        text = render("evolve", "act_compact", world=describe, rules=rules, task=task.instruction)
+        able, shown = skills is not None, skills or ""
+        text = render(
+            "evolve", "act_compact", world=describe, rules=rules, able=able, skills=shown, task=task.instruction
+        )
         return [Message(role="user", content=text)]
     system = render("evolve", "act", world=describe, rules=rules)
     return [Message(role="system", content=system), Message(role="user", content=task.instruction)]

@@ -38,6 +38,8 @@ def function_of(source: str) -> ast.FunctionDef:
     if len(found) != 1 or rest:
         other = type(rest[0]).__name__ if rest else f"{len(found)} functions"
         raise ValueError(f"a skill is imports and one top-level `def`; got {other}")
+    if found[0].decorator_list:
+        raise ValueError(f"a skill has no decorators; got @{ast.unparse(found[0].decorator_list[0])}")
     return found[0]
 
 
@@ -90,6 +92,17 @@ class Skill(Payload):
     def function(self) -> ast.FunctionDef:
         """The function, parsed. Shared: do not change it."""
         return function_of(self.source)
+
+    @property
+    def definition(self) -> str:
+        """The source of the function alone, to the byte."""
+        return ast.get_source_segment(self.source, self.function) or ""
+
+    @property
+    def imports(self) -> tuple[ast.Import | ast.ImportFrom, ...]:
+        """The import statements around the function."""
+        body = ast.parse(self.source).body
+        return tuple(node for node in body if isinstance(node, ast.Import | ast.ImportFrom))
 
     @property
     def name(self) -> str:

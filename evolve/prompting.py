@@ -56,13 +56,10 @@ def opening_messages(
 
     `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills.
     """
+    told = {"world": describe, "rules": rules, "able": skills is not None, "skills": skills or ""}
     if profile == "compact":
-        able, shown = skills is not None, skills or ""
-        text = render(
-            "evolve", "act_compact", world=describe, rules=rules, able=able, skills=shown, task=task.instruction
-        )
-        return [Message(role="user", content=text)]
-    system = render("evolve", "act", world=describe, rules=rules)
+        return [Message(role="user", content=render("evolve", "act_compact", **told, task=task.instruction))]
+    system = render("evolve", "act", **told)
     return [Message(role="system", content=system), Message(role="user", content=task.instruction)]
 
 

@@ -1,0 +1,67 @@
+"""Which skills a task is shown, and which records are shown as text: a skill is a function and never a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from evolve.config import Config
+from memory.errors import BadInput, NotFound
+from memory.kinds import known_kinds
+from memory.protocols import KnowledgeView
+from memory.records import Record, Task
+from memory.store import Store
+from policies.protocols import Policy
+from skills.catalogue import catalogue
+from skills.library import Library
+from skills.record import Skill
+
+
+def text_kinds(config: Config) -> tuple[str, ...]:
+    """Return the kinds that are recalled as text: those configured, or all, but skills."""
+    return tuple(kind for kind in config.memory.kinds or known_kinds() if kind != Skill.kind)
+
+
+def texts(view: KnowledgeView) -> tuple[Record[Any], ...]:
+    """Return the records of a view that are shown as text."""
+    return tuple(record for record in view.records() if record.kind != Skill.kind)
+
+
+def skills_for(
+    store: Store, config: Config, task: Task, policy: Policy, *, snapshot_id: str | None = None
+) -> tuple[Record[Any], ...]:
+    """Return the skills that a task is shown and all that they call, callees first: live, or frozen at a snapshot.
+
+    Frozen, those made from the task itself are left out, and what calls them with them.
+    """
+    if not config.skills.enabled:
+        return ()
+    records = store.view(config.memory.namespace, snapshot_id).records(Skill.kind)
+    if snapshot_id is not None:
+        records = tuple(record for record in records if task.id not in record.provenance.task_ids)
+    library = usable(records)
+    return _fitting(library, library.names[::-1][: config.skills.k], config.skills.token_budget, policy)
+
+
+def _fitting(library: Library, names: Sequence[str], budget: int, policy: Policy) -> tuple[Record[Any], ...]:
+    """Return the skills named, best first, and what they call, while the list of all of them is within the budget."""
+    shown: tuple[Record[Any], ...] = ()
+    for at in range(len(names)):
+        longer = library.closure([*(record.payload.name for record in shown), names[at]])
+        if policy.count_tokens(catalogue(longer)) <= budget:
+            shown = longer
+    return shown
+
+
+def usable(records: Iterable[Record[Any]]) -> Library:
+    """Return the library of those skills whose requirements are all among them."""
+    library = Library(records)
+    return Library(record for record in library.records if _closes(library, record.payload.name))
+
+
+def _closes(library: Library, name: str) -> bool:
+    try:
+        library.closure([name])
+    except (BadInput, NotFound):
+        return False
+    return True

@@ -244,11 +244,16 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates.stack import expanded
     from evolve.gates.static import StaticGate
     from playbooks.deltas import Rules
+    from skills.gate import SkillGate
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
+
+    def said() -> str:
+        return _known(config, bench)
+
     known = {
         "static": lambda: StaticGate(
-            rules, config.gate.leak_ngram, known=lambda: _known(config, bench), trust=config.gate.trust
+            rules, config.gate.leak_ngram, known=said, trust=config.gate.trust, kinds={"skill": SkillGate(said)}
         ),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),

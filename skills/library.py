@@ -7,13 +7,14 @@ every member of a group grows its own library), which is a library that can be c
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from difflib import get_close_matches
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Provenance, Record
+from skills.names import imported
 from skills.record import Skill
 
 
@@ -91,7 +92,7 @@ class Library:
         for skill in skills:
             for node in skill.imports:
                 imports[ast.unparse(node)] = None
-                for bound, means in _bound(node):
+                for bound, means in imported(node):
                     if meaning.setdefault(bound, means) != means:
                         raise BadInput(
                             f"skill {skill.name!r} imports {means} as {bound!r}, which is {meaning[bound]} elsewhere "
@@ -165,14 +166,3 @@ def _in_use(record: Record[Any]) -> bool:
 
 def _name(record: Record[Skill]) -> str:
     return record.payload.name
-
-
-def _bound(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
-    """Yield (name, what it stands for) of an import."""
-    for alias in node.names:
-        if isinstance(node, ast.ImportFrom):
-            yield alias.asname or alias.name, f"{node.module}.{alias.name}"
-        elif alias.asname:
-            yield alias.asname, alias.name
-        else:
-            yield alias.name.partition(".")[0], alias.name.partition(".")[0]

@@ -114,7 +114,7 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
 def _opening(attempt: Attempt, started: Started, policy: Policy, acting: Acting) -> list[Message]:
     rules = knowledge(attempt.core, attempt.recalled, policy.profile)
     rules = "\n".join(filter(None, (rules, attempt.advice)))
-    skills = neutral(catalogue(started.skills)) if acting.skills else None
+    skills = neutral(catalogue(started.skills, policy.profile)) if acting.skills else None
     return opening_messages(attempt.task, rules, policy.profile, acting.world, skills)
 
 

@@ -48,7 +48,7 @@ def _fitting(library: Library, names: Sequence[str], budget: int, policy: Policy
     shown: tuple[Record[Any], ...] = ()
     for at in range(len(names)):
         longer = library.closure([*(record.payload.name for record in shown), names[at]])
-        if policy.count_tokens(catalogue(longer)) <= budget:
+        if policy.count_tokens(catalogue(longer, policy.profile)) <= budget:
             shown = longer
     return shown
 

@@ -36,7 +36,7 @@ def payer(messages: Sequence[Message], params: SamplingParams) -> str:
     """Act as the worker: one action a task."""
     name, amount, memo = _ASKED.findall(messages[-1].content if len(messages) < 3 else messages[0].content)[-1]
     call = f'pay_to("{name}", {amount}, "{memo}")\napps.task.done()'
-    return call if "- pay_to(" in messages[0].content else f"{PAY}\n{call}"
+    return call if "pay_to(" in messages[0].content else f"{PAY}\n{call}"
 
 
 def office() -> PayOffice:

@@ -69,8 +69,8 @@ async def test_the_compact_prompt_lists_them_between_rules_and_task(office: Offi
     lines = policy.seen[0][0].content.splitlines()
     assert lines[lines.index("rules:") + 1 :] == [
         "skills:",
-        "- find_contact(name: str) -> dict[str, str]: Return the contact of that name.",
-        "- pay_to(name: str, amount: float, memo: str) -> str: Pay an amount to a contact, found by name.",
+        "- Return the contact of that name.: find_contact(name)",
+        "- Pay an amount to a contact, found by name.: pay_to(name, amount, memo)",
         'task: pay "Rodor" 77.93 for "early lunch"',
     ]
 

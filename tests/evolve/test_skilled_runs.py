@@ -49,7 +49,7 @@ def test_a_skill_is_no_rule(tmp_path: Path) -> None:
     work(settings, policy)
     prompt = policy.seen[0][0].content
     assert prompt.count("pay_to") == 1
-    assert "rules:\nskills:\n- pay_to" in prompt
+    assert "rules:\nskills:\n- Pay an amount" in prompt
 
 
 def test_a_frozen_evaluation_keeps_a_skill_from_the_task_it_was_made_from(tmp_path: Path) -> None:

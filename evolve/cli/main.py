@@ -28,6 +28,8 @@ from evolve.cli import (
     presets,
     review,
     run,
+    skill_files,
+    skills,
     workspace,
 )
 from evolve.cli.output import Json, show
@@ -83,6 +85,8 @@ app.add_typer(gates.app, name="gates")
 app.add_typer(review.app, name="review")
 app.add_typer(config.app, name="config")
 app.add_typer(presets.app, name="presets")
+skill_files.register(skills.app)
+app.add_typer(skills.app, name="skills")
 workspace.register(app)
 run.register(app)
 compare.register(app)

@@ -30,6 +30,7 @@ PROMISED = {
     "config": "show path check",
     "gates": "log show replay",
     "presets": "list show",
+    "skills": "import export",
 }
 READING = [
     "playbook list",

@@ -18,6 +18,8 @@ from evolve.protocols import Action, Environment, Episode
 from evolve.search import Search, asked
 from evolve.seeds import seed_for
 from evolve.skilled.prelude import Started, start
+from evolve.skilled.replies import answered
+from evolve.skilled.replies import asked as skill_asked
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
 from playbooks.render import neutral
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
@@ -140,6 +142,10 @@ async def _act(
             return
         if attempt.search is not None and (query := asked(reply.text)):
             _search(attempt.search, query, reply, progress)
+            continue
+        if acting.skills and policy.profile == "full" and (wish := skill_asked(reply.text)):
+            shown = progress.started.skills if progress.started else ()
+            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown))
             continue
         actions = actions_of(reply, environment.action_format, policy.profile)
         if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):

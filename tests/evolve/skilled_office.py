@@ -11,7 +11,7 @@ from evolve.app import open_store
 from evolve.config import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.session import Parts, RunResult, run
-from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trust
+from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust
 from memory.store import Store
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
@@ -32,11 +32,15 @@ class PayOffice(Office):
         return [task for task in super().tasks(split) if task.metadata["family"] == "pay"]
 
 
+def call(messages: Sequence[Message]) -> str:
+    """Return the action that calls `pay_to` for the task of a conversation."""
+    ((name, amount, memo),) = _ASKED.findall("\n".join(message.content for message in messages[:2]))
+    return f'pay_to("{name}", {amount}, "{memo}")\napps.task.done()'
+
+
 def payer(messages: Sequence[Message], params: SamplingParams) -> str:
     """Act as the worker: one action a task."""
-    name, amount, memo = _ASKED.findall(messages[-1].content if len(messages) < 3 else messages[0].content)[-1]
-    call = f'pay_to("{name}", {amount}, "{memo}")\napps.task.done()'
-    return call if "pay_to(" in messages[0].content else f"{PAY}\n{call}"
+    return call(messages) if "pay_to(" in messages[0].content else f"{PAY}\n{call(messages)}"
 
 
 def office() -> PayOffice:
@@ -80,3 +84,8 @@ def teach(store: Store, source: str = PAY, **fields: Any) -> Record[Any]:
 def taught(settings: Config, source: str = PAY, **fields: Any) -> Record[Any]:
     with open_store(settings) as store:
         return teach(store, source, **fields)
+
+
+def episodes(settings: Config) -> tuple[Trajectory, ...]:
+    with open_store(settings) as store:
+        return store.trajectories()

@@ -12,13 +12,8 @@ from evolve.errors import ConfigError
 from evolve.session import Parts, run
 from memory.records import Provenance, Trajectory
 from policies.scripted import ScriptedPolicy
-from tests.evolve.skilled_office import config, office, taught, work
+from tests.evolve.skilled_office import config, episodes, office, taught, work
 from tests.evolve.toy_doors import Doors, doors_policy
-
-
-def episodes(settings: object, run_id: str | None = None) -> tuple[Trajectory, ...]:
-    with open_store(settings) as store:  # type: ignore[arg-type]
-        return store.trajectories(run_id=run_id)
 
 
 def test_a_skill_is_shown_called_and_named_in_every_trajectory(tmp_path: Path) -> None:

@@ -13,13 +13,14 @@ import unicodedata
 from collections.abc import Mapping
 
 import yaml
-from yaml.events import AliasEvent, CollectionStartEvent, NodeEvent, ScalarEvent
+from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, NodeEvent, ScalarEvent
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 Value = str | list[str] | dict[str, str]
 """Text, a list of texts (which no field of a valid head has), or the map `metadata`."""
 
 FENCE = "---"
+_DEPTH = 8
 _PAIR = re.compile(r"([\w-]+):[ \t]+(.*?)[ \t]*")
 _CLOSING = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 
@@ -89,15 +90,22 @@ def _quoted(line: str) -> str:
 
 
 def _events(text: str) -> list[NodeEvent]:
-    """Return the nodes of a YAML text as they stand there; an alias is refused: it could repeat itself for ever."""
+    """Return the nodes of a YAML text as they stand there. An alias is refused (it could repeat itself for ever), and
+    so is deep nesting, which takes a reader for ever."""
+    found: list[NodeEvent] = []
+    depth = 0
     try:
-        events = [event for event in yaml.parse(text, Loader=yaml.SafeLoader) if isinstance(event, NodeEvent)]
-    except (yaml.YAMLError, RecursionError) as error:
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > _DEPTH:
+                raise Malformed("the frontmatter nests too deeply")
+            if isinstance(event, NodeEvent):
+                if isinstance(event, AliasEvent) or event.anchor:
+                    raise Malformed("the frontmatter uses an anchor or an alias; write the value out")
+                found.append(event)
+    except yaml.YAMLError as error:
         raise Malformed(f"the frontmatter is no YAML ({' '.join(str(error).split())})") from error
-    for event in events:
-        if isinstance(event, AliasEvent) or event.anchor:
-            raise Malformed("the frontmatter uses an anchor or an alias; write the value out")
-    return events
+    return found
 
 
 def _plain(event: NodeEvent) -> None:
@@ -112,7 +120,7 @@ def _head(text: str, *, loose: bool) -> dict[str, Value]:
     _events(text)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (yaml.YAMLError, RecursionError) as error:
+    except yaml.YAMLError as error:
         raise Malformed(f"the frontmatter is no YAML ({' '.join(str(error).split())})") from error
     if not isinstance(root, MappingNode):
         raise Malformed("the frontmatter must be `name: value` lines")

@@ -16,6 +16,7 @@ from pathlib import Path
 from memory.errors import BadInput
 from skills.record import Skill
 
+COMMAND = "skill_command"
 _COMMAND = Path(__file__).with_name("command.py")
 _HEAD = '''\
 # /// script
@@ -35,7 +36,7 @@ _TAIL = """
 {command}
 
 if __name__ == "__main__":
-    raise SystemExit(skill_command({name}, {needs!r}))
+    raise SystemExit({start}({name}, {needs!r}))
 """
 _BEGIN = re.compile(r"^# >>> skill (\w+) (\d+)\r?\n", re.MULTILINE)
 _BEGINS = "# >>> skill {name} {length}\n"
@@ -56,10 +57,13 @@ def host_functions(skills: Sequence[Skill]) -> tuple[str, ...]:
 def write(skills: Sequence[Skill]) -> str:
     """Return the script of the last of these skills; the others are what it requires.
 
-    Raises `BadInput` for a source with a `from __future__` import: it would have to be the first line of the file.
+    Raises `BadInput` for a skill that is called as the command is, and for a source with a `from __future__` import,
+    which would have to be the first line of the file.
     """
     main = skills[-1]
     for skill in skills:
+        if skill.name == COMMAND:
+            raise BadInput(f"a script's own command is called {COMMAND!r}; rename the skill")
         if any(isinstance(n, ast.ImportFrom) and n.module == "__future__" for n in ast.walk(ast.parse(skill.source))):
             raise BadInput(
                 f"skill {skill.name!r} imports from __future__, which a script cannot hold; write it without"
@@ -68,7 +72,7 @@ def write(skills: Sequence[Skill]) -> str:
         _BEGINS.format(name=one.name, length=len(one.source)) + one.source + _ENDS.format(name=one.name)
         for one in skills
     )
-    tail = _TAIL.format(command=_command_text(), name=main.name, needs=host_functions(skills))
+    tail = _TAIL.format(command=_command_text(), start=COMMAND, name=main.name, needs=host_functions(skills))
     return _HEAD.format(name=main.name) + bodies + tail
 
 
@@ -104,4 +108,4 @@ def _host(node: ast.AST) -> str:
 @cache
 def _command_text() -> str:
     text = _COMMAND.read_text(encoding="utf-8")
-    return text[text.index("\ndef skill_command") + 1 :].rstrip()
+    return text[text.index(f"\ndef {COMMAND}") + 1 :].rstrip()

@@ -15,11 +15,11 @@ from evolve.gates.events import VERDICT
 from evolve.quarantine import ADMITS
 from evolve.worth import cases
 from memory.errors import BadInput, NotFound
+from memory.operations import op_id
 from memory.records import DeltaOp, Frozen, Op, Provenance, Record, Status, Trust, Verdict
 from memory.store import Store
 from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.formats.entry import Entry, import_ops
-from playbooks.lessons import op_id
 from playbooks.notebook.drafts import NoteDraft, note_of
 from playbooks.notes import LIMITS, Note, words
 from skills.interchange import agent_skills, skillbank, voyager

@@ -134,8 +134,8 @@ class Skill(Payload):
         return f"{self.name}{self.signature}: {self.described()}"
 
     def key(self) -> str:
-        """Return the query that created it, its description where none is known: what is embedded."""
-        return self.origin or self.described()
+        """Return the query that created it, or else its description, or else its name: what is embedded."""
+        return self.origin or self.described() or self.name
 
     def slug(self) -> str:
         """Return the prefix of the record's label."""

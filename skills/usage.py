@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory.records import Frozen, Record, Step, Trajectory
-from skills.names import Import, called, calls_in, dotted, free, imported, parsed, rebound
+from skills.names import Import, called, calls_in, dotted, free, hosts, imported, parsed, rebound
 from skills.record import Skill, body_hash
 
 HOST_CALLS = 2
@@ -146,13 +146,6 @@ class _Scope:
                 seen.add(name)
                 waiting += follow.get(name, ())
         return seen
-
-
-def hosts(node: ast.AST) -> Iterator[str]:
-    """Yield the host functions that code calls, `payments.send` for `apps.payments.send(...)`, once for each place."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and (name := dotted(each.func)).startswith("apps."):
-            yield name.partition(".")[2]
 
 
 def _code(trajectory: Trajectory) -> Iterator[tuple[Step, ast.Module]]:

@@ -76,15 +76,16 @@ def recall_for(
     core = [record for record in core if record.id not in hidden]
     found = tuple(item for item in found if item.record.id not in hidden)
     skills = skills_for(store, config, task, policy, snapshot_id=snapshot_id)
+    ways: dict[str, dict[str, float]] = {each.record.id: {each.way: each.score} for each in skills.chosen}
     return Shown(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
         injected=(
             *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
             *(_injection(item.record, item.rank, item.scores) for item in found),
-            *(_injection(record, rank, {}) for rank, record in enumerate(skills)),
+            *(_injection(record, rank, ways.get(record.id, {})) for rank, record in enumerate(skills.records)),
         ),
-        skills=skills,
+        skills=skills.records,
     )
 
 

@@ -14,6 +14,8 @@ from evolve.gates import account
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
 from evolve.runs import RunRecord, load_run
+from evolve.skilled.figures import SkillFigures, figures
+from evolve.skilled.figures import lines as skill_lines
 from evolve.state import MAIN, NO_MEMORY
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
@@ -51,6 +53,8 @@ class Report(Frozen):
     """Changes of knowledge that were applied; counters are none."""
     gates: account.GateAccount = account.GateAccount()
     """What the gates decided, and what they spent beside the stream."""
+    skills: SkillFigures | None = None
+    """How skills were used; None where there were none."""
     curve: tuple[bool, ...] = ()
     """Success of the main arm, in order of the stream."""
     warnings: tuple[str, ...] = ()
@@ -86,6 +90,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         gates=account.account(store, record.run_id),
+        skills=figures(store, record.run_id, stream),
         curve=tuple(t.success for t in stream),
         warnings=_warnings(stream),
     )
@@ -109,7 +114,7 @@ def lines(report: Report) -> list[str]:
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
     body += [line for each in report.attempts for line in attempt_lines(each)]
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
-    return [*head, "", *body, "", learned, *account.lines(report.gates), *report.warnings]
+    return [*head, "", *body, "", learned, *account.lines(report.gates), *skill_lines(report.skills), *report.warnings]
 
 
 def _figures(name: str, m: Metrics) -> str:

@@ -22,6 +22,9 @@ class SkillsSection(Section):
     """Most skills chosen for a task; those that they call come with them."""
     token_budget: int = Field(default=512, ge=0)
     """Most tokens of the list of skills in a prompt."""
+    ways: tuple[Literal["scenario", "query", "embedding", "description"], ...] = ("scenario", "query", "description")
+    """How a task finds skills, the preferred way first: made for its `scenario`, for a `query` with the same words, for
+    one near it by `embedding`, or described with its words."""
 
 
 class ForgetSection(Section):

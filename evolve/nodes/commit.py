@@ -82,6 +82,7 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
             trajectory=trajectory,
             shown=(*shown.core, *shown.recalled),
             success=judged_success(trajectory, deps),
+            skills=shown.skills,
             tags=tags.get(trajectory.id, {}),
         )
         for trajectory in batch_episodes(state, deps)

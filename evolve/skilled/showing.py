@@ -15,6 +15,7 @@ from policies.protocols import Policy
 from skills.catalogue import catalogue
 from skills.library import Library
 from skills.record import Skill
+from skills.retrieval import Choice, Choosing, choose
 
 
 def text_kinds(config: Config) -> tuple[str, ...]:
@@ -27,30 +28,21 @@ def texts(view: KnowledgeView) -> tuple[Record[Any], ...]:
     return tuple(record for record in view.records() if record.kind != Skill.kind)
 
 
-def skills_for(
-    store: Store, config: Config, task: Task, policy: Policy, *, snapshot_id: str | None = None
-) -> tuple[Record[Any], ...]:
-    """Return the skills that a task is shown and all that they call, callees first: live, or frozen at a snapshot.
+def skills_for(store: Store, config: Config, task: Task, policy: Policy, *, snapshot_id: str | None = None) -> Choice:
+    """Return the skills that a task is shown and all that they require: live, or frozen at a snapshot.
 
-    Frozen, those made from the task itself are left out, and what calls them with them.
+    Frozen, those made from the task itself are left out, and what requires them with them.
     """
-    if not config.skills.enabled:
-        return ()
-    records = store.view(config.memory.namespace, snapshot_id).records(Skill.kind)
-    if snapshot_id is not None:
-        records = tuple(record for record in records if task.id not in record.provenance.task_ids)
-    library = usable(records)
-    return _fitting(library, library.names[::-1][: config.skills.k], config.skills.token_budget, policy)
+    settings = config.skills
+    if not settings.enabled:
+        return Choice()
+    library = Library(store.view(config.memory.namespace, snapshot_id).records(Skill.kind))
+    how = Choosing(k=settings.k, budget=settings.token_budget, ways=settings.ways, leave_out=snapshot_id is not None)
 
+    def cost(records: Sequence[Record[Any]]) -> int:
+        return policy.count_tokens(catalogue(records, policy.profile))
 
-def _fitting(library: Library, names: Sequence[str], budget: int, policy: Policy) -> tuple[Record[Any], ...]:
-    """Return the skills named, best first, and what they call, while the list of all of them is within the budget."""
-    shown: tuple[Record[Any], ...] = ()
-    for at in range(len(names)):
-        longer = library.closure([*(record.payload.name for record in shown), names[at]])
-        if policy.count_tokens(catalogue(longer, policy.profile)) <= budget:
-            shown = longer
-    return shown
+    return choose(library, task, how, cost=cost, embedder=store.embedder)
 
 
 def usable(records: Iterable[Record[Any]]) -> Library:

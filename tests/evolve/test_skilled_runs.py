@@ -60,7 +60,7 @@ def test_a_frozen_evaluation_keeps_a_skill_from_the_task_it_was_made_from(tmp_pa
 
 def test_skills_that_cannot_be_defined_are_journalled_and_the_run_goes_on(tmp_path: Path) -> None:
     settings = config(tmp_path)
-    taught(settings, 'def now(day: str = today) -> str:\n    """Return the day."""\n    return day\n')
+    taught(settings, 'def now(day: str = today) -> str:\n    """Pay it now."""\n    return day\n')
     assert work(settings).metrics.tgc == 1.0  # type: ignore[union-attr]
     with open_store(settings) as store:
         events = store.events(type="skills.left_out")

@@ -138,7 +138,9 @@ def test_a_skill_that_was_never_defined_is_not_used(played: Played) -> None:
 
 
 def test_a_call_through_the_agents_own_function_counts_when_that_is_called(played: Played) -> None:
-    assert names(played("def mine(x):\n    return [add(y) for y in x]", "mine([1])")) == ["add"]
+    mine = "def mine(x):\n    return [add(y) for y in x]"
+    assert names(played(mine, "mine([1])")) == ["add"]
+    assert names(played(mine, "mine = print", "mine([1])")) == []
 
 
 def test_native_tool_calls_are_no_code(acted: Acted, shown: list[Record[Skill]]) -> None:

@@ -25,6 +25,16 @@ class SkillsSection(Section):
     ways: tuple[Literal["scenario", "query", "embedding", "description"], ...] = ("scenario", "query", "description")
     """How a task finds skills, the preferred way first: made for its `scenario`, for a `query` with the same words, for
     one near it by `embedding`, or described with its words."""
+    retire: tuple[Literal["useless", "unused"], ...] = ("useless",)
+    """Rules that retire skills after each batch. Empty = none is retired."""
+    gain: float = 0.0
+    """`useless`: least lower bound of the marginal utility that gate `utility` measured, in points of success."""
+    floor: float = Field(default=0.2, gt=0, lt=1)
+    """`useless`: least lower bound of the utility by marks, where no gate measured it."""
+    evidence: float = Field(default=4, ge=1)
+    """`useless`: least count of marks, as decayed by `forget.half_life`."""
+    unused: int = Field(default=300, ge=1)
+    """`unused`: tasks without a call that retire."""
 
 
 class ForgetSection(Section):

@@ -6,10 +6,13 @@ from typing import Any
 
 from evolve.gates.review import ReviewGate
 from evolve.proposals import submit
+from evolve.skilled.showing import texts
 from evolve.state import Deps, State
 from evolve.worth import cases, limits
 from memory.records import DeltaOp, Status
 from playbooks.retirement import retire as retirements
+from skills import retirement
+from skills.record import Skill
 
 ACTOR = "retire"
 
@@ -31,11 +34,17 @@ async def retire(state: State, deps: Deps) -> dict[str, Any]:
 
 
 def _ops(deps: Deps) -> tuple[DeltaOp, ...]:
-    settings = deps.config.forget
-    if not (settings.rules and deps.config.playbook.enabled):
-        return ()
-    known = deps.store.view(deps.namespace).records()
-    return retirements(cases(deps.store, settings, known), settings.rules, limits(settings))
+    view = deps.store.view(deps.namespace)
+    settings, skills = deps.config.forget, deps.config.skills
+    ops: tuple[DeltaOp, ...] = ()
+    if settings.rules and deps.config.playbook.enabled:
+        ops += retirements(cases(deps.store, settings, texts(view)), settings.rules, limits(settings))
+    if skills.retire and skills.enabled:
+        reading = settings.model_copy(update={"rules": skills.retire, "unused": skills.unused})
+        known = cases(deps.store, reading, view.records(Skill.kind))
+        own = retirement.Limits.model_validate(skills.model_dump(include=set(retirement.Limits.model_fields)))
+        ops += retirement.retire(known, skills.retire, own)
+    return ops
 
 
 def _retired_here(record_id: str, deps: Deps) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from evolve.sections import SkillsSection
 from memory.evidence import Evidence, Mark
 from memory.records import Op, Record, Status, UsageCounts
 from memory.utility import Case, Measured, utility
@@ -88,3 +89,9 @@ def test_the_same_case_gives_the_same_op_and_another_version_another_one(skill: 
     )
     assert first == again
     assert first[0].op_id != later[0].op_id
+
+
+def test_the_configuration_knows_every_rule_and_limit() -> None:
+    fields = SkillsSection.model_fields
+    assert set(get_args(get_args(fields["retire"].annotation)[0])) == set(RULES)
+    assert {name: fields[name].default for name in Limits.model_fields} == Limits().model_dump()

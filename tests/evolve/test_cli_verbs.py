@@ -30,7 +30,7 @@ PROMISED = {
     "config": "show path check",
     "gates": "log show replay",
     "presets": "list show",
-    "skills": "import export",
+    "skills": "list show test promote retire diff log graph import export",
 }
 READING = [
     "playbook list",
@@ -44,6 +44,10 @@ READING = [
     "notebook list",
     "notebook list --all",
     "notebook clusters",
+    "skills list",
+    "skills list --all",
+    "skills log",
+    "skills graph",
     "memory search pay",
     "memory stats",
     "memory doctor",

@@ -7,6 +7,7 @@ from evolve.metrics import Metrics
 from evolve.progress import Observer, Progress
 from evolve.protocols import Action, Environment, Episode, StepResult
 from evolve.session import Parts, RunResult, aresume, arun, resume, run
+from evolve.skilled.seeding import add_skill
 from memory.errors import EvolveError
 from memory.records import Check, Outcome, Step, Task, Trajectory
 
@@ -31,6 +32,7 @@ __all__ = [
     "StepResult",
     "Task",
     "Trajectory",
+    "add_skill",
     "aresume",
     "arun",
     "load_config",

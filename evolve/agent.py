@@ -74,6 +74,7 @@ class Agent:
 
         With `reflector = "rules"` and `curator = "direct"` no model is needed.
         """
+        app.check_skills(config, _Elsewhere())
         self.run_id = new_id()
         self._solve = solve
         self._config = config

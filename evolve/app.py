@@ -87,6 +87,15 @@ def make_environment(config: Config) -> Environment:
     )
 
 
+def check_skills(config: Config, environment: Environment) -> None:
+    """Raise `ConfigError` where skills are on and the environment's actions are no code that could call them."""
+    if config.skills.enabled and environment.action_format != "code":
+        raise ConfigError(
+            f"[skills] enabled needs an environment whose actions are code; those of {environment.name!r} are "
+            f"{environment.action_format}: set skills.enabled = false"
+        )
+
+
 def _own_environment(own: Callable[..., Environment], name: str, options: Mapping[str, Any]) -> Environment:
     signature = inspect.signature(own)
     try:
@@ -172,6 +181,7 @@ def open_store(
 def _register_kinds() -> None:
     importlib.import_module("playbooks.bullets")
     importlib.import_module("playbooks.notes")
+    importlib.import_module("skills.record")
 
 
 def make_reflector(config: Config, policy: Policy) -> Reflector:
@@ -236,11 +246,16 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates.static import StaticGate
     from evolve.live import gates_of
     from playbooks.deltas import Rules
+    from skills.gate import SkillGate
 
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
+
+    def said() -> str:
+        return _known(config, bench)
+
     known = {
         "static": lambda: StaticGate(
-            rules, config.gate.leak_ngram, known=lambda: _known(config, bench), trust=config.gate.trust
+            rules, config.gate.leak_ngram, known=said, trust=config.gate.trust, kinds={"skill": SkillGate(said)}
         ),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),

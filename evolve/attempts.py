@@ -149,6 +149,7 @@ class _Trials:
             core=shown.core,
             recalled=shown.recalled,
             injected=shown.injected,
+            skills=shown.skills,
             run_id=self._eval_id,
             arm=arm,
             snapshot_id=self._address,

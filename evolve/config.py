@@ -12,20 +12,15 @@ import hashlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evolve.preset import find_preset, overlay
+from evolve.sections import BudgetSection, ControlsSection, ForgetSection, Section, SkillsSection
 from memory.records import Trust
 from policies.price import Price
 
 Mode = Literal["online", "offline", "frozen", "quarantine"]
-
-
-class Section(BaseModel):
-    """Base of a section."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class RunSection(Section):
@@ -203,47 +198,6 @@ class GateSection(Section):
     """TF-IDF cosine from which a new text repeats an old one."""
 
 
-class ForgetSection(Section):
-    """`[forget]`: when evidence retires what was learned. Ages are counted in tasks."""
-
-    rules: tuple[Literal["harmful", "useless", "contradicted", "unused"], ...] = ("harmful", "useless", "contradicted")
-    """Applied after each batch, in this order. Empty = nothing is retired."""
-    half_life: float | None = Field(default=100, gt=0)
-    """Tasks after which a helpful or harmful mark counts half. The counters in the journal never fade."""
-    floor: float = Field(default=0.5, gt=0, lt=1)
-    """`useless`: retire when the utility is below it with 95 % confidence. 0.5 = harms as often as it helps."""
-    evidence: float = Field(default=4, ge=1)
-    """`useless`: least count of marks, as decayed."""
-    harmful: int = Field(default=3, ge=1)
-    """`harmful`: marks of harm, with no helpful one, that retire."""
-    window: int = Field(default=50, ge=1)
-    """`harmful`: tasks within which they lie."""
-    unused: int = Field(default=500, ge=1)
-    """`unused`: tasks without being shown that retire."""
-
-
-class BudgetSection(Section):
-    """`[budget]`: limits of one run; a run that reaches one stops cleanly and can be resumed."""
-
-    calls: int | None = Field(default=None, ge=1)
-    """Model calls."""
-    tokens: int | None = Field(default=None, ge=1)
-    """Prompt and completion tokens together."""
-    cost_usd: float | None = Field(default=None, gt=0)
-    """Money, by `policy.price` or what the backend reports."""
-    seconds: float | None = Field(default=None, gt=0)
-    """Wall time."""
-
-
-class ControlsSection(Section):
-    """`[controls]`: what the run is compared with."""
-
-    no_memory: float | Literal["auto"] = "auto"
-    """Share of tasks also done without memory; `auto` = 0.25 for policies that cost nothing, 0 for priced ones."""
-    aa: bool = False
-    """Frozen runs: evaluate everything twice with different seeds, to know the floor of flips."""
-
-
 class Config(BaseSettings):
     """Everything that decides a run. `load_config` reads the file; `Config(run=RunSection(...))` makes one in code."""
 
@@ -277,6 +231,7 @@ class Config(BaseSettings):
     memory: MemorySection = MemorySection()
     playbook: PlaybookSection = PlaybookSection()
     notebook: NotebookSection = NotebookSection()
+    skills: SkillsSection = SkillsSection()
     gate: GateSection = GateSection()
     forget: ForgetSection = ForgetSection()
     budget: BudgetSection = BudgetSection()

@@ -6,14 +6,16 @@ helpful   cited in a success by a step that worked, where the reflector gave it 
           curator's own ops)
 harmful   cited by failing steps only, and given up: the step that made the same call work cites something else instead,
           be it a guess (`[?]`); where the reflector gave it no tag
+Of skills, which are called and not cited, see `evolve.skilled.credit`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from evolve.skilled.credit import skill_counts
 from memory.records import DeltaOp, Op, Record, Step, Tag, Trajectory, UsageCounts
 from playbooks.calls import calls_of
 from playbooks.citations import cited, cites
@@ -26,7 +28,9 @@ class Credited:
     trajectory: Trajectory
     shown: Sequence[Record[Any]]
     success: bool | None
-    tags: Mapping[str, Tag]
+    skills: Sequence[Record[Any]] = ()
+    """The skills that it was given."""
+    tags: Mapping[str, Tag] = field(default_factory=dict[str, Tag])
 
 
 def tag_ops(episodes: Sequence[Credited], subject: str) -> tuple[DeltaOp, ...]:
@@ -36,10 +40,11 @@ def tag_ops(episodes: Sequence[Credited], subject: str) -> tuple[DeltaOp, ...]:
     versions: dict[str, int] = {}
     for episode in episodes:
         versions |= {shown.record_id: shown.version for shown in episode.trajectory.injected}
-        for record in episode.shown:
+        for record in (*episode.shown, *episode.skills):
             kinds[record.id] = record.kind
             totals[record.id] = totals.get(record.id, UsageCounts())
-        for record_id, counts in _counts(episode).items():
+        skills = skill_counts(episode.trajectory, episode.skills, episode.success)
+        for record_id, counts in (_counts(episode) | skills).items():
             totals[record_id] = totals[record_id] + counts
     return tuple(
         DeltaOp(

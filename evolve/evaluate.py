@@ -127,6 +127,7 @@ async def _episode(
             core=shown.core,
             recalled=shown.recalled,
             injected=shown.injected,
+            skills=shown.skills,
             run_id=eval_id,
             arm=exam.arm,
             snapshot_id=exam.address,

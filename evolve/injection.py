@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.config import Config
+from evolve.skilled.showing import skills_for, text_kinds, texts
 from evolve.worth import evidence_of
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
@@ -18,22 +19,27 @@ from memory.store import Store
 from playbooks.budget import cost
 from playbooks.contradictions import outdone
 from playbooks.core import Core, choose
+from playbooks.view import RecordView
 from policies.protocols import Policy
+from skills.record import Skill
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What one episode is shown. `injected` names the records of `core` and `recalled`, in that order."""
+    """What one episode is shown. `injected` names the records of `core`, `recalled` and `skills`, in that order."""
 
     core: tuple[Record[Any], ...] = ()
     recalled: tuple[Record[Any], ...] = ()
     injected: tuple[Injection, ...] = ()
+    skills: tuple[Record[Any], ...] = ()
+    """Callees first."""
 
 
 def choose_core(config: Config, view: KnowledgeView, policy: Policy, tasks_done: int) -> Core:
     """Return the core as of now, within its half of the knowledge budget."""
     budget = config.playbook.token_budget
-    return choose(view, budget, policy.count_tokens, profile=policy.profile, tasks_done=tasks_done)
+    known = RecordView(texts(view), view.namespace, view.version)
+    return choose(known, budget, policy.count_tokens, profile=policy.profile, tasks_done=tasks_done)
 
 
 def recall_for(
@@ -51,11 +57,12 @@ def recall_for(
     """
     left = max(config.playbook.token_budget - cost(core, policy.profile, policy.count_tokens), 0)
     found: tuple[Recalled, ...] = ()
-    if left and config.memory.recall_k:
+    kinds = text_kinds(config)
+    if left and kinds and config.memory.recall_k:
         query = RecallQuery(
             text=task.instruction,
             namespace=config.memory.namespace,
-            kinds=config.memory.kinds,
+            kinds=kinds,
             k=config.memory.recall_k,
             min_score=config.memory.min_score,
             token_budget=left,
@@ -68,13 +75,17 @@ def recall_for(
     hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
     core = [record for record in core if record.id not in hidden]
     found = tuple(item for item in found if item.record.id not in hidden)
+    skills = skills_for(store, config, task, policy, snapshot_id=snapshot_id)
+    ways: dict[str, dict[str, float]] = {each.record.id: {each.way: each.score} for each in skills.chosen}
     return Shown(
         core=tuple(core),
         recalled=tuple(item.record for item in found),
         injected=(
             *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
             *(_injection(item.record, item.rank, item.scores) for item in found),
+            *(_injection(record, rank, ways.get(record.id, {})) for rank, record in enumerate(skills.records)),
         ),
+        skills=skills.records,
     )
 
 
@@ -91,11 +102,13 @@ def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snaps
 def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
     """Return what a journalled injection list shows, for an episode that is run (again) after it was logged."""
     found = {record.id: record for record in store.reader.load([item.record_id for item in injected])}
-    records = [(item, found.get(item.record_id)) for item in injected]
+    records = [(item, record) for item in injected if (record := found.get(item.record_id)) is not None]
+    rest = [record for item, record in records if not item.core]
     return Shown(
-        core=tuple(record for item, record in records if record is not None and item.core),
-        recalled=tuple(record for item, record in records if record is not None and not item.core),
+        core=tuple(record for item, record in records if item.core),
+        recalled=tuple(record for record in rest if record.kind != Skill.kind),
         injected=tuple(injected),
+        skills=tuple(record for record in rest if record.kind == Skill.kind),
     )
 
 

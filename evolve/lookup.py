@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from memory.errors import BadInput, NotFound
-from memory.records import Record
+from memory.records import RECALLABLE, Record
 from memory.store import Store
+from skills.record import Skill
 
 
 def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
@@ -16,6 +17,23 @@ def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
         if record.id == name or (number.isdecimal() and record.number == int(number)):
             return record
     raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
+
+
+def find_skill(store: Store, namespace: str, name: str) -> Record[Skill]:
+    """Return the skill of that function name, number, label or id; of several with one name the newest in use.
+
+    Raises `NotFound`, and `BadInput` for a record of another kind.
+    """
+    named = [r for r in store.records(namespace) if r.kind == Skill.kind and r.payload.name == name]
+    if named:
+        return max(named, key=lambda record: (record.status in RECALLABLE, record.number))
+    try:
+        record = find_record(store, namespace, name)
+    except NotFound as missing:
+        raise NotFound(f"no skill {name!r} in namespace {namespace!r}; see `evolve skills list --all`") from missing
+    if record.kind != Skill.kind:
+        raise BadInput(f"{record.label!r} is a {record.kind}, expected a skill; see `evolve playbook show {name}`")
+    return record
 
 
 def find_snapshot(store: Store, namespace: str, name: str) -> str:

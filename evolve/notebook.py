@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 from evolve.config import Config
 from evolve.errors import ConfigError
+from evolve.injection import shown_again
 from evolve.seeds import id_for
-from memory.records import Event, Reflection
+from evolve.skilled.credit import faults
+from memory.records import Event, Reflection, Trajectory
 from memory.store import Store
-from playbooks.notebook.curator import NotebookCurator, Settings
+from playbooks.notebook.curator import Episodes, NotebookCurator, Settings
 from playbooks.notebook.judge import Audit
 from policies.protocols import Policy
 
@@ -34,4 +36,9 @@ def make_notebook(
             store.append(Event(type=AUDIT, namespace=config.memory.namespace, subject=subject, data=data))
 
     settings = Settings(**config.notebook.model_dump(), label_free=config.run.label_free)
-    return NotebookCurator(policy, store.embedder, store.trajectory, settings=settings, keep=keep, record=record)
+
+    def failed_uses(trajectory: Trajectory) -> tuple[str, ...]:
+        return faults(trajectory, shown_again(store, trajectory.injected).skills)
+
+    episodes = Episodes(store.trajectory, failed_uses)
+    return NotebookCurator(policy, store.embedder, episodes, settings=settings, keep=keep, record=record)

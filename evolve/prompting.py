@@ -49,12 +49,17 @@ def act_messages(
     return [*opening, *(message for step in steps for message in step_messages(step))]
 
 
-def opening_messages(task: Task, rules: str, profile: Profile, describe: str) -> list[Message]:
-    """Return the conversation before the first action; `rules` is what `knowledge` returns."""
+def opening_messages(
+    task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None
+) -> list[Message]:
+    """Return the conversation before the first action; `rules` is what `knowledge` returns.
+
+    `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills.
+    """
+    told = {"world": describe, "rules": rules, "able": skills is not None, "skills": skills or ""}
     if profile == "compact":
-        text = render("evolve", "act_compact", world=describe, rules=rules, task=task.instruction)
-        return [Message(role="user", content=text)]
-    system = render("evolve", "act", world=describe, rules=rules)
+        return [Message(role="user", content=render("evolve", "act_compact", **told, task=task.instruction))]
+    system = render("evolve", "act", **told)
     return [Message(role="system", content=system), Message(role="user", content=task.instruction)]
 
 

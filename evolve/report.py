@@ -15,6 +15,8 @@ from evolve.methods import growth
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
 from evolve.runs import RunRecord, load_run
+from evolve.skilled.figures import SkillFigures, figures
+from evolve.skilled.figures import lines as skill_lines
 from evolve.state import MAIN, NO_MEMORY
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
@@ -54,6 +56,8 @@ class Report(Frozen):
     """What the gates decided, and what they spent beside the stream."""
     egl: float | None = None
     """New records / tasks, of method `yunjue`; None where another writes."""
+    skills: SkillFigures | None = None
+    """How skills were used; None where there were none."""
     curve: tuple[bool, ...] = ()
     """Success of the main arm, in order of the stream."""
     warnings: tuple[str, ...] = ()
@@ -91,6 +95,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         learned=_applied(store, record.run_id),
         gates=account.account(store, record.run_id),
         egl=growth(store, namespace, {t.id for t in stream}),
+        skills=figures(store, record.run_id, stream),
         curve=tuple(t.success for t in stream),
         warnings=_warnings(stream),
     )
@@ -116,7 +121,7 @@ def lines(report: Report) -> list[str]:
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
     if report.egl is not None:
         learned += f", new records per task (EGL): {report.egl:.2f}"
-    return [*head, "", *body, "", learned, *account.lines(report.gates), *report.warnings]
+    return [*head, "", *body, "", learned, *account.lines(report.gates), *skill_lines(report.skills), *report.warnings]
 
 
 def _figures(name: str, m: Metrics) -> str:

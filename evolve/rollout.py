@@ -17,9 +17,14 @@ from evolve.prompting import NO_CODE, actions_of, knowledge, opening_messages, s
 from evolve.protocols import Action, Environment, Episode
 from evolve.search import Search, asked
 from evolve.seeds import seed_for
+from evolve.skilled.prelude import Started, start
+from evolve.skilled.replies import answered
+from evolve.skilled.replies import asked as skill_asked
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
+from playbooks.render import neutral
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
 from policies.protocols import Message, Policy, Reply, SamplingParams
+from skills.catalogue import catalogue
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class Acting:
     max_steps: int = 12
     temperature: float = 0.0
     max_tokens: int = 512
+    skills: bool = False
+    """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,8 @@ class Attempt:
     core: tuple[Record[Any], ...] = ()
     recalled: tuple[Record[Any], ...] = ()
     injected: tuple[Injection, ...] = ()
+    skills: tuple[Record[Any], ...] = ()
+    """Functions that are defined when the episode begins, callees first."""
     run_id: str = ""
     arm: str = "main"
     snapshot_id: str | None = None
@@ -55,7 +64,8 @@ class Attempt:
 class _Progress:
     """What has happened in an episode so far."""
 
-    messages: list[Message]
+    started: Started | None = None
+    messages: list[Message] = field(default_factory=lambda: [])
     steps: list[Step] = field(default_factory=lambda: [])
     stop: StopReason = StopReason.MAX_STEPS
     error: str | None = None
@@ -69,13 +79,13 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
     Raises `PolicyUnavailable` and `BudgetExceeded`, and `PolicyRefused` when the first request is refused.
     """
     started = time.perf_counter()
-    rules = knowledge(attempt.core, attempt.recalled, policy.profile)
-    rules = "\n".join(filter(None, (rules, attempt.advice)))
-    progress = _Progress(opening_messages(attempt.task, rules, policy.profile, acting.world))
+    progress = _Progress()
     outcome: Outcome | None = None
     try:
-        episode = environment.start(attempt.task, seed_for(attempt.seed, "world"))
+        progress.started = await start(environment, attempt.task, seed_for(attempt.seed, "world"), attempt.skills)
+        episode = progress.started.episode
         try:
+            progress.messages = _opening(attempt, progress.started, policy, acting)
             await _act(environment, episode, policy, attempt, acting, progress)
             outcome = None if progress.error else await episode.grade()
         finally:
@@ -90,6 +100,8 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
         stop=progress.stop,
         error=progress.error,
         injected=_shown(attempt, progress),
+        prelude=progress.started.source if progress.started else "",
+        prelude_error=progress.started.error if progress.started else None,
         snapshot_id=attempt.snapshot_id,
         run_id=attempt.run_id,
         arm=attempt.arm,
@@ -99,6 +111,13 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
         usage=sum((step.usage for step in progress.steps), Usage()),
         seconds=time.perf_counter() - started,
     )
+
+
+def _opening(attempt: Attempt, started: Started, policy: Policy, acting: Acting) -> list[Message]:
+    rules = knowledge(attempt.core, attempt.recalled, policy.profile)
+    rules = "\n".join(filter(None, (rules, attempt.advice)))
+    skills = neutral(catalogue(started.skills, policy.profile)) if acting.skills else None
+    return opening_messages(attempt.task, rules, policy.profile, acting.world, skills)
 
 
 async def _act(
@@ -124,6 +143,10 @@ async def _act(
         if attempt.search is not None and (query := asked(reply.text)):
             _search(attempt.search, query, reply, progress)
             continue
+        if acting.skills and policy.profile == "full" and (wish := skill_asked(reply.text)):
+            shown = progress.started.skills if progress.started else ()
+            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown))
+            continue
         actions = actions_of(reply, environment.action_format, policy.profile)
         if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):
             progress.stop = StopReason.DONE
@@ -139,10 +162,12 @@ def _search(search: Search, query: str, reply: Reply, progress: _Progress) -> No
 
 
 def _shown(attempt: Attempt, progress: _Progress) -> tuple[Injection, ...]:
-    """Return what was shown from the start and what was found later, each record once."""
+    """Return what was shown from the start, without skills that were left out, and what was found later, each once."""
+    given = {record.id for record in progress.started.skills} if progress.started else set[str]()
+    left_out = {record.id for record in attempt.skills} - given
     known = {item.record_id for item in attempt.injected}
     found = {item.record_id: item for item in progress.found if item.record_id not in known}
-    return (*attempt.injected, *found.values())
+    return (*(item for item in attempt.injected if item.record_id not in left_out), *found.values())
 
 
 async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], progress: _Progress) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evolve.config import Config
+from evolve.skilled.showing import text_kinds
 from memory.records import Injection, Recalled, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record
@@ -57,7 +58,7 @@ def search_for(
 
     Left out are the records that chance hides from the task, and, frozen, what was learned from the task itself.
     """
-    if not invitation(config, profile):
+    if not (invitation(config, profile) and text_kinds(config)):
         return None
 
     def search(query: str) -> Found:
@@ -65,7 +66,7 @@ def search_for(
             RecallQuery(
                 text=query,
                 namespace=config.memory.namespace,
-                kinds=config.memory.kinds,
+                kinds=text_kinds(config),
                 k=config.playbook.search_k,
                 min_score=config.memory.min_score,
                 token_budget=config.playbook.token_budget,

@@ -127,6 +127,7 @@ class _Opened:
     async def open(cls, config: Config, parts: Parts) -> AsyncGenerator[_Opened]:
         environment = parts.environment or app.make_environment(config)
         refuse_repeats(config, environment)
+        app.check_skills(config, environment)
         policy = parts.policy or app.make_policy(config.policy)
         try:
             with app.open_store(config, policy.count_tokens) as store:
@@ -195,6 +196,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         max_steps=config.environment.max_steps,
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
+        skills=config.skills.enabled and config.playbook.enabled,
     )
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))

@@ -14,6 +14,7 @@ _NAMES = {
     "evolve.progress": ("Observer", "Progress"),
     "evolve.protocols": ("Action", "Environment", "Episode", "StepResult"),
     "evolve.session": ("Parts", "RunResult", "arun", "aresume", "resume", "run"),
+    "evolve.skilled.seeding": ("add_skill",),
     "memory.errors": ("EvolveError",),
     "memory.records": ("Check", "Outcome", "Step", "Task", "Trajectory"),
 }

@@ -12,8 +12,8 @@ from evolve.statistics.evalues import mean_bound
 from memory.evidence import Evidence, evidence
 from memory.records import Record, Verdict
 from memory.store import Store
-from memory.utility import HORIZON, Measured, utility
-from playbooks.retirement import Case, Limits
+from memory.utility import HORIZON, Case, Measured, utility
+from playbooks.retirement import Limits
 
 
 def limits(settings: ForgetSection) -> Limits:

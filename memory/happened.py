@@ -110,6 +110,10 @@ class Trajectory(Frozen):
     stop: StopReason = StopReason.DONE
     error: str | None = None
     injected: tuple[Injection, ...] = ()
+    prelude: str = ""
+    """Code that ran before the first step, without being one: the skills that the episode was given."""
+    prelude_error: str | None = None
+    """Why the skills it was to be given were left out."""
     snapshot_id: str | None = None
     run_id: str = ""
     arm: str = "main"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 from typing import Any
 
@@ -92,3 +93,8 @@ class Commit(Frozen):
     @property
     def refused(self) -> tuple[OpResult, ...]:
         return tuple(r for r in self.results if not r.applied)
+
+
+def op_id(*parts: str) -> str:
+    """Return an op id that follows from its parts: proposing the same change twice changes nothing the second time."""
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:26]

@@ -8,10 +8,13 @@ that distribution. Without decay (half_life None) the utility is that of the raw
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from memory.base import Frozen
 from memory.evidence import Evidence
+from memory.knowledge import Record
 
 CONFIDENCE = 0.95
 """Of each bound, one-sided."""
@@ -64,6 +67,17 @@ def utility(evidence: Evidence, half_life: float | None) -> Utility:
         helpful=sum(weight(mark.age) * mark.counts.helpful for mark in evidence.marks),
         harmful=sum(weight(mark.age) * mark.counts.harmful for mark in evidence.marks),
     )
+
+
+@dataclass(frozen=True)
+class Case:
+    """A record with what is known of its worth."""
+
+    record: Record[Any]
+    evidence: Evidence
+    utility: Utility
+    measured: Measured | None = None
+    """What a gate measured, where one did."""
 
 
 @lru_cache(maxsize=4096)

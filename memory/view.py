@@ -109,6 +109,16 @@ class Reader:
                 self._fetch(missing, dict(stamps))
             return tuple(self._records[key][1] for key, _ in stamps)
 
+    def versions(self, record_id: str) -> tuple[Record[Any], ...]:
+        """Return every version of a record, oldest first, each with today's usage; none when it was forgotten."""
+        rows = self._journal.query(
+            f"SELECT {_COLUMNS.replace('r.updated_at', 'v.updated_at')}, {_BODY} FROM records r"
+            " JOIN versions v ON v.record_id = r.id JOIN usage u ON u.record_id = r.id"
+            " LEFT JOIN content c ON c.hash = v.content_hash WHERE r.id = ? AND NOT r.forgotten ORDER BY v.version",
+            (record_id,),
+        )
+        return tuple(map(build, rows))
+
     def _fetch(self, ids: Sequence[str], stamps: dict[str, int]) -> None:
         rows = self._journal.query(
             f"SELECT {_COLUMNS}, {_BODY} FROM json_each(?) j JOIN records r ON r.id = j.value"

@@ -5,10 +5,10 @@ Op ids follow from the content, so that curating the same reflections twice prop
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from memory.operations import op_id
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Insight, Op, Provenance, Record, Reflection, Tag, Trust, UsageCounts
 from playbooks.bullets import DEFAULT_SECTION, Bullet, clean_text, match_section
@@ -143,11 +143,6 @@ def with_origin(ops: Sequence[DeltaOp], instructions: Mapping[str, str]) -> tupl
         return op.model_copy(update={"payload": {**op.payload, "origin_query": query}})
 
     return tuple(map(filled, ops))
-
-
-def op_id(*parts: str) -> str:
-    """Return an op id that follows from its parts."""
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:26]
 
 
 def _tag_op(record: Record[Any], tag: Tag, trajectory_ids: Sequence[str], provenance: Provenance) -> DeltaOp:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from memory.operations import op_id
 from memory.records import DeltaOp, Op, Record, Trust
 from playbooks.bullets import Bullet, clean_text, match_section
 from playbooks.citations import resolve
 from playbooks.full import Operation
-from playbooks.lessons import Lesson, add_op, agree_op, edit_op, op_id
+from playbooks.lessons import Lesson, add_op, agree_op, edit_op
 
 _ALIASES = {"UPDATE": "EDIT", "DELETE": "REMOVE", "KEEP": "NONE", "CREATE": "ADD"}
 _ECHO = re.compile(r"^\s*(?:[-*]\s+)?\[[a-z][a-z0-9_]*-\d+\]\s*(?:helpful=\d+\s+harmful=\d+\s*::)?\s*", re.IGNORECASE)

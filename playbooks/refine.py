@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from memory.operations import op_id
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Trust
 from playbooks.budget import fill
-from playbooks.lessons import op_id
 from playbooks.ranking import rank_key
 from playbooks.similarity import THRESHOLD, exact_key, similar_pairs
 from policies.protocols import Profile

@@ -7,14 +7,12 @@ with no evidence against it. Pinned records are never retired, candidates wait f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from memory.evidence import Evidence
+from memory.operations import op_id
 from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Provenance, Record
-from memory.utility import Measured, Utility
+from memory.utility import Case
 from playbooks.contradictions import contradictions, weaker
-from playbooks.lessons import op_id
 
 AUTHOR = "retirement"
 
@@ -32,17 +30,6 @@ class Limits(Frozen):
     """Tasks within which they must lie."""
     unused: int = 500
     """Tasks without being shown that `unused` retires for."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A record with what is known of its worth."""
-
-    record: Record[Any]
-    evidence: Evidence
-    utility: Utility
-    measured: Measured | None = None
-    """What a gate measured, where one did."""
 
 
 Rule = Callable[[Case, Sequence[Case], Limits], str]

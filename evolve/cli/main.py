@@ -29,6 +29,8 @@ from evolve.cli import (
     quarantine,
     review,
     run,
+    skill_files,
+    skills,
     workspace,
 )
 from evolve.cli.output import Json, show
@@ -85,6 +87,8 @@ app.add_typer(gates.app, name="gates")
 app.add_typer(review.app, name="review")
 app.add_typer(config.app, name="config")
 app.add_typer(presets.app, name="presets")
+skill_files.register(skills.app)
+app.add_typer(skills.app, name="skills")
 workspace.register(app)
 run.register(app)
 compare.register(app)

@@ -36,13 +36,14 @@ _UNITS = "|".join(
         r' ?\w+="?',
         r'\w\["\w+"\]',
         r"[A-Z][a-z](?=[a-z])",
+        r" ?[a-z]+(?:_[a-z]+)*\(",
         r" ?[A-Za-z]+",
         r"\d",
         r" ?[^\sA-Za-z\d]+",
         r"\s+",
     )
 )
-"""What may become one token: a citation, the start of a rule up to its value, the name of a call or of an argument, ...
+"""What may become one token: a citation, the start of a rule up to its value, the name of a call or of an argument ...
 
 A rule is then looked up by one token and its value copied as the next, which a small model learns soon; digits stand
 alone, so that any number can be copied.

@@ -6,12 +6,14 @@ import random
 import string
 from dataclasses import dataclass
 
+from evolve.corpus.skills import draw_skills
 from evolve.environments.office.families import LONG, NORMAL
 from evolve.environments.office.intents import BY_INTENT
 from evolve.environments.office.rules import RULES, Rule, Values
 from evolve.environments.office.wording import FRAMES, sentence
 from memory.records import Record
 from playbooks.bullets import Bullet
+from skills.record import Skill
 
 FIRST_DEPLOYMENT, LAST_DEPLOYMENT = 1_000, 99_999
 """Deployments a corpus may draw from; 0 to 999 are kept for use and evaluation."""
@@ -25,6 +27,8 @@ _NOISE = (
     "ask for the id first",
 )
 _HIGHEST_NUMBER = 99
+_SKILLED = 0.35
+"""Share of the episodes in which the agent works with skills."""
 _LETTERS = string.ascii_lowercase
 _SYLLABLES = tuple(a + b + c for a in "bcdfghlmnprstvw" for b in "aeiou" for c in ("", "n", "r", "s", "l", "ck"))
 
@@ -37,6 +41,8 @@ class Setting:
     family: tuple[str, ...]
     scenario: int
     shown: tuple[Record[Bullet], ...]
+    skills: tuple[Record[Skill], ...] | None = None
+    """None = the agent does not work with skills."""
 
 
 def draw_family(rng: random.Random) -> tuple[str, ...]:
@@ -71,7 +77,9 @@ def bullet(number: int, content: str) -> Record[Bullet]:
 
 def draw_setting(rng: random.Random, values: Values, deployment: int) -> Setting:
     """Return one situation in a deployment."""
-    return Setting(deployment, draw_family(rng), rng.randint(0, 999), draw_shown(rng, values))
+    family, scenario, shown = draw_family(rng), rng.randint(0, 999), draw_shown(rng, values)
+    skills = draw_skills(rng, values, family) if rng.random() < _SKILLED else None
+    return Setting(deployment, family, scenario, shown, skills)
 
 
 def draw_frames(rng: random.Random) -> tuple[str, ...]:

@@ -102,7 +102,7 @@ class Evaluator:
         key = "any" if self.seedless else seed
         plans: list[_Planned] = []
         for task in tasks:
-            said = knowledge(shown[task.id].core, shown[task.id].recalled, self.policy.profile)
+            said = self._said(shown[task.id])
             episode_id = id_for("ga", *whose, task.model_dump_json(), said, key)
             plans.append(_Planned(episode_id, task, said, shown[task.id], seed_for(key, task.id)))
         return plans
@@ -132,9 +132,14 @@ class Evaluator:
     def _said_to(self, episode: Trajectory) -> str:
         shown = shown_again(self.store, episode.injected)
         versions = {item.record_id: item.version for item in episode.injected}
-        if any(record.version != versions[record.id] for record in (*shown.core, *shown.recalled)):
+        if any(record.version != versions[record.id] for record in (*shown.core, *shown.recalled, *shown.skills)):
             return "\0"  # a record has changed since: what was said then cannot be told from what it says now
-        return knowledge(shown.core, shown.recalled, self.policy.profile)
+        return self._said(shown)
+
+    def _said(self, shown: Shown) -> str:
+        """Return all that an episode knows: the words of its prompt, and the code of its skills."""
+        sources = [record.payload.source for record in shown.skills]
+        return "\n".join([knowledge(shown.core, shown.recalled, self.policy.profile), *sources])
 
     def _costs(self, planned: _Planned, stored: Trajectory | None) -> bool:
         """Tell whether an episode is still to be paid for: not one of the stream, or of another run."""
@@ -150,6 +155,7 @@ class Evaluator:
             core=planned.shown.core,
             recalled=planned.shown.recalled,
             injected=planned.shown.injected,
+            skills=planned.shown.skills,
             run_id=episodes_of(self.run_id),
             arm=ARM,
         )

@@ -8,10 +8,10 @@ from a task is about that task, not about the world. An operator's own words are
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from evolve.trust import text_of
-from memory.protocols import KnowledgeView
+from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
@@ -23,6 +23,8 @@ class StaticGate:
     """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured.
 
     `known` names the addresses and literals that texts may name, `trust` the least trust that is not read strictly.
+    `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload only
+    what prompts show is read here.
     """
 
     name = "static"
@@ -34,16 +36,20 @@ class StaticGate:
         *,
         known: Callable[[], str] = str,
         trust: Trust = Trust.SELF_JUDGED,
+        kinds: Mapping[str, Gate] | None = None,
     ) -> None:
         self._rules = rules or Rules()
         self._n = leak_ngram
         self._known, self._trust = known, trust
+        self._kinds = kinds or {}
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict with a reason for every op refused."""
         rejected: dict[str, str] = {}
         clean: list[DeltaOp] = []
-        for op in ops:
+        for gate in self._kinds.values():
+            rejected |= (await gate.judge(ops, view, trajectories)).rejected
+        for op in (each for each in ops if each.op_id not in rejected):
             reason = self._leak(op, trajectories) or self._content(op)
             if reason:
                 rejected[op.op_id] = reason
@@ -64,7 +70,7 @@ class StaticGate:
         """Return which task's words the op's text repeats, or an empty text."""
         if op.payload is None:
             return ""
-        text = str(op.payload.get("content", "")) or repr(op.payload)
+        text = text_of(op) if op.kind in self._kinds else str(op.payload.get("content", "")) or repr(op.payload)
         said = set(ngrams(text, self._n))
         for trajectory in trajectories:
             shared = said & set(ngrams(trajectory.task.instruction, self._n))

@@ -10,6 +10,7 @@ from evolve.nodes.recall import recalled
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
 from evolve.search import Search, search_for
+from evolve.skilled.prelude import left_out
 from evolve.state import NO_MEMORY, Deps, Episode
 from memory.records import Task
 
@@ -29,6 +30,7 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
         core=shown.core,
         recalled=shown.recalled,
         injected=shown.injected,
+        skills=shown.skills,
         run_id=stream.run_id,
         arm=arm,
         search=None if arm == NO_MEMORY else _search(episode["batch"], task, deps),
@@ -37,6 +39,8 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
         with about(task.id):
             trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
     deps.store.add_trajectory(trajectory)
+    if trajectory.prelude_error:
+        left_out(deps.store, trajectory, shown.skills)
     deps.tally.add(trajectory)
     deps.observers.notify(deps.tally.event(trajectory))
     return {"episodes": [episode_id]}

@@ -14,6 +14,7 @@ from evolve.nodes.judge import judged_success
 from evolve.progress import Learned
 from evolve.proposals import submit
 from evolve.quarantine import is_held, unheld, withhold
+from evolve.skilled.showing import texts
 from evolve.state import Deps, State
 from memory.records import RECALLABLE, Commit, DeltaOp, Op
 from playbooks.refine import enforce_budget, merge_duplicates
@@ -81,6 +82,7 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
             trajectory=trajectory,
             shown=(*shown.core, *shown.recalled),
             success=judged_success(trajectory, deps),
+            skills=shown.skills,
             tags=tags.get(trajectory.id, {}),
         )
         for trajectory in batch_episodes(state, deps)
@@ -94,9 +96,9 @@ def _refine(state: State, deps: Deps, subject: str) -> None:
     settings = deps.config.playbook
     done = deps.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
-        view = deps.store.view(deps.namespace)
-        _apply(deps, merge_duplicates(view.records(), deps.config.gate.near_duplicate), subject)
+        known = texts(deps.store.view(deps.namespace))
+        _apply(deps, merge_duplicates(known, deps.config.gate.near_duplicate), subject)
     if settings.max_tokens is not None:
-        records = deps.store.view(deps.namespace).records()
+        records = texts(deps.store.view(deps.namespace))
         gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)
         _apply(deps, gone, subject)

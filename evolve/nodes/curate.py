@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
+from evolve.nodes.judge import judged_success
 from evolve.replies import about
+from evolve.skilled.proposals import skill_ops
 from evolve.state import Deps, State
 from evolve.trust import trust_of
 from memory.records import DeltaOp, Event, Provenance, Trajectory
@@ -27,12 +30,21 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
             with about(",".join(reflection.task_id for reflection in reflections)):
                 ops = await deps.curator.curate(reflections, deps.store.view(deps.namespace))
     episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, deps)}
+    ops = [*_skills(tuple(episodes.values()), deps), *ops]
     signed = [op.model_copy(update={"provenance": _provenance(op, episodes, deps)}) for op in ops]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
     data = {"ops": [op.model_dump(mode="json") for op in signed]}
     event = Event(type=PROPOSAL, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
     deps.store.append(event)
     return {}
+
+
+def _skills(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
+    """Yield what the agent itself proposed about skills, in task order."""
+    for trajectory in episodes if deps.acting.skills else ():
+        shown = shown_again(deps.store, trajectory.injected).skills
+        success = judged_success(trajectory, deps)
+        yield from skill_ops(trajectory, shown, deps.policy.profile, success=success)
 
 
 def proposed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:

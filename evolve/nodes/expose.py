@@ -14,10 +14,11 @@ from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB, Trial, decide, draw, item_of
 from evolve.injection import Shown
 from evolve.nodes.episodes import batch_episodes
+from evolve.skilled.showing import usable
 from evolve.state import Deps, State
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
-from memory.records import DeltaOp, Event, Injection, Op, Provenance, Status, Task, Verdict
+from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Verdict
 from memory.store import Store
 
 EXPOSURE = "online_ab.exposure"
@@ -40,10 +41,20 @@ def hide(shown: Shown, task: Task, turn: int, deps: Deps) -> tuple[tuple[Injecti
     gate = _gate(deps)
     if gate is None:
         return shown.injected, {}
-    records = (*shown.core, *shown.recalled)
+    records = (*shown.core, *shown.recalled, *shown.skills)
     lots = draw(records, f"{turn}/{task.id}", deps.config.run.seed, gate.rules.probability)
     gone = {record.id for record in records if lots.get(item_of(record))}
+    lost = _lost(shown.skills, gone)
+    lots = {item: hidden for item, hidden in lots.items() if item not in map(item_of, lost)}
+    gone |= {record.id for record in lost}
     return tuple(item for item in shown.injected if item.record_id not in gone), lots
+
+
+def _lost(skills: Sequence[Record[Any]], gone: Collection[str]) -> list[Record[Any]]:
+    """Return the skills that cannot be shown because one they call is hidden: of them nothing is learned."""
+    left = [record for record in skills if record.id not in gone]
+    kept = {record.id for record in usable(left).records}
+    return [record for record in left if record.id not in kept]
 
 
 def hidden(batch: int, task_id: str, deps: Deps) -> frozenset[str]:

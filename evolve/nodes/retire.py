@@ -8,13 +8,16 @@ from typing import Any
 from evolve.gates.review import ReviewGate
 from evolve.nodes.episodes import batch_episodes
 from evolve.proposals import submit
+from evolve.skilled.showing import texts
 from evolve.state import Deps, State
 from evolve.worth import cases, limits
 from memory.evidence import Mark
 from memory.records import DeltaOp, Record, Status
+from memory.utility import Case
 from playbooks.contradictions import contradictions
-from playbooks.retirement import Case
 from playbooks.retirement import retire as retirements
+from skills import retirement
+from skills.record import Skill
 
 ACTOR = "retire"
 
@@ -36,20 +39,30 @@ async def retire(state: State, deps: Deps) -> dict[str, Any]:
 
 
 def _ops(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
-    settings = deps.config.forget
-    if not (settings.rules and deps.config.playbook.enabled):
+    settings, ops = deps.config.forget, tuple[DeltaOp, ...]()
+    if settings.rules and deps.config.playbook.enabled:
+        known = cases(deps.store, settings, _asked(state, deps))
+        ops += retirements((*known, *_rivals(known, deps)), settings.rules, limits(settings))
+    return (*ops, *_skills(deps))
+
+
+def _skills(deps: Deps) -> tuple[DeltaOp, ...]:
+    skills = deps.config.skills
+    if not (skills.retire and skills.enabled):
         return ()
-    known = cases(deps.store, settings, _asked(state, deps))
-    return retirements((*known, *_rivals(known, deps)), settings.rules, limits(settings))
+    reading = deps.config.forget.model_copy(update={"rules": skills.retire, "unused": skills.unused})
+    known = cases(deps.store, reading, deps.store.view(deps.namespace).records(Skill.kind))
+    own = retirement.Limits.model_validate(skills.model_dump(include=set(retirement.Limits.model_fields)))
+    return retirement.retire(known, skills.retire, own)
 
 
 def _asked(state: State, deps: Deps) -> tuple[Record[Any], ...]:
-    """Return the records that the batch showed: of others nothing new is known. All, for a rule about idle ones."""
+    """Return the texts that the batch showed: of others nothing new is known. All, for a rule about idle ones."""
     if "unused" in deps.config.forget.rules:
-        return deps.store.view(deps.namespace).records()
+        return texts(deps.store.view(deps.namespace))
     shown = {item.record_id for episode in batch_episodes(state, deps) for item in episode.injected}
     found = [record for key in shown if (record := deps.store.get(key)) is not None]
-    return tuple(sorted(found, key=lambda record: record.number))
+    return tuple(sorted((r for r in found if r.kind != Skill.kind), key=lambda record: record.number))
 
 
 def _rivals(known: Sequence[Case], deps: Deps) -> tuple[Case, ...]:
@@ -57,7 +70,7 @@ def _rivals(known: Sequence[Case], deps: Deps) -> tuple[Case, ...]:
     moved = {case.record.id for case in known if any(_spoken(mark) for mark in case.evidence.marks)}
     if not moved:
         return ()
-    records = deps.store.view(deps.namespace).records()
+    records = texts(deps.store.view(deps.namespace))
     pairs = contradictions(records, moved)
     ids = {key for pair in pairs for key in (pair.first, pair.second)} - {case.record.id for case in known}
     return cases(deps.store, deps.config.forget, [record for record in records if record.id in ids])

@@ -12,11 +12,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from memory.operations import op_id
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory
 from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.compact import listed, sound
-from playbooks.lessons import Lesson, add_op, edit_op, op_id
+from playbooks.lessons import Lesson, add_op, edit_op
 from playbooks.methods.episode import block, line, steps_of
 from playbooks.methods.roles import EpisodeCurator
 from playbooks.similarity import exact_key

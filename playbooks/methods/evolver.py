@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from memory.operations import op_id
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Provenance, Record, Reflection, Trajectory, Trust, UsageCounts
 from playbooks.bullets import Bullet
 from playbooks.compact import listed
-from playbooks.lessons import Lesson, add_op, collect, op_id, tag_ops
+from playbooks.lessons import Lesson, add_op, collect, tag_ops
 from playbooks.methods.episode import block, line, steps_of
 from playbooks.methods.roles import opened
 from playbooks.notebook.judge import Finding

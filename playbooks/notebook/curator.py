@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from memory.protocols import Embedder, KnowledgeView
@@ -21,7 +22,15 @@ from playbooks.notebook.plain import plain_notes
 from playbooks.notebook.write import write_notes
 from policies.protocols import Policy
 
-Episodes = Callable[[str], Trajectory | None]
+
+@dataclass(frozen=True)
+class Episodes:
+    """Where episodes are read."""
+
+    find: Callable[[str], Trajectory | None]
+    """Returns the trajectory of an id."""
+    faults: Callable[[Trajectory], Sequence[str]] = lambda _: ()
+    """What went wrong in one beside its grade: it is written about even if it succeeded."""
 
 
 class Settings(Frozen):
@@ -41,7 +50,7 @@ class Settings(Frozen):
 class NotebookCurator:
     """Writes one note for each cluster of failures. Implements `playbooks.protocols.Curator`.
 
-    `episodes` returns the trajectory of an id. What a model said and could not be used is handed to `keep` as raw
+    What a model said and could not be used is handed to `keep` as raw
     reflections; how the failures were found is handed to `record`, every episode counted.
     """
 
@@ -86,7 +95,8 @@ class NotebookCurator:
         """Return the failures of the cohort. An episode that is not in the journal is a missing one."""
         label_free = self._settings.label_free
         unique = {reflection.trajectory_id: reflection for reflection in reflections}
-        episodes = {key: trajectory for key in unique if (trajectory := self._episodes(key)) is not None}
+        episodes = {key: trajectory for key in unique if (trajectory := self._episodes.find(key)) is not None}
+        faults = {key: tuple(self._episodes.faults(trajectory)) for key, trajectory in episodes.items()}
         judge = self._policy if label_free else None
         found = {f.trajectory_id: f for f in await find_failures(tuple(episodes.values()), judge)}
         findings = [found.get(key) or _lost(reflection) for key, reflection in unique.items()]
@@ -94,9 +104,10 @@ class NotebookCurator:
             self._record(audit(findings, self._policy.name if label_free else "reward"))
         self._keep_all([_unjudged(finding, f"{self.name}:judge") for finding in findings if finding.raw])
         return [
-            failure_of(episodes[finding.trajectory_id], finding, unique[finding.trajectory_id], label_free=label_free)
+            failure_of(episodes[key], finding, unique[key], label_free=label_free, faults=faults[key])
             for finding in findings
-            if finding.failed and not finding.missing
+            if not finding.missing and (finding.failed or faults[finding.trajectory_id])
+            for key in (finding.trajectory_id,)
         ]
 
     async def _op(self, members: Group) -> DeltaOp:

@@ -36,10 +36,20 @@ class Failure(Frozen):
         return "\n".join(self.complaints) or self.instruction
 
 
-def failure_of(trajectory: Trajectory, finding: Finding, reflection: Reflection, *, label_free: bool) -> Failure:
-    """Return the failure that an episode was found to be. With `label_free` the outcome is not read."""
+def failure_of(
+    trajectory: Trajectory,
+    finding: Finding,
+    reflection: Reflection,
+    *,
+    label_free: bool,
+    faults: tuple[str, ...] = (),
+) -> Failure:
+    """Return the failure that an episode was found to be. With `label_free` the outcome is not read.
+
+    `faults` are what went wrong in it beside its grade.
+    """
     checks = () if label_free or trajectory.outcome is None else failed_checks(trajectory.outcome)
-    said = [f"{check.name}: {check.detail}" for check in checks]
+    said = [*faults, *(f"{check.name}: {check.detail}" for check in checks)]
     said += [finding.reason] if label_free else []
     said += [step.error or "" for step in trajectory.steps] + [reflection.root_cause if reflection.parsed else ""]
     steps = salient_steps(trajectory, label_free=label_free) or trajectory.steps[-1:]

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from memory.operations import op_id
 from memory.protocols import Embedder, KnowledgeView, Vector
 from memory.records import DeltaOp, Op, Provenance, Record
 from playbooks.bullets import one_line
-from playbooks.lessons import op_id
 from playbooks.notebook.asking import ask
 from playbooks.notebook.drafts import NoteDraft, note_of
 from playbooks.notebook.write import Written, params_of

@@ -2,14 +2,13 @@
 
 The child starts with an empty environment, imports a fixed list of standard modules, and then gives up, for good: new
 files, sockets and pipes (RLIMIT_NOFILE 0), children (RLIMIT_NPROC 0), memory beyond the limit (RLIMIT_AS), the root
-user, further imports, and every audited operation of CPython but a harmless few. Time is kept by the host, which
-kills. Messages are JSON lines: arguments and results are plain data.
+user, further imports, every function of the operating system but a few, and every audited operation of CPython but a
+harmless few. Time is kept by the host, which kills. Messages are JSON lines: arguments and results are plain data.
 
 Not covered: a defect of CPython or of the kernel that an attacker drives on purpose (there is no system call filter and
-no namespace: run hostile code in a container); `os.stat` tells whether a path exists; the clock is the real one; on a
-system where the host is not root the child has the host's user id. A child that catches MemoryError goes on. `dump()`
-records the code and the host's answers, and `load()` runs them again in a new child: code that reads the clock may
-differ.
+no namespace: run hostile code in a container); the clock is the real one; on a system where the host is not root the
+child has the host's user id. A child that catches MemoryError goes on, within the same limit. `dump()` records the code
+and the host's answers, and `load()` runs them again in a new child: code that reads the clock may differ.
 """
 
 from __future__ import annotations
@@ -163,9 +162,10 @@ class ProcessSession:
                 reply = replies.pop(0) if replies else self._answer(message)
                 record.append(reply)
                 self._send(reply)
+            elif "done" in message:
+                return None if message["done"] is None else str(message["done"])
             else:
-                error = message.get("done")
-                return None if error is None else str(error)
+                raise _Ended("RuntimeError: the sandbox process sent something else than a message")
 
     def _answer(self, message: dict[str, Any]) -> dict[str, Any]:
         """Call the host function a message names; what it raises is the answer."""
@@ -211,5 +211,5 @@ class ProcessSession:
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
             return dict(json.loads(line))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise _Ended("RuntimeError: the sandbox process sent something else than a message") from error

@@ -23,6 +23,10 @@ for _name in _MODULES.split():
     __import__(_name)
 
 _HARMLESS = frozenset({"exec", "compile", "builtins.id", "sys._getframe", "object.__getattr__", "object.__setattr__"})
+_KEPT = frozenset({"_exit", "fspath", "urandom"})
+"""Functions of the operating system that stay: many others (mkfifo, uname, setpriority) are not audited."""
+_LOADERS = ("create_builtin", "create_dynamic", "exec_builtin", "exec_dynamic", "get_frozen_object", "init_frozen")
+"""Functions of `_imp` that would make a second, whole `posix`."""
 _pipe_in, _pipe_out = sys.stdin.buffer, sys.stdout.buffer
 
 
@@ -88,11 +92,36 @@ def _close_the_door(memory_mb: int) -> None:
         os.setgid(65534)
         os.setuid(65534)
 
+    _take_away()
+    _guard()
+
+
+def _take_away() -> None:
+    """Remove what no audit hook sees, wherever a module holds it."""
+    system, loaders = vars(sys.modules["posix"]), vars(sys.modules["_imp"])
+    gone = [value for value in system.values() if callable(value) and not isinstance(value, type)]
+    gone = [value for value in gone if value.__name__ not in _KEPT and not value.__name__.startswith("_path_")]
+    gone += [loaders[name] for name in _LOADERS if name in loaders]
+    taken = set(map(id, gone))
+    for module in list(sys.modules.values()):
+        for name, value in list(vars(module).items()):
+            if id(value) in taken:
+                delattr(module, name)
+    for name in ("supports_dir_fd", "supports_effective_ids", "supports_fd", "supports_follow_symlinks"):
+        getattr(os, name).clear()
+
+
+def _guard() -> None:
+    """Refuse every audited operation but the harmless. The hook looks nothing up that code could replace, and runs none
+    of its methods."""
+    harmless, text, kind, missing, denied = _HARMLESS, str, type, ModuleNotFoundError, PermissionError
+
     def refuse(event: str, args: tuple[Any, ...]) -> None:
         if event == "import":
-            raise ModuleNotFoundError(f"No module named {args[0]!r} in this sandbox")
-        if event not in _HARMLESS:
-            raise PermissionError(f"{event} is not allowed in this sandbox")
+            name = args[0] if kind(args[0]) is text else "?"
+            raise missing(f"No module named {name!r} in this sandbox")
+        if event not in harmless:
+            raise denied(f"{event} is not allowed in this sandbox")
 
     sys.addaudithook(refuse)
 

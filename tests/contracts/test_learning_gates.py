@@ -30,6 +30,7 @@ from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Record, Status, Task, Trajectory, UsageCounts, Verdict
 from playbooks.bullets import Bullet
 from playbooks.view import RecordView
+from skills.gate import SkillGate
 
 TASKS = [Task(id=f"t{at}", instruction=f"Task number {at}.") for at in range(60)]
 EPISODES = [Trajectory(task=task) for task in TASKS[:16]]
@@ -55,10 +56,11 @@ MAKERS: dict[str, Callable[[], Gate]] = {
     "utility": lambda: Utility(evaluate, TASKS, seed=1),
     "online_ab": OnlineAB,
     "review": ReviewGate,
+    "skill": SkillGate,
 }
 MEASURES = {"batch_screen", "held_out", "held_out-strict", "canary", "utility"}
 SCREENS = {"batch_screen", "canary"}
-ADMITS_ALL = {"none", "online_ab"}
+ADMITS_ALL = {"none", "online_ab", "skill"}
 HUMAN = {"review"}
 """Gates that admit nothing by themselves."""
 

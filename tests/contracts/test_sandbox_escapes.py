@@ -1,6 +1,9 @@
-"""Attempts to get out of every sandbox. Each must fail, and the host must live and go on working.
+"""Attempts to get out of every sandbox (benchmarks/escape_suite.py). Each must fail, and the host must live and go on.
 
-A snippet prints `ESCAPED` (or changes the host) when it got out; an error is the expected answer.
+E1  no attempt has an effect on the host: no token, file, connection, signal, no changed object, no time without end
+E2  each ends in an error, and the next session works
+E3  the detector sees all these effects where there is no sandbox
+E4  what the process runner says it does not cover is so, and nothing more than that was found
 """
 
 from __future__ import annotations
@@ -8,126 +11,108 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from benchmarks.escape_suite import ABOUT_THE_RUNNER, LIMITS, Attempt, attempt_in, attempt_unprotected, load
 from skills.protocols import Limits, Sandbox
 from skills.sandbox.monty import MontySandbox
 from skills.sandbox.process import ProcessSandbox
 
 SANDBOXES = {"monty": MontySandbox, "process": ProcessSandbox}
-SECRET = "host-secret-9124"
+ATTEMPTS = load()
+GROUPS = list(dict.fromkeys(attempt.group for attempt in ATTEMPTS))
 
 
 @pytest.fixture(scope="module", params=sorted(SANDBOXES))
 def sandbox(request: pytest.FixtureRequest) -> Iterator[Sandbox]:
-    os.environ["EVOLVE_TEST_SECRET"] = SECRET
     made = SANDBOXES[request.param]()
     yield made
     made.close()
-    del os.environ["EVOLVE_TEST_SECRET"]
 
 
-class _Box:
-    """A host object with something to hide."""
-
-    hidden = SECRET
-
-
-def _modules() -> dict[str, dict[str, object]]:
-    box = _Box()
-    return {"mail": {"echo": lambda value=None: value, "box": lambda: box.hidden[:4]}}
-
-
-WALK = """
-seen = [().__class__]
-for kind in ().__class__.__base__.__subclasses__():
-    init = getattr(kind, '__init__', None)
-    world = getattr(init, '__globals__', {})
-    for name in ('system', 'popen', 'open', 'socket', 'Popen'):
-        if name in world:
-            {use}
-"""
-
-ATTEMPTS = {
-    "read a file": "print('ESCAPED', open('/etc/hostname').read())",
-    "read a file by path": "from pathlib import Path\nprint('ESCAPED', Path('/etc/hostname').read_text())",
-    "read a file by number": "import os\nfd = os.open('/etc/hostname', 0)\nprint('ESCAPED', os.read(fd, 9))",
-    "write a file": "open('{tmp}/escaped', 'w').write('x')\nprint('ESCAPED')",
-    "make a directory": "import os\nos.mkdir('{tmp}/escaped')\nprint('ESCAPED')",
-    "list a directory": "import os\nprint('ESCAPED', os.listdir('/'))",
-    "environment": "import os\nassert os.environ['EVOLVE_TEST_SECRET']\nprint('ESCAPED')",
-    "shell": "import os\nif os.system('true') == 0: print('ESCAPED')",
-    "subprocess": "import subprocess\nsubprocess.run(['/bin/true'], check=True)\nprint('ESCAPED')",
-    "fork": "import os\nif os.fork() == 0:\n    os._exit(0)\nprint('ESCAPED')",
-    "kill the host": "import os\nos.kill({pid}, 9)\nprint('ESCAPED')",
-    "network": "import socket\nsocket.create_connection(('127.0.0.1', {port}), 1)\nprint('ESCAPED')",
-    "network by C module": "import _socket\ns = _socket.socket()\nprint('ESCAPED')",
-    "http": "import urllib.request\nurllib.request.urlopen('http://127.0.0.1:{port}')\nprint('ESCAPED')",
-    "ctypes": "import ctypes\nctypes.CDLL(None)\nprint('ESCAPED')",
-    "host package": "import memory.records\nprint('ESCAPED')",
-    "third party": "import pydantic\nprint('ESCAPED')",
-    "import by name": "__import__('subprocess')\nprint('ESCAPED')",
-    "import machinery": "import importlib\nimportlib.import_module('socket')\nprint('ESCAPED')",
-    "loader": "print('ESCAPED', __loader__.get_data('/etc/hostname'))",
-    "raise the limits": "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))\nprint('ESCAPED')",
-    "unseat the guard": "import sys\nsys.addaudithook(lambda *a: print('ESCAPED'))\nexec('1')",
-    "walk to a function's globals": "print('ESCAPED', apps.mail.echo.__globals__['os'].listdir('/'))",
-    "walk to the closure": "print('ESCAPED', apps.mail.box.__closure__[0].cell_contents.hidden)",
-    "walk to system": WALK.replace("{use}", "if name == 'system' and world[name]('true') == 0: print('ESCAPED')"),
-    "walk to popen": WALK.replace("{use}", "if name == 'popen': print('ESCAPED', world[name]('id'))"),
-    "walk to open": WALK.replace("{use}", "if name == 'open': print('ESCAPED', world[name]('/etc/passwd'))"),
-    "frame walk": "import sys\nprint('ESCAPED', sys._getframe().f_back.f_back.f_back.f_globals['os'].listdir('/'))",
-    "ask eval": "eval(\"__import__('os').listdir('/')\")\nprint('ESCAPED')",
-    "a private function": "print('ESCAPED', apps.mail._private())",
-    "a function of no module": "print('ESCAPED', apps.nothing.echo())",
-    "garbage collector": "import gc\nprint('ESCAPED', len(gc.get_objects()))",
-    "breakpoint": "breakpoint()\nprint('ESCAPED')",
-    "standard input": "print('ESCAPED', input())",
-}
-
-
-@pytest.mark.parametrize("name", sorted(ATTEMPTS))
-def test_no_escape(sandbox: Sandbox, name: str, tmp_path: Path, unused_tcp_port: int) -> None:
-    tmp_path.chmod(0o777)
-    code = ATTEMPTS[name].replace("{tmp}", str(tmp_path)).replace("{pid}", str(os.getpid()))
-    session = sandbox.session(_modules())
-    result = session.run(code.replace("{port}", str(unused_tcp_port)))
-    assert "ESCAPED" not in result.stdout, result
-    assert SECRET not in result.stdout + (result.error or "")
-    assert list(tmp_path.iterdir()) == []
+def works(sandbox: Sandbox) -> bool:
+    """Tell whether a new session does what it should."""
+    session = sandbox.session({"mail": {"echo": lambda value: value}})
+    result = session.run("print(apps.mail.echo(1))")
     session.close()
-    assert sandbox.session(_modules()).run("print(apps.mail.echo(1))").stdout == "1\n"
+    return result.stdout == "1\n"
 
 
-MAY_END_WELL = {"regular expression", "deep argument"}
-BOMBS = {
-    "time": "while True: pass",
-    "time, caught": "while True:\n    try:\n        while True: pass\n    except BaseException: pass",
-    "memory, doubling": "x = 'ab'\nwhile True: x += x",
-    "memory, list": "x = []\nwhile True: x.append([0] * 1000)",
-    "memory, number": "x = 10 ** 10 ** 9",
-    "recursion": "def f(): return f()\nf()",
-    "recursion, caught": "def f():\n    try:\n        return f()\n    except BaseException:\n        return f()\nf()",
-    "nesting": "x = " + "(" * 20_000 + ")" * 20_000,
-    "host calls": "while True: apps.mail.echo()",
-    "host calls, caught": "while True:\n    try: apps.mail.echo()\n    except BaseException: pass",
-    "output": "while True: print('x' * 1000)",
-    "big argument": "while True: apps.mail.echo('x' * 5_000_000)",
-    "regular expression": "import re\nre.match('(a+)+$', 'a' * 60 + 'b')",
-    "sleep": "import time\nwhile True: time.sleep(100)",
-    "deep argument": "x = []\nfor i in range(100_000): x = [x]\napps.mail.echo(x)",
+def test_the_suite_is_large_and_without_repeats() -> None:
+    assert len({attempt.code for attempt in ATTEMPTS}) == len(ATTEMPTS) >= 100
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_no_attempt_gets_out_and_each_ends_in_an_error(sandbox: Sandbox, group: str) -> None:
+    wrong: dict[str, object] = {}
+    for attempt in ATTEMPTS:
+        if attempt.group == group:
+            trial = attempt_in(sandbox, attempt)
+            if trial.effects or not trial.error or not works(sandbox):
+                wrong[attempt.name] = trial
+    assert wrong == {}
+
+
+SEEN = {
+    "token": ("files", "read by open"),
+    "files": ("processes", "os.system"),
+    "connection": ("network", "socket"),
+    "signal": ("processes", "signal the host"),
+    "time": ("memory", "list of lists"),
 }
 
 
-@pytest.mark.parametrize("name", sorted(BOMBS))
-def test_no_bomb_reaches_the_host(sandbox: Sandbox, name: str) -> None:
-    session = sandbox.session(_modules(), Limits(seconds_per_run=0.5, host_calls=200))
+@pytest.mark.parametrize("effect", SEEN)
+def test_the_detector_sees_an_attempt_that_nothing_stops(effect: str) -> None:
+    (attempt,) = [one for one in ATTEMPTS if (one.group, one.name) == SEEN[effect]]
+    assert attempt.group not in ABOUT_THE_RUNNER
+    assert effect in attempt_unprotected(attempt).effects
+
+
+def test_the_detector_sees_a_host_that_gives_its_token_away(sandbox: Sandbox) -> None:
+    assert attempt_in(sandbox, Attempt("tampering", "asked", "apps.mail.keep({'changed': 1})")).effects == ()
+    honest = "apps.mail.keep({'changed': True})\nprint(apps.mail.verify())"
+    assert attempt_in(sandbox, Attempt("tampering", "by a call", honest)).effects == ("token",)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import re\nre.match('(a+)+$', 'a' * 60 + 'b')",
+        "x = []\nfor i in range(100_000): x = [x]\napps.mail.echo(x)",
+        "apps.mail.echo('x' * 5_000_000)",
+    ],
+    ids=["regular expression", "deep argument", "large argument"],
+)
+def test_what_may_end_well_ends_in_time(sandbox: Sandbox, code: str) -> None:
     started = time.monotonic()
-    result = session.run(BOMBS[name])
-    assert time.monotonic() - started < 5
-    assert result.error is not None or name in MAY_END_WELL
-    assert len(result.stdout) < 5_000
+    session = sandbox.session({"mail": {"echo": lambda value: None}}, LIMITS)
+    session.run(code)
     session.close()
-    assert sandbox.session(_modules()).run("print(apps.mail.echo(1))").stdout == "1\n"
+    assert time.monotonic() - started < 5
+    assert works(sandbox)
+
+
+def answer(code: str, limits: Limits | None = None) -> str:
+    """Return what code prints in the process runner; it must end without an error."""
+    sandbox = ProcessSandbox()
+    result = sandbox.session({}, limits).run(code)
+    sandbox.close()
+    assert result.error is None, result
+    return result.stdout.strip()
+
+
+def test_the_clock_of_the_process_runner_is_the_real_one() -> None:
+    assert abs(float(answer("import time\nprint(time.time())")) - time.time()) < 60
+
+
+def test_code_in_the_process_runner_that_catches_a_memory_error_goes_on() -> None:
+    code = "try:\n    x = 'x' * 10**9\nexcept MemoryError:\n    print('on')"
+    assert answer(code, Limits(memory_mb=16)) == "on"
+
+
+def test_the_process_runner_keeps_a_few_functions_of_the_system() -> None:
+    names = answer("import os, sys\nprint(*(n for n, f in vars(sys.modules['posix']).items() if callable(f)))").split()
+    functions = {name for name in names if not isinstance(getattr(os, name, None), type)}
+    assert {name for name in functions if not name.startswith("_path_")} == {"_exit", "fspath", "urandom"}

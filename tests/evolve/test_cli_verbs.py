@@ -30,6 +30,7 @@ PROMISED = {
     "config": "show path check",
     "gates": "log show replay",
     "presets": "list show",
+    "skills": "list show test promote retire diff log graph import export",
 }
 READING = [
     "playbook list",
@@ -43,6 +44,10 @@ READING = [
     "notebook list",
     "notebook list --all",
     "notebook clusters",
+    "skills list",
+    "skills list --all",
+    "skills log",
+    "skills graph",
     "memory search pay",
     "memory stats",
     "memory doctor",

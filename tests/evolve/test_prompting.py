@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evolve.prompting import act_messages, actions_of, knowledge
+from evolve.prompting import act_messages, actions_of, knowledge, opening_messages
 from memory.records import Record, Step, Task, ToolCall
 from playbooks.bullets import Bullet
 from policies.protocols import Reply
@@ -76,3 +76,13 @@ def test_tool_calls_become_tool_messages_and_one_action_each() -> None:
 def test_code_is_found_in_a_reply(text: str, profile: str, expected: list[str]) -> None:
     actions = actions_of(Reply(text=text), "code", "full" if profile == "full" else "compact")
     assert [action.text for action in actions] == expected
+
+
+def test_the_compact_profile_lists_skills_only_for_an_agent_that_works_with_them() -> None:
+    def text(skills: str | None) -> str:
+        (message,) = opening_messages(TASK, "- three [3]", "compact", "", skills)
+        return message.content
+
+    assert text(None) == act_messages(TASK, [], [rule(3, "three")], [], "compact", "")[0].content
+    assert text("") == text(None).replace("task:", "skills:\ntask:")
+    assert text("- pay(who: str): pay") == text(None).replace("task:", "skills:\n- pay(who: str): pay\ntask:")

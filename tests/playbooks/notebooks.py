@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import Check, Commit, Outcome, Reflection, Step, Task, Trajectory
 from memory.store import Store
-from playbooks.notebook.curator import NotebookCurator, Settings
+from playbooks.notebook.curator import Episodes, NotebookCurator, Settings
 from playbooks.notebook.judge import Audit
 from policies.protocols import Message, Policy, SamplingParams
 from tests.playbooks.conftest import PARTS
@@ -59,14 +59,20 @@ def episode(number: int, complaint: str = "", *, instruction: str = "", graded: 
 class Notebook:
     """A notebook in a store: `await learn(episodes)` curates and commits."""
 
-    def __init__(self, store: Store, policy: Policy, **settings: Any) -> None:
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        faults: Callable[[Trajectory], tuple[str, ...]] | None = None,
+        **settings: Any,
+    ) -> None:
         self.store = store
         self.kept: list[Reflection] = []
         self.audits: list[Audit] = []
         self.curator = NotebookCurator(
             policy,
             HashingEmbedder(),
-            store.trajectory,
+            Episodes(store.trajectory, faults or (lambda _: ())),
             settings=Settings(**settings),
             keep=self.kept.append,
             record=self.audits.append,

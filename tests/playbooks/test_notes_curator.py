@@ -170,3 +170,11 @@ def test_a_draft_takes_lists_and_texts_for_each_other(given: dict[str, Any]) -> 
     draft, error = parse(json.dumps(fields), NoteDraft)
     assert draft is not None, error
     assert note_of(draft, ["t1"]).text()
+
+
+async def test_what_went_wrong_in_a_success_is_written_about_too(store: Store) -> None:
+    notebook = Notebook(store, ScriptedPolicy(writer), lambda t: (UNITS,) if t.id == "t2" else ())
+    await notebook.learn([episode(1, ""), episode(2, "")])
+    (note,) = notebook.notes()
+    assert note.payload.failure_ids == ("t2",)
+    assert notebook.audits[0].success_rate == 1.0

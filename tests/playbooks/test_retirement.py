@@ -10,8 +10,8 @@ import pytest
 from evolve.config import ForgetSection
 from memory.evidence import Evidence, Mark
 from memory.records import Op, Status, UsageCounts
-from memory.utility import Measured, utility
-from playbooks.retirement import RULES, Case, Limits, retire
+from memory.utility import Case, Measured, utility
+from playbooks.retirement import RULES, Limits, retire
 
 Make = Callable[..., Any]
 H, B = UsageCounts(helpful=1, injected=1), UsageCounts(harmful=1, injected=1)

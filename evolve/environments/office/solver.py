@@ -52,8 +52,9 @@ class Knowledge:
             self._set(rule.id, (left or list(rule.options))[0])
 
     def _set(self, rule_id: str, option: str) -> None:
-        self.values[rule_id] = option
-        self.cited.pop(rule_id, None)
+        if self.values[rule_id] != option:
+            self.values[rule_id] = option
+            self.cited.pop(rule_id, None)
 
     def plan(self, rules: Sequence[Rule]) -> list[str]:
         """Return a comment for each rule: what is believed, and the number of the shown rule that says so, or `[?]`."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from evolve.environments.office import skilled
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.families import SPLITS, Goal
+from evolve.environments.office.skilled import SKILLS, Listed
 from evolve.environments.office.solver import Knowledge, next_action
 from memory.errors import NotFound
 from policies.protocols import Message, SamplingParams
@@ -26,18 +28,25 @@ def worker(section: PolicySection) -> ScriptedPolicy:
 
 
 def make_worker(office: Office, latency_s: float = 0.0) -> ScriptedPolicy:
-    """Return a policy that solves `office` as far as the rules in its prompt, and the errors it sees, tell it how."""
+    """Return a policy that solves `office` as far as the rules in its prompt, and the errors it sees, tell it how.
+
+    Where the prompt lists skills, it calls them and writes those it misses.
+    """
     goals: dict[str, Goal] = {}
 
     def script(messages: Sequence[Message], params: SamplingParams) -> str:
         if not goals:
             goals.update((task.instruction, office.goal(task)) for split in SPLITS for task in office.tasks(split))
         lines = messages[0].content.splitlines()
-        instruction = lines[-1].removeprefix("task: ")
+        instruction, listed = lines[-1].removeprefix("task: "), lines[:-1]
         goal = goals.get(instruction) or next((g for text, g in goals.items() if instruction.startswith(text)), None)
         if goal is None:
             raise NotFound(f"deployment {office.config.deployment} has no task {instruction!r}; check `policy.model`")
         observations = [message.content for message in messages[2::2]]
-        return next_action(goal, Knowledge.read(lines[:-1]), observations)
+        if SKILLS not in listed:
+            return next_action(goal, Knowledge.read(listed), observations)
+        at = listed.index(SKILLS)
+        skills = [each for line in listed[at + 1 :] if (each := Listed.read(line))]
+        return skilled.next_action(goal, Knowledge.read(listed[:at]), observations, skills)
 
     return ScriptedPolicy(script, name="office-worker", version="1", profile="compact", latency_s=latency_s)

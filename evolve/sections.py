@@ -1,0 +1,78 @@
+"""Sections of the configuration that are about knowledge as it is used and forgotten, limits and controls."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Section(BaseModel):
+    """Base of a section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class SkillsSection(Section):
+    """`[skills]`: functions that worked, called by later tasks (environments whose actions are code)."""
+
+    enabled: bool = False
+    """Show skills, and let the agent make its own."""
+    k: int = Field(default=6, ge=0)
+    """Most skills chosen for a task; those that they call come with them."""
+    token_budget: int = Field(default=512, ge=0)
+    """Most tokens of the list of skills in a prompt."""
+    ways: tuple[Literal["scenario", "query", "embedding", "description"], ...] = ("scenario", "query", "description")
+    """How a task finds skills, the preferred way first: made for its `scenario`, for a `query` with the same words, for
+    one near it by `embedding`, or described with its words."""
+    retire: tuple[Literal["useless", "unused"], ...] = ("useless",)
+    """Rules that retire skills after each batch. Empty = none is retired."""
+    gain: float = 0.0
+    """`useless`: least lower bound of the marginal utility that gate `utility` measured, in points of success."""
+    floor: float = Field(default=0.2, gt=0, lt=1)
+    """`useless`: least lower bound of the utility by marks, where no gate measured it."""
+    evidence: float = Field(default=4, ge=1)
+    """`useless`: least count of marks, as decayed by `forget.half_life`."""
+    unused: int = Field(default=300, ge=1)
+    """`unused`: tasks without a call that retire."""
+
+
+class ForgetSection(Section):
+    """`[forget]`: when evidence retires what was learned. Ages are counted in tasks."""
+
+    rules: tuple[Literal["harmful", "useless", "contradicted", "unused"], ...] = ("harmful", "useless", "contradicted")
+    """Applied after each batch, in this order. Empty = nothing is retired."""
+    half_life: float | None = Field(default=100, gt=0)
+    """Tasks after which a helpful or harmful mark counts half. The counters in the journal never fade."""
+    floor: float = Field(default=0.5, gt=0, lt=1)
+    """`useless`: retire when the utility is below it with 95 % confidence. 0.5 = harms as often as it helps."""
+    evidence: float = Field(default=4, ge=1)
+    """`useless`: least count of marks, as decayed."""
+    harmful: int = Field(default=3, ge=1)
+    """`harmful`: marks of harm, with no helpful one, that retire."""
+    window: int = Field(default=50, ge=1)
+    """`harmful`: tasks within which they lie."""
+    unused: int = Field(default=500, ge=1)
+    """`unused`: tasks without being shown that retire."""
+
+
+class BudgetSection(Section):
+    """`[budget]`: limits of one run; a run that reaches one stops cleanly and can be resumed."""
+
+    calls: int | None = Field(default=None, ge=1)
+    """Model calls."""
+    tokens: int | None = Field(default=None, ge=1)
+    """Prompt and completion tokens together."""
+    cost_usd: float | None = Field(default=None, gt=0)
+    """Money, by `policy.price` or what the backend reports."""
+    seconds: float | None = Field(default=None, gt=0)
+    """Wall time."""
+
+
+class ControlsSection(Section):
+    """`[controls]`: what the run is compared with."""
+
+    no_memory: float | Literal["auto"] = "auto"
+    """Share of tasks also done without memory; `auto` = 0.25 for policies that cost nothing, 0 for priced ones."""
+    aa: bool = False
+    """Frozen runs: evaluate everything twice with different seeds, to know the floor of flips."""

@@ -1,0 +1,66 @@
+"""Makes proposals of what an agent did with skills in an episode. Pure: gates and commit decide what becomes of them.
+
+In the full profile it said so (`evolve.skilled.replies`). In the compact one a function that it wrote and called
+without an error is saved, and one of a shown skill's name changes that skill (SAGE, arXiv 2512.17102).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evolve.seeds import id_for
+from evolve.skilled.replies import Asked, granted, written
+from memory.records import DeltaOp, Op, Provenance, Record, Trajectory
+from policies.protocols import Profile
+from skills.record import Skill
+
+
+def skill_ops(
+    trajectory: Trajectory, shown: Sequence[Record[Any]], profile: Profile, *, success: bool | None
+) -> tuple[DeltaOp, ...]:
+    """Return the ops that an episode asks for, each skill once, in order.
+
+    From an episode known to have failed nothing is saved or changed; what it asked to delete is proposed. A change is
+    an EDIT against the version that was shown.
+    """
+    known = {record.payload.name: record for record in shown}
+    own = written(trajectory.task, trajectory.steps, [record.payload for record in shown])
+    wishes = _said(trajectory) if profile == "full" else _done(own, known)
+    ops: dict[str, DeltaOp] = {}
+    for wish in wishes:
+        if wish.verb != "delete" and success is False:
+            continue
+        op = _op(wish, own.get(wish.name), known.get(wish.name), trajectory)
+        if op is not None:
+            ops[wish.name] = op
+    return tuple(ops.values())
+
+
+def _said(trajectory: Trajectory) -> Iterator[Asked]:
+    return (wish for step in trajectory.steps if (wish := granted(step)) is not None and wish.verb != "show")
+
+
+def _done(own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
+    return (Asked("update" if name in known else "save", name) for name in own)
+
+
+def _op(wish: Asked, skill: Skill | None, record: Record[Any] | None, trajectory: Trajectory) -> DeltaOp | None:
+    """Return the op of a wish; None for one whose function is gone, or is what was shown."""
+    fields: dict[str, Any] = {
+        "op_id": id_for("op", trajectory.id, *wish),
+        "kind": Skill.kind,
+        "provenance": Provenance(
+            trajectory_ids=(trajectory.id,), task_ids=(trajectory.task.id,), author=trajectory.policy
+        ),
+    }
+    if record is not None:
+        fields |= {"target_id": record.id, "base_version": record.version}
+    if wish.verb == "delete":
+        return DeltaOp(op=Op.REMOVE, reason="the agent asked to delete it", **fields)
+    if skill is None:
+        return None
+    if record is None:
+        return DeltaOp(op=Op.ADD, payload=skill.model_dump(mode="json"), **fields)
+    changed = {"source": skill.source, "requires": skill.requires}
+    return DeltaOp(op=Op.EDIT, payload=record.payload.model_copy(update=changed).model_dump(mode="json"), **fields)

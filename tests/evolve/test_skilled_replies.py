@@ -1,0 +1,138 @@
+"""What the agent says about skills: answered as a step that the world never sees, and proposed to the gates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.app import open_store
+from evolve.rollout import Acting, Attempt, rollout
+from evolve.skilled.proposals import skill_ops
+from memory.records import Op, Outcome, Record, Status, Step, Task, Trajectory, Trust
+from policies.scripted import ScriptedPolicy
+from skills.record import Skill
+from tests.evolve.skilled_office import PAY, call, config, episodes, office, taught, work
+
+CALL = 'pay_to("Rodor", 77.93, "early lunch")'
+DONE = "```python\napps.task.done()\n```"
+BETTER = PAY.replace("contact = ", "print(name)\n    contact = ")
+
+
+def code(*parts: str) -> str:
+    return "```python\n" + "\n".join(parts) + "\n```"
+
+
+def said(verb: str, name: str = "pay_to") -> str:
+    return f"<{verb}_skill>{name}</{verb}_skill>"
+
+
+def stored(source: str = PAY) -> Record[Any]:
+    return Record[Skill](id="s1", kind="skill", slug="skill", number=1, version=4, payload=Skill(source=source))
+
+
+async def talk(*replies: str, skills: tuple[Record[Any], ...] = (), profile: Any = "full") -> Trajectory:
+    task = next(task for task in office().tasks("train") if task.id == "office-3/pay-0_3")
+    policy = ScriptedPolicy(replies, profile=profile)
+    return await rollout(office(), policy, Attempt(id="tr", task=task, seed=1, skills=skills), Acting("W", skills=True))
+
+
+async def test_a_skill_is_read_on_demand_and_the_world_never_sees_the_question() -> None:
+    trajectory = await talk(said("show"), code(CALL), DONE, skills=(stored(),))
+    assert trajectory.steps[0].action == "show_skill('pay_to')"
+    assert trajectory.steps[0].observation == PAY.strip()
+    assert trajectory.success
+    assert trajectory.usage.calls == 3
+
+
+@pytest.mark.parametrize(
+    ("reply", "why"),
+    [
+        (said("show", "pay_all"), "error: no skill 'pay_all'; pay_to"),
+        (said("save", "pay_all"), "no function 'pay_all' that you defined and called here without an error"),
+        (said("save"), "is a skill already; to change it reply with <update_skill>pay_to</update_skill>"),
+        (said("update"), "no function 'pay_to' that you defined"),
+        (said("update", "pay_all"), "no skill 'pay_all' to update; pay_to"),
+        (said("delete", "pay_all"), "no skill 'pay_all' to delete; pay_to"),
+    ],
+)
+async def test_what_cannot_be_done_is_told_and_proposes_nothing(reply: str, why: str) -> None:
+    trajectory = await talk(reply, DONE, skills=(stored(),))
+    assert why in trajectory.steps[0].observation
+    assert trajectory.steps[0].error
+    assert skill_ops(trajectory, (stored(),), "full", success=True) == ()
+
+
+async def test_what_no_skill_may_be_is_told_at_once() -> None:
+    bare = 'def lunch():\n    return apps.contacts.find(name="Rodor")'
+    trajectory = await talk(code(bare, "print(lunch())"), said("save", "lunch"), DONE)
+    assert "the function has no docstring" in trajectory.steps[1].observation
+    assert "'Rodor' comes from the task it was made from" in trajectory.steps[1].observation
+    assert skill_ops(trajectory, (), "full", success=True) == ()
+
+
+async def test_a_saved_function_is_proposed_with_what_it_was_made_from() -> None:
+    trajectory = await talk(code(PAY, CALL), said("save"), DONE)
+    (op,) = skill_ops(trajectory, (), "full", success=True)
+    assert (op.op, op.kind) == (Op.ADD, "skill")
+    assert op.payload is not None
+    assert op.payload["source"].strip() == PAY.strip()
+    assert op.payload["origin"] == trajectory.task.instruction
+    assert (op.provenance.task_ids, op.provenance.trajectory_ids) == ((trajectory.task.id,), ("tr",))
+    assert skill_ops(trajectory, (), "full", success=False) == ()
+
+
+async def test_a_change_is_an_edit_of_the_version_that_was_shown() -> None:
+    trajectory = await talk(code(BETTER, CALL), said("update"), DONE, skills=(stored(),))
+    (op,) = skill_ops(trajectory, (stored(),), "full", success=True)
+    assert (op.op, op.target_id, op.base_version) == (Op.EDIT, "s1", 4)
+    assert op.payload is not None
+    assert "print(name)" in op.payload["source"]
+
+
+async def test_a_deletion_is_proposed_even_by_a_failed_episode() -> None:
+    trajectory = await talk(said("delete"), DONE, skills=(stored(),))
+    (op,) = skill_ops(trajectory, (stored(),), "full", success=False)
+    assert (op.op, op.target_id, op.base_version) == (Op.REMOVE, "s1", 4)
+
+
+async def test_words_about_skills_in_the_worlds_own_steps_ask_for_nothing() -> None:
+    task = Task(id="t", instruction="x")
+    steps = (Step(index=0, action=f"{PAY}\n{CALL}"), Step(index=1, action="look()", reply=f"{said('save')} look()"))
+    trajectory = Trajectory(task=task, steps=steps, outcome=Outcome(success=True, reward=1))
+    assert skill_ops(trajectory, (), "full", success=True) == ()
+
+
+async def test_in_the_compact_profile_a_function_is_saved_by_its_use() -> None:
+    trajectory = await talk(f"{PAY}\n{CALL}\napps.task.done()", profile="compact")
+    assert [op.op for op in skill_ops(trajectory, (), "compact", success=True)] == [Op.ADD]
+    assert [op.op for op in skill_ops(trajectory, (stored(BETTER),), "compact", success=True)] == [Op.EDIT]
+    assert skill_ops(trajectory, (stored(),), "compact", success=True) == ()
+
+
+def test_what_one_task_wrote_the_next_one_calls(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    work(settings)
+    first, *later = episodes(settings)
+    assert first.steps[0].action.startswith("def pay_to")
+    assert first.injected == ()
+    assert [t.steps[0].action.startswith("pay_to(") for t in later] == [True, True]
+    with open_store(settings) as store:
+        (record,) = store.records("default")
+    assert (record.label, record.status, record.version) == ("skill-00001", Status.PROVISIONAL, 1)
+    assert record.provenance.trust is Trust.VERIFIED
+    assert record.provenance.task_ids == (first.task.id,)
+
+
+def test_a_better_version_is_the_same_record_with_its_history(tmp_path: Path) -> None:
+    settings = config(tmp_path)
+    old = taught(settings, PAY.replace("amount=amount", "amount=amount * 2"))
+
+    work(settings, ScriptedPolicy(lambda messages, _: f"{PAY}\n{call(messages)}", profile="compact"))
+    with open_store(settings) as store:
+        (record,) = store.records("default")
+        edits = [event for event in store.history(record.id) if event.type == "knowledge.edit"]
+    assert (record.id, record.status) == (old.id, Status.PROVISIONAL)
+    assert record.payload.source.strip() == PAY.strip()
+    assert len(edits) == 1

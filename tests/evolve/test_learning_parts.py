@@ -83,7 +83,7 @@ def episode(success: bool | None, reply: str = "") -> Credited:
         steps=(Step(index=0, action="x", reply=reply),),
         injected=tuple(Injection(record_id=r.id, version=1, label=r.label, rank=0) for r in shown),
     )
-    return Credited(trajectory, shown, success, {})
+    return Credited(trajectory, shown, success)
 
 
 def test_credit_is_one_tag_per_record_and_batch() -> None:
@@ -103,7 +103,7 @@ def worked(*steps: tuple[str, str | None], tags: dict[str, Any] | None = None) -
         steps=tuple(Step(index=at, action=code, error=error) for at, (code, error) in enumerate(steps)),
         injected=(Injection(record_id="r1", version=4, label="shr-00001", rank=0),),
     )
-    ops = tag_ops([Credited(trajectory, [rule(1, "one"), rule(2, "two")], True, tags or {})], "run/0")
+    ops = tag_ops([Credited(trajectory, [rule(1, "one"), rule(2, "two")], True, tags=tags or {})], "run/0")
     assert [op.base_version for op in ops] == [4, None]
     return {op.target_id or "": op.usage.model_dump(include={"helpful", "harmful", "cited"}) for op in ops if op.usage}
 

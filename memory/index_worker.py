@@ -123,6 +123,13 @@ class IndexWorker(Thread):
 
     def _round(self, journal: Journal) -> None:
         try:
+            self._work(journal)
+        except (EvolveError, OSError) as error:
+            self._fail(str(error))
+
+    def _work(self, journal: Journal) -> None:
+        """Carry what waits. What is wrong with the directory is healed; what is wrong with the journal is raised."""
+        try:
             if self._dropping.is_set():
                 self._release()
                 shutil.rmtree(self._dir, ignore_errors=True)
@@ -140,8 +147,6 @@ class IndexWorker(Thread):
             self._carry(journal)
         except (IndexCorrupt, EmbedderMismatch) as error:
             self._start_over(journal, str(error))
-        except (EvolveError, OSError) as error:
-            self._fail(str(error))
 
     def _open(self, journal: Journal) -> None:
         if self._owner.dirty:

@@ -16,8 +16,10 @@ import pytest
 from memory.agreement import agreement
 from memory.embedders.hashing import HashingEmbedder
 from memory.health import probe
-from memory.index_worker import EXACT_BELOW
+from memory.index_worker import EXACT_BELOW, IndexWorker
 from memory.indexes.chroma import ChromaIndex
+from memory.journal import Journal
+from memory.owner import Owner
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
 
@@ -199,6 +201,26 @@ def test_a_damaged_index_is_rebuilt_from_sqlite(database: Path, damage: str, cle
         assert rebuilt
         assert len(kept) == 1
     assert probe(index, database, model=f"hashing-v1-{DIM}", dim=DIM) == ""
+
+
+def test_a_disk_that_is_full_when_a_damaged_index_is_rebuilt_is_said(database: Path) -> None:
+    index = database.parent / "index"
+    DAMAGE["database-truncated"](index)
+    journal = Journal(database)
+    journal.conn.execute("VACUUM")
+    (pages,) = journal.conn.execute("PRAGMA page_count").fetchone()
+    journal.conn.execute(f"PRAGMA max_page_count = {pages}")
+    owner = Owner(index)
+    owner.acquire()
+    worker = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    worker.want()
+    worker._round(journal)
+    assert "The disk is full" in worker.failure
+    journal.close()
+    owner.release(clean=False)
+    with open_store(database) as store:
+        assert store.index.flush(120)
+        assert store.index.state().engine == "chroma"
 
 
 def test_a_silently_damaged_graph_is_caught_by_the_probe(path: Path, add: Add) -> None:

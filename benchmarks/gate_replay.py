@@ -17,6 +17,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import REPLAYS
 from evolve.gates.online_ab import OnlineAB, Rules, decide
+from evolve.gates.rounds import redecided, rounds_of
 from evolve.nodes.expose import EXPOSURE, trials
 from evolve.nodes.gate import VERDICT
 from evolve.session import Parts, run
@@ -31,14 +32,15 @@ NAMESPACE = "default"
 def replayed(tasks: int, runs: int) -> tuple[Counter[str], Counter[str]]:
     """Return how many decisions each gate made, and how many come out differently when they are made again.
 
-    One workspace is worked in with the gates that run tasks again, in both modes of `held_out`; another one with
-    `online_ab`, `runs` times over `tasks` tasks. Its e-values count as decisions too: each batch looks at them.
+    One workspace is worked in with the gates that run tasks again, in both modes of `held_out` and with calls for all
+    of it; another one with `online_ab`, `runs` times over `tasks` tasks. Its e-values count as decisions too: each
+    batch looks at them.
     """
     made: Counter[str] = Counter()
     differ: Counter[str] = Counter()
     again = ["static", "batch_screen", "held_out", "utility"]
     for mode in ("practical", "strict"):
-        _work(again, [min(tasks, 16)], made, differ, mode=mode, select_tasks=12, rounds=2)
+        _work(again, [min(tasks, 16)], made, differ, mode=mode, select_tasks=24, rounds=2, calls_ratio=100)
     _work(["static", "online_ab"], [tasks] * runs, made, differ, hide=0.25)
     return made, differ
 
@@ -65,9 +67,10 @@ def _work(gates: list[str], runs: Sequence[int], made: Counter[str], differ: Cou
 
 def _compare(store: Store, rules: Rules, made: Counter[str], differ: Counter[str]) -> None:
     for event in store.events(type=VERDICT):
-        if "trial" in event.data["evidence"]:
-            made[event.data["gate"]] += 1
-            differ[event.data["gate"]] += not _same(event, store)
+        verdict = Verdict.model_validate(event.data)
+        if rounds := rounds_of(verdict):
+            made[verdict.gate] += len(rounds)
+            differ[verdict.gate] += not _same(verdict, event, store)
     for event in store.events(type=EXPOSURE):
         known = trials(store, NAMESPACE, event.data["standing"], before=event.seq + 1)
         for item, statistics in event.data["standing"].items():
@@ -75,16 +78,12 @@ def _compare(store: Store, rules: Rules, made: Counter[str], differ: Counter[str
             differ["e-values"] += canonical(decide(known[item], rules).evidence["statistics"]) != canonical(statistics)
 
 
-def _same(event: Event, store: Store) -> bool:
+def _same(verdict: Verdict, event: Event, store: Store) -> bool:
     """Tell whether a verdict follows again from its evidence, and a live test's evidence from its exposures."""
-    verdict = Verdict.model_validate(event.data)
-    decision = REPLAYS[verdict.gate](event.data["evidence"])
     if verdict.gate == OnlineAB.name:
         item = verdict.evidence["trial"]["item"]
         observed = trials(store, NAMESPACE, [item], before=event.seq)[item].model_dump(mode="json")
         if canonical(observed) != canonical(verdict.evidence["trial"]):
             return False
-    reasons = set() if decision.accepted else {decision.reason}
-    return canonical(decision.evidence) == canonical(event.data["evidence"]) and reasons == set(
-        verdict.rejected.values()
-    )
+    again = redecided(verdict, REPLAYS[verdict.gate])
+    return canonical(again.model_dump(mode="json")) == canonical(verdict.model_dump(mode="json"))

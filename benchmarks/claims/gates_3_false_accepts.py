@@ -62,12 +62,12 @@ class Size:
 QUICK = Size(
     trials=40,
     powers=10,
-    groups=4,
+    groups=12,
     streams=60,
     stream_tasks=150,
     runs=10,
     replays=40,
-    run_tasks=8,
+    run_tasks=72,
     live_runs=2,
     slack=0.05,
 )
@@ -245,10 +245,14 @@ def replay_row(size: Size) -> Row:
 
 
 def run_rows(size: Size) -> list[Row]:
-    """Return, gate by gate, how many decisions of real runs come out differently when made again from the journal."""
+    """Return, gate by gate, how many decisions of real runs come out differently when made again from the journal.
+
+    A gate that came to no decision is not measured, and its target not met.
+    """
     made, differ = replayed(size.run_tasks, size.live_runs)
     text = "decisions in the journals of scripted runs that come out differently:"
-    return [Row(f"{text} {gate}", differ[gate], exactly(0), n=n) for gate, n in sorted(made.items())]
+    gates = ("batch_screen", "held_out", "utility", "online_ab", "e-values")
+    return [Row(f"{text} {gate}", differ[gate] if made[gate] else None, exactly(0), n=made[gate]) for gate in gates]
 
 
 def measure(size: Size) -> list[Row]:

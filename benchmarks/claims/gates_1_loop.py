@@ -6,33 +6,21 @@ what the default stack measured. Both are judged frozen on the same held-out tas
 
 from __future__ import annotations
 
-import asyncio
 import os
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 
 from benchmarks.claim import Row, at_least, at_most, begin
-from benchmarks.claims.loop_1_learns import DEPLOYMENTS, QUICK, Results, closed
+from benchmarks.claims.loop_1_learns import DEPLOYMENTS, QUICK, Results, alone, closed
 from benchmarks.office_arms import CONTROL, Bench, Tally, folder, steps, tokens
 from evolve.gates.stack import DEFAULT
-from policies.local import LocalPolicy
 
 COLUMNS = {"learned": ("static",), "gated": (DEFAULT,)}
 
 
-def alone(quick: bool, deployment: int) -> tuple[dict[str, Tally], float]:
-    """Return every arm of one deployment, and the gates' calls as a multiple of the stream's."""
-    size = {"train_tasks": 24, "test_tasks": 12} if quick else {}
-    policy = LocalPolicy.pocket(threads=1)
-    try:
-        return measure(Bench(policy, deployment, **size))
-    finally:
-        asyncio.run(policy.aclose())
-
-
 def measure(bench: Bench) -> tuple[dict[str, Tally], float]:
-    """Learn both columns and judge them beside no memory and the oracle playbook."""
+    """Learn both columns, judge them beside no memory and the oracle; return also the gates' calls / the stream's."""
     ratio = 0.0
     with folder() as root:
         arms = {"cold": bench.evaluate(root / "cold", memory=False)}
@@ -72,7 +60,7 @@ def main() -> None:
     ratios: list[float] = []
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
         for deployment, (arms, ratio) in zip(
-            deployments, pool.map(partial(alone, claim.quick), deployments), strict=True
+            deployments, pool.map(partial(alone, measure, claim.quick), deployments), strict=True
         ):
             results[deployment] = arms
             ratios.append(ratio)

@@ -16,6 +16,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
+from typing import TypeVar
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin
 from benchmarks.office_arms import CONTROL, Bench, Cost, Tally, folder, followed, office, steps, tokens
@@ -26,12 +27,13 @@ from policies.local import LocalPolicy
 
 DEPLOYMENTS = range(10)
 QUICK = range(1)
+T = TypeVar("T")
 OTHER = 500
 """How far away the deployment is whose oracle playbook serves as the wrong one."""
 
 
-def alone(quick: bool, deployment: int) -> dict[str, Tally]:
-    """Return every arm of one deployment, measured in this process on one core."""
+def alone(measure: Callable[[Bench], T], quick: bool, deployment: int) -> T:
+    """Return what `measure` finds in one deployment, in this process on one core."""
     size = {"train_tasks": 24, "test_tasks": 12} if quick else {}
     policy = LocalPolicy.pocket(threads=1)
     try:
@@ -174,7 +176,9 @@ def main() -> None:
     deployments = QUICK if claim.quick else DEPLOYMENTS
     results: dict[int, dict[str, Tally]] = {}
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        for deployment, arms in zip(deployments, pool.map(partial(alone, claim.quick), deployments), strict=True):
+        for deployment, arms in zip(
+            deployments, pool.map(partial(alone, measure, claim.quick), deployments), strict=True
+        ):
             results[deployment] = arms
             shown = "  ".join(f"{name} {100 * tally.rate:.0f}" for name, tally in arms.items())
             print(f"deployment {deployment}: {shown}", flush=True)

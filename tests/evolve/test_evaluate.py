@@ -10,23 +10,12 @@ import pytest
 from evolve.app import open_store
 from evolve.evaluate import ZERO_INJECTIONS
 from evolve.metrics import flips, interval, summarize
-from evolve.progress import Notice
 from evolve.session import Parts, RunResult, aresume, arun
 from memory.records import DeltaOp, Op, Outcome, Provenance, Task, Trajectory
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
+from tests.evolve.listener import Listener
 from tests.evolve.toy_doors import COLORS, Doors, doors_config, doors_policy, password, replies
-
-
-class Notes:
-    """Keeps the notices."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def notify(self, event: Any) -> None:
-        if isinstance(event, Notice):
-            self.texts.append(event.text)
 
 
 def teach(root: Path, task_id: str = "") -> None:
@@ -70,12 +59,12 @@ async def test_what_was_learned_from_a_task_is_left_out_when_it_is_evaluated(tmp
 
 
 async def test_zero_injections_are_flagged(tmp_path: Path) -> None:
-    notes = Notes()
+    notes = Listener()
     config = doors_config(tmp_path, run={"mode": "frozen"})
     parts = Parts(policy=doors_policy(), environment=Doors())
     result = await arun(config, parts=parts, observers=[notes])
     assert result.evaluations[0].warnings == (ZERO_INJECTIONS,)
-    assert any(ZERO_INJECTIONS in text for text in notes.texts)
+    assert any(ZERO_INJECTIONS in text for text in notes.heard)
 
 
 async def test_the_aa_arm_has_its_own_seed(tmp_path: Path) -> None:
@@ -158,14 +147,14 @@ async def test_offline_goes_back_when_learning_does_harm(tmp_path: Path) -> None
             said = (Insight(content="remove everything"),)
             return Reflection(trajectory_id=trajectory.id, task_id=trajectory.task.id, insights=said)
 
-    notes = Notes()
+    notes = Listener()
     config = doors_config(tmp_path, run={"mode": "offline", "batch_size": 5}, controls={"no_memory": 0})
     parts = Parts(policy=doors_policy(), environment=Doors(5), curator=Vandal(), reflector=Chatty())
     result = await arun(config, parts=parts, observers=[notes])
     assert [report.metrics.tgc for report in result.evaluations] == [1.0, 0.0]
     with open_store(config, read_only=True) as store:
         assert len(store.view("default").records()) == 5
-    assert any("epoch 0 was best" in text for text in notes.texts)
+    assert any("epoch 0 was best" in text for text in notes.heard)
 
 
 def trajectory(task: Task, success: bool | None) -> Trajectory:

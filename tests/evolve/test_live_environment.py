@@ -10,11 +10,11 @@ import pytest
 from evolve.app import make_gates, open_store
 from evolve.errors import ConfigError
 from evolve.gates.events import VERDICT
-from evolve.progress import Notice, Progress
 from evolve.runs import load_run
 from evolve.session import Parts, arun
 from memory.errors import EvolveError
 from memory.records import Status, Task
+from tests.evolve.listener import Listener
 from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, doors_policy
 
 DEFAULT = {"names": ["default"]}
@@ -34,17 +34,6 @@ class LiveDoors(Doors):
         assert task.id not in self.started, f"{task.id} was run again"
         self.started.append(task.id)
         return super().start(task, seed)
-
-
-class Listener:
-    """Keeps the notices of a run."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def notify(self, event: Progress) -> None:
-        if isinstance(event, Notice):
-            self.heard.append(event.text)
 
 
 async def test_default_tests_live_what_cannot_be_run_again(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from evolve.config import Config
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, replay
 from evolve.nodes.waiting import WAITING, left_over
-from evolve.progress import Notice, Progress
 from evolve.session import Parts, aresume, arun, run
 from memory.records import Status, Verdict
 from policies.errors import PolicyUnavailable
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
+from tests.evolve.listener import Listener
 from tests.evolve.toy_doors import COLORS, Doors, ManyDoors, doors_config, replies
 
 ENOUGH = {"names": ["default"], "calls_ratio": 1000}
@@ -38,17 +38,6 @@ class Server(ScriptedPolicy):
         if self.up < 0:
             raise PolicyUnavailable("the server went away")
         return await super().generate(messages, params)
-
-
-class Listener:
-    """Keeps the notices of a run."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-
-    def notify(self, event: Progress) -> None:
-        if isinstance(event, Notice):
-            self.heard.append(event.text)
 
 
 class Elsewhere(ManyDoors):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from contextlib import chdir
@@ -86,10 +87,17 @@ def one_sentence(stderr: str) -> str:
 
 
 def start(folder: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
-    """Start the command as a process in `folder`."""
+    """Start the command as a process in `folder` that Ctrl-C reaches, also where the tests run in the background."""
     command = [str(Path(sys.executable).with_name("evolve")), *arguments]
-    env = {**os.environ, **environ}
-    return subprocess.Popen(command, cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **environ},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` leaves it ignored
+    )
 
 
 def finish(process: subprocess.Popen[str], *, code: int = 0) -> tuple[str, str]:

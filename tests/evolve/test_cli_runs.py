@@ -42,7 +42,7 @@ from evolve.environments.office.worker import make_worker
 
 def policy(section):
     """The worker, slow enough to be killed."""
-    return make_worker(Office(OfficeConfig(deployment=3)), latency_s=0.3)
+    return make_worker(Office(OfficeConfig(deployment=3)), latency_s=0.1)
 '''
 
 

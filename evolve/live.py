@@ -44,8 +44,9 @@ def stack_sentence(config: Config, environment: Environment) -> str:
     """Return which gates `default` stands for here and why, in words; empty where it is not named."""
     if DEFAULT not in config.gate.names:
         return ""
-    why = _unable(config, environment) or f"tasks of {environment.name} can be run again"
-    return f"gates: {' -> '.join(gates_of(config, environment))} ({why})"
+    unable = _unable(config, environment)
+    why = unable or f"tasks of {environment.name} can be run again"
+    return f"gates: {' -> '.join(expanded(config.gate.names, live=bool(unable)))} ({why})"
 
 
 def _unable(config: Config, environment: Environment) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from memory.base import Frozen, new_id
-from memory.knowledge import Provenance, Status, UsageCounts
+from memory.knowledge import Provenance, Record, Status, UsageCounts
 
 
 class Op(StrEnum):
@@ -98,3 +98,16 @@ class Commit(Frozen):
 def op_id(*parts: str) -> str:
     """Return an op id that follows from its parts: proposing the same change twice changes nothing the second time."""
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:26]
+
+
+def removal(record: Record[Any], key: str, reason: str, provenance: Provenance) -> DeltaOp:
+    """Return the REMOVE of a record as it stands, with op id `key`: refused when the record has changed since."""
+    return DeltaOp(
+        op=Op.REMOVE,
+        op_id=key,
+        kind=record.kind,
+        target_id=record.id,
+        base_version=record.version,
+        provenance=provenance,
+        reason=reason,
+    )

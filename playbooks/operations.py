@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from memory.operations import op_id
+from memory.operations import op_id, removal
 from memory.records import DeltaOp, Op, Record, Trust
 from playbooks.bullets import Bullet, clean_text, match_section
 from playbooks.citations import resolve
@@ -70,11 +70,5 @@ def _merge(
 
 
 def _remove(operation: Operation, target: Record[Any], lesson: Lesson, trust: Trust) -> DeltaOp:
-    return DeltaOp(
-        op=Op.REMOVE,
-        op_id=op_id("remove", target.id, *lesson.trajectory_ids),
-        target_id=target.id,
-        base_version=target.version,
-        provenance=lesson.provenance(trust),
-        reason=operation.reason or f"contradicted by: {lesson.insight.content}",
-    )
+    reason = operation.reason or f"contradicted by: {lesson.insight.content}"
+    return removal(target, op_id("remove", target.id, *lesson.trajectory_ids), reason, lesson.provenance(trust))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from memory.operations import op_id
+from memory.operations import op_id, removal
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Trust
 from playbooks.budget import fill
 from playbooks.ranking import rank_key
@@ -94,15 +94,8 @@ def _merge(group: Sequence[Record[Any]], reason: str) -> DeltaOp:
 
 
 def _remove(record: Record[Any], reason: str) -> DeltaOp:
-    return DeltaOp(
-        op=Op.REMOVE,
-        op_id=op_id("remove", f"{record.id}@{record.version}", reason),
-        kind=record.kind,
-        target_id=record.id,
-        base_version=record.version,
-        provenance=Provenance(trust=Trust.SELF_JUDGED, author=AUTHOR),
-        reason=reason,
-    )
+    key = op_id("remove", f"{record.id}@{record.version}", reason)
+    return removal(record, key, reason, Provenance(trust=Trust.SELF_JUDGED, author=AUTHOR))
 
 
 def _union(lists: Any) -> tuple[str, ...]:

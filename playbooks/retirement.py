@@ -7,10 +7,9 @@ with no evidence against it. Pinned records are never retired, candidates wait f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from memory.operations import op_id
-from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Provenance, Record
+from memory.operations import op_id, removal
+from memory.records import RECALLABLE, DeltaOp, Frozen, Provenance
 from memory.utility import Case
 from playbooks.contradictions import contradictions, weaker
 
@@ -84,7 +83,8 @@ def retire(cases: Sequence[Case], names: Sequence[str], limits: Limits) -> tuple
         found = ((name, RULES[name](case, rivals.get(case.record.id, ()), limits)) for name in names)
         name, reason = next(((name, reason) for name, reason in found if reason), ("", ""))
         if reason and not case.record.pinned:
-            ops.append(_remove(case.record, name, reason))
+            key = op_id("retire", name, f"{case.record.id}@{case.record.version}")
+            ops.append(removal(case.record, key, reason, Provenance(author=f"{AUTHOR}:{name}")))
     return tuple(ops)
 
 
@@ -95,15 +95,3 @@ def _rivals(cases: Sequence[Case]) -> dict[str, list[Case]]:
         found.setdefault(pair.first, []).append(by_id[pair.second])
         found.setdefault(pair.second, []).append(by_id[pair.first])
     return found
-
-
-def _remove(record: Record[Any], name: str, reason: str) -> DeltaOp:
-    return DeltaOp(
-        op=Op.REMOVE,
-        op_id=op_id("retire", name, f"{record.id}@{record.version}"),
-        kind=record.kind,
-        target_id=record.id,
-        base_version=record.version,
-        provenance=Provenance(author=f"{AUTHOR}:{name}"),
-        reason=reason,
-    )

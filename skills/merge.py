@@ -21,7 +21,7 @@ from memory.utility import Utility
 from skills.library import Library
 from skills.names import Function, Import, bound, hosts, imported
 from skills.record import Skill
-from skills.retirement import removal
+from skills.retirement import removed
 
 THRESHOLD = 0.9
 """Share of equal tokens from which two skills are near."""
@@ -47,7 +47,7 @@ def duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> 
         if same := [each for each in near if alike[each.id] == 1.0]:
             ops.append(_merge(best, same))
         reason = f"does nearly the same as {best.label}: {best.payload.name}"
-        ops += [removal(each, AUTHOR, reason) for each in near if each not in same]
+        ops += [removed(each, AUTHOR, reason) for each in near if each not in same]
         waiting = [each for each in others if each not in near]
     return tuple(ops)
 

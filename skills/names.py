@@ -39,14 +39,8 @@ def bound(node: ast.AST) -> Iterator[str]:
             yield each.id
         elif isinstance(each, ast.arg):
             yield each.arg
-        elif isinstance(each, Function | ast.ClassDef):
-            yield each.name
-        elif isinstance(each, Import):
-            yield from (name for name, _ in imported(each))
-        elif isinstance(each, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and each.name:
-            yield each.name
-        elif isinstance(each, ast.MatchMapping) and each.rest:
-            yield each.rest
+        else:
+            yield from _named(each)
 
 
 def free(function: Function | ast.Lambda) -> dict[str, int]:
@@ -67,15 +61,22 @@ def rebound(statement: ast.stmt) -> Iterator[str]:
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             if not isinstance(node.ctx, ast.Load) and id(node) not in inner and (root := root_of(node)):
                 yield root
-        elif isinstance(node, Function | ast.ClassDef):
-            yield node.name
-            yield from (name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names)
-        elif isinstance(node, Import):
-            yield from (name for name, _ in imported(node))
-        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-            yield node.name
-        elif isinstance(node, ast.MatchMapping) and node.rest:
-            yield node.rest
+        else:
+            yield from _named(node)
+            if isinstance(node, Function | ast.ClassDef):
+                yield from (name for each in ast.walk(node) if isinstance(each, ast.Global) for name in each.names)
+
+
+def _named(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node of itself binds: a definition, an import, a handler, a pattern."""
+    if isinstance(node, Function | ast.ClassDef):
+        yield node.name
+    elif isinstance(node, Import):
+        yield from (name for name, _ in imported(node))
+    elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+        yield node.name
+    elif isinstance(node, ast.MatchMapping) and node.rest:
+        yield node.rest
 
 
 def called(statement: ast.AST) -> frozenset[str]:

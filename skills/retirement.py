@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from memory.evidence import Evidence
-from memory.operations import op_id
-from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Provenance, Record
+from memory.operations import op_id, removal
+from memory.records import RECALLABLE, DeltaOp, Frozen, Provenance, Record
 from memory.utility import Case
 from skills.library import Library
 from skills.record import Skill
@@ -70,21 +70,13 @@ def retire(cases: Sequence[Case], names: Sequence[str], limits: Limits) -> tuple
         found = ((name, RULES[name](case, limits)) for name in names)
         name, reason = next(((name, reason) for name, reason in found if reason), ("", ""))
         if reason and not case.record.pinned and not library.required_by(case.record.payload.name):
-            ops.append(removal(case.record, f"{AUTHOR}:{name}", reason))
+            ops.append(removed(case.record, f"{AUTHOR}:{name}", reason))
     return tuple(ops)
 
 
-def removal(record: Record[Any], author: str, reason: str) -> DeltaOp:
-    """Return the REMOVE of a record as it stands."""
-    return DeltaOp(
-        op=Op.REMOVE,
-        op_id=op_id("remove", author, f"{record.id}@{record.version}"),
-        kind=record.kind,
-        target_id=record.id,
-        base_version=record.version,
-        provenance=Provenance(author=author),
-        reason=reason,
-    )
+def removed(record: Record[Any], author: str, reason: str) -> DeltaOp:
+    """Return what takes a skill out of use, in the name of an author."""
+    return removal(record, op_id("remove", author, f"{record.id}@{record.version}"), reason, Provenance(author=author))
 
 
 def _idle(evidence: Evidence) -> int:

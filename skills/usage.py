@@ -5,8 +5,8 @@ of a skill it replaced. Here a use counts when everything the skill's code means
 the skills it requires, its imports, and `apps` and builtins as they came.
 
 Read off the code of the actions, so approximated: a call counts as made though it may stand in a branch not taken, and
-a skill called under another name (`f = pay; f(1)`, `map(pay, xs)`) is missed. Pass `host_calls`, which only the acting
-side knows, and neither happens.
+a skill called under another name (`f = pay; f(1)`, `map(pay, xs)`) is missed. With `host_calls`, which only the acting
+side knows, a call that was not made no longer counts; one under another name is missed all the same.
 """
 
 from __future__ import annotations

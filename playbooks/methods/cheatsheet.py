@@ -12,9 +12,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from memory.operations import op_id
+from memory.operations import op_id, removal
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory
+from memory.records import DeltaOp, Insight, Provenance, Record, Reflection, Trajectory
 from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.compact import listed, sound
 from playbooks.lessons import Lesson, add_op, edit_op
@@ -153,11 +153,5 @@ class CheatsheetCurator(EpisodeCurator):
 
 
 def _drop(record: Record[Bullet], trajectory_ids: Sequence[str]) -> DeltaOp:
-    return DeltaOp(
-        op=Op.REMOVE,
-        op_id=op_id("drop", f"{record.id}@{record.version}", *trajectory_ids),
-        kind=record.kind,
-        target_id=record.id,
-        base_version=record.version,
-        reason="not copied into the new sheet",
-    )
+    key = op_id("drop", f"{record.id}@{record.version}", *trajectory_ids)
+    return removal(record, key, "not copied into the new sheet", Provenance())

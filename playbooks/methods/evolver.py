@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from memory.operations import op_id
+from memory.operations import op_id, removal
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Provenance, Record, Reflection, Trajectory, Trust, UsageCounts
 from playbooks.bullets import Bullet
@@ -167,12 +167,10 @@ class EvolverCurator:
         )
 
     def _prune(self, record: Record[Bullet]) -> DeltaOp:
-        return DeltaOp(
-            op=Op.REMOVE,
-            op_id=op_id("prune", f"{record.id}@{record.version}"),
-            kind=record.kind,
-            target_id=record.id,
-            base_version=record.version,
-            provenance=Provenance(trust=self._trust, author=self.name),
-            reason=f"score {score(record.usage):.2f} below {FLOOR}",
+        key = op_id("prune", f"{record.id}@{record.version}")
+        return removal(
+            record,
+            key,
+            f"score {score(record.usage):.2f} below {FLOOR}",
+            Provenance(trust=self._trust, author=self.name),
         )

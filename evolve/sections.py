@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from skills.retrieval import Way
+
 
 class Section(BaseModel):
     """Base of a section."""
@@ -18,13 +20,13 @@ class SkillsSection(Section):
 
     enabled: bool = False
     """Show skills, and let the agent make its own."""
-    k: int = Field(default=6, ge=0)
+    k: int = Field(default=16, ge=0)
     """Most skills chosen for a task; those that they call come with them."""
     token_budget: int = Field(default=512, ge=0)
     """Most tokens of the list of skills in a prompt."""
-    ways: tuple[Literal["scenario", "query", "embedding", "description"], ...] = ("scenario", "query", "description")
+    ways: tuple[Way, ...] = ("scenario", "query", "description", "used")
     """How a task finds skills, the preferred way first: made for its `scenario`, for a `query` with the same words, for
-    one near it by `embedding`, or described with its words."""
+    one near it by `embedding`, described with its words, or, whatever the words, `used` with success."""
     retire: tuple[Literal["useless", "unused"], ...] = ("useless",)
     """Rules that retire skills after each batch. Empty = none is retired."""
     gain: float = 0.0

@@ -16,11 +16,12 @@ from typing import Any, Literal, NamedTuple
 from memory.errors import BadInput, NotFound
 from memory.protocols import Embedder
 from memory.records import Frozen, Record, Task
+from memory.utility import Utility
 from memory.words import query_words
 from skills.library import Library
 from skills.record import Skill
 
-Way = Literal["scenario", "query", "embedding", "description"]
+Way = Literal["scenario", "query", "embedding", "description", "used"]
 Cost = Callable[[Sequence[Record[Skill]]], int]
 """Tokens of showing these skills."""
 _WORD = re.compile(r"\w+")
@@ -29,11 +30,11 @@ _WORD = re.compile(r"\w+")
 class Choosing(Frozen):
     """How skills are chosen."""
 
-    k: int = 6
-    """Most skills chosen; those that they require come with them. SAGE shows about six."""
+    k: int = 16
+    """Most skills chosen; those that they require come with them. SAGE shows about six, with their bodies."""
     budget: int | None = None
     """Most tokens of the chosen skills and all they require; None = no limit."""
-    ways: tuple[Way, ...] = ("scenario", "query", "description")
+    ways: tuple[Way, ...] = ("scenario", "query", "description", "used")
     """Ways to find a skill, the preferred one first. `embedding` needs an embedder."""
     query: float = 0.25
     """Least overlap of words and pairs of words, in [0, 1], between the task and a skill's origin."""
@@ -41,6 +42,8 @@ class Choosing(Frozen):
     """Least cosine between the task and a skill's origin (its description where none is known)."""
     description: float = 0.1
     """Least overlap of words, in [0, 1], between the task and a skill's description; common words do not count."""
+    used: float = 0.2
+    """Least lower bound of the utility of a skill that tasks with other words have used, in [0, 1]."""
     leave_out: bool = False
     """Leave out skills that were made from the task itself, and those that require one: for frozen evaluations."""
 
@@ -125,6 +128,8 @@ def _scores(way: Way, records: Sequence[Record[Skill]], task: Task, embedder: Em
     if way == "description":
         words = frozenset(query_words(task.instruction))
         return [_dice(words, frozenset(query_words(skill.described()))) for skill in skills]
+    if way == "used":
+        return [Utility(helpful=record.usage.helpful, harmful=record.usage.harmful).lower for record in records]
     if embedder is None:
         raise BadInput("skills are to be found by embedding, and there is no embedder; pass one or drop that way")
     return _cosines(embedder, task.instruction, [skill.key() for skill in skills])

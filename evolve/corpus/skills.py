@@ -11,9 +11,10 @@ from evolve.environments.office.skilled import parameters, phrases, rules, writt
 from memory.records import Record
 from skills.record import Skill
 
-_MOST = 8
+_MOST = 16
 _STALE, _RENAMED, _REORDERED, _USELESS = 0.12, 0.3, 0.2, 0.3
 _WORDS = ("tidy", "check", "sort", "list", "count", "print", "rename", "merge", "sum", "open", "fetch", "trim")
+_GIVEN = ("rows", "who", "title", "subject", "date", "amount", "name", "limit")
 _THINGS = ("rows", "names", "notes", "pages", "totals", "labels", "drafts", "entries", "records", "items")
 
 
@@ -25,7 +26,7 @@ def draw_skills(rng: random.Random, values: Values, family: Sequence[str]) -> tu
     others = rng.sample(rest, rng.randint(0, min(len(rest), _MOST - len(useful)))) if share else []
     sources = [_skill(rng, values, intent) for intent in (*useful, *others)]
     if share and rng.random() < _USELESS:
-        sources += [_useless(rng) for _ in range(rng.randint(1, 2))]
+        sources += [_useless(rng) for _ in range(rng.randint(1, _MOST - len(sources) + 1))]
     rng.shuffle(sources)
     unique = {skill.name: skill for skill in [Skill(source=source) for source in sources]}
     return tuple(Record[Skill](kind="skill", number=at, payload=skill) for at, skill in enumerate(unique.values(), 1))
@@ -45,5 +46,9 @@ def _skill(rng: random.Random, values: Values, intent: Intent) -> str:
 
 
 def _useless(rng: random.Random) -> str:
+    """Return a function that no task needs, in words that tasks use as well."""
     word, thing = rng.choice(_WORDS), rng.choice(_THINGS)
-    return f'def {word}_{thing}(rows: list) -> None:\n    """{word} the {thing} of rows"""\n    print(rows)'
+    given = rng.sample(_GIVEN, rng.randint(1, 3))
+    typed = ", ".join(f"{each}: str" for each in given)
+    said = f"{word} the {thing} {rng.choice(('of', 'for', 'with'))} {' and '.join(given)}"
+    return f'def {word}_{thing}({typed}) -> None:\n    """{said}"""\n    print({", ".join(given)})'

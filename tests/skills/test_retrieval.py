@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput
-from memory.records import Provenance, Record, Task
+from memory.records import Provenance, Record, Task, UsageCounts
 from skills.library import Library
 from skills.record import Skill
 from skills.retrieval import Choice, Choosing, choose, overlap
@@ -48,6 +48,19 @@ def test_the_scenario_comes_before_the_query_and_the_description_last(library: L
     assert names(choose(library, TASK.model_copy(update={"scenario": ""}))) == expected[1:]
     assert choose(library, TASK, Choosing(k=0)) == Choice()
     assert choose(Library(), TASK) == Choice()
+
+
+def test_what_served_others_comes_last_whatever_the_words(skill: Kept) -> None:
+    helped, harmed = UsageCounts(helpful=3), UsageCounts(helpful=1, harmful=4)
+    library = Library(
+        [
+            skill(1, "new", summary="water plants"),
+            skill(2, "served", summary="water plants", usage=helped),
+            skill(3, "failed", summary="water plants", usage=harmed),
+            skill(4, "asked", origin=TASK.instruction),
+        ]
+    )
+    assert names(choose(library, TASK)) == [("asked", "query"), ("served", "used")]
 
 
 def test_by_embedding_of_the_query_or_of_the_description_where_none_is_known(skill: Kept) -> None:

@@ -18,7 +18,7 @@ VOCAB = 2048
 
 def main(
     out: Annotated[Path, typer.Argument(help="Corpus file to write (.npz).")],
-    episodes: Annotated[int, typer.Option(help="Training episodes to play.")] = 90_000,
+    episodes: Annotated[int, typer.Option(help="Training episodes to play.")] = 60_000,
     held_out: Annotated[int, typer.Option(help="Episodes held out for validation.")] = 600,
     seed: Annotated[int, typer.Option(help="Seed of the whole corpus.")] = 1,
     workers: Annotated[int, typer.Option(help="Processes that play episodes.")] = 2,

@@ -150,7 +150,7 @@ class NotebookSection(Section):
 
     batch: int = Field(default=16, ge=1)
     """Failures clustered together, of one `run.batch_size` at most; 1 = streaming, a note for each failure."""
-    distance: float = Field(default=0.8, gt=0, le=2)
+    distance: float = Field(default=0.9, gt=0, le=2)
     """Mean cosine distance from which clusters of failures stay apart; smaller = more notes."""
     neighbours: int = Field(default=5, ge=1)
     """Most known notes that a new one is merged with."""

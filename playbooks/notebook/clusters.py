@@ -15,7 +15,7 @@ from memory.protocols import Embedder, Vector
 from memory.records import Frozen
 from playbooks.notebook.evidence import Failure
 
-DISTANCE = 0.8
+DISTANCE = 0.9
 """Mean cosine distance between two clusters from which they stay apart."""
 MISTAKE_SHARE = 0.75
 """Weight of what went wrong; the rest is that of the task's words."""

@@ -251,7 +251,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
 
     def said() -> str:
-        return _known(config, bench)
+        return described(config, bench.evaluator.environment if bench else None)
 
     known = {
         "static": lambda: StaticGate(
@@ -269,9 +269,8 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
 
 
-def _known(config: Config, bench: Bench | None) -> str:
+def described(config: Config, world: Environment | None) -> str:
     """Return what learned text may name: what an operator allowed, and what the environment says of itself."""
-    world = bench.evaluator.environment if bench else None
     said = [world.describe("full"), *(tool.model_dump_json() for tool in world.tools)] if world else []
     return "\n".join([*config.gate.allow, *said])
 

@@ -37,6 +37,8 @@ class Acting:
     max_tokens: int = 512
     skills: bool = False
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
+    described: str = ""
+    """What the gates are told of the world (`app.described`): by it a skill that the agent saves is answered."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ async def _act(
             continue
         if acting.skills and policy.profile == "full" and (wish := skill_asked(reply.text)):
             shown = progress.started.skills if progress.started else ()
-            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown))
+            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown, acting.described))
             continue
         actions = actions_of(reply, environment.action_format, policy.profile)
         if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):

@@ -197,6 +197,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.skills.enabled and config.playbook.enabled,
+        described=app.described(config, opened.environment),
     )
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))

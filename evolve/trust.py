@@ -15,7 +15,9 @@ from pydantic import ValidationError
 
 from memory.errors import BadInput
 from memory.kinds import payload_class
-from memory.records import DeltaOp, Trajectory, Trust
+from memory.records import DeltaOp, Payload, Trajectory, Trust
+from skills.prose import prose
+from skills.record import Skill
 
 RUN = 4
 """Words in a row that count as repeated."""
@@ -35,12 +37,24 @@ def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool) -> Tr
 
 def text_of(op: DeltaOp) -> str:
     """Return the text that the op would show in prompts; empty where its payload is none of its kind."""
+    payload = _payload(op)
+    return payload.text() if payload else ""
+
+
+def texts_of(op: DeltaOp) -> tuple[str, ...]:
+    """Return `text_of`, and of a skill the texts in its code, which is shown on demand; nothing empty."""
+    payload = _payload(op)
+    texts = [payload.text() if payload else "", *(prose(payload) if isinstance(payload, Skill) else ())]
+    return tuple(filter(None, texts))
+
+
+def _payload(op: DeltaOp) -> Payload | None:
     if op.payload is None:
-        return ""
+        return None
     try:
-        return payload_class(op.kind).model_validate(op.payload).text()
+        return payload_class(op.kind).model_validate(op.payload)
     except (BadInput, ValidationError):
-        return ""
+        return None
 
 
 def _quoted_share(text: str, episodes: Sequence[Trajectory]) -> float:

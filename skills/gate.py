@@ -6,7 +6,7 @@ Nothing is run. Ops of other kinds pass; the gate `static` asks this one about s
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -67,16 +67,15 @@ class SkillGate:
                 library.delete(name)
 
     def _read(self, skill: Skill, library: Overlay, trajectories: Sequence[Trajectory]) -> None:
-        said = self._described()
-        found = complaints(
-            skill,
-            apps=set(_HOST_FUNCTION.findall(said)) or None,
-            known=library.names,
-            tasks=[trajectory.task.instruction for trajectory in trajectories],
-            allowed=said,
-        )
-        if found:
+        tasks = [trajectory.task.instruction for trajectory in trajectories]
+        if found := objections(skill, self._described(), library.names, tasks):
             raise BadInput("; ".join(found))
+
+
+def objections(skill: Skill, described: str, known: Collection[str], tasks: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return `complaints` about a skill in a world that says `described` of itself, beside skills named `known`."""
+    apps = set(_HOST_FUNCTION.findall(described)) or None
+    return complaints(skill, apps=apps, known=known, tasks=tasks, allowed=described)
 
 
 def _skill(view: KnowledgeView, record_id: str | None) -> Record[Any] | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from evolve.trust import text_of
+from evolve.trust import text_of, texts_of
 from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
@@ -23,8 +23,9 @@ class StaticGate:
     """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured.
 
     `known` names the addresses and literals that texts may name, `trust` the least trust that is not read strictly.
-    `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload only
-    what prompts show is read here.
+    `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload what
+    prompts show is read here; of a skill also docstring, comments and literals, which are shown on demand. These are
+    never read strictly: its code may depend on anything as well, which is for the gates that run tasks.
     """
 
     name = "static"
@@ -61,16 +62,19 @@ class StaticGate:
         return Verdict(gate=self.name, accepted=accepted, rejected=rejected | checked.rejected, evidence=evidence)
 
     def _content(self, op: DeltaOp) -> str:
-        trust, text = op.provenance.trust, text_of(op)
-        if trust is Trust.OPERATOR or not text:
+        trust = op.provenance.trust
+        if trust is Trust.OPERATOR:
             return ""
-        return refusal(text, self._known(), strict=not trust.reaches(self._trust))
+        known, strict = self._known(), not trust.reaches(self._trust)
+        found = (refusal(text, known, strict=strict and text == text_of(op)) for text in texts_of(op))
+        return next(filter(None, found), "")
 
     def _leak(self, op: DeltaOp, trajectories: Sequence[Trajectory]) -> str:
         """Return which task's words the op's text repeats, or an empty text."""
         if op.payload is None:
             return ""
-        text = text_of(op) if op.kind in self._kinds else str(op.payload.get("content", "")) or repr(op.payload)
+        own = op.kind in self._kinds
+        text = "\n".join(texts_of(op)) if own else str(op.payload.get("content", "")) or repr(op.payload)
         said = set(ngrams(text, self._n))
         for trajectory in trajectories:
             shared = said & set(ngrams(trajectory.task.instruction, self._n))

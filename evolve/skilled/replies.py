@@ -15,8 +15,8 @@ from memory.records import Outcome, Record, Step, Task, Trajectory
 from playbooks.render import neutral
 from policies.protocols import Reply
 from skills.extract import extracted
+from skills.gate import objections
 from skills.record import Skill
-from skills.static import complaints
 
 Verb = Literal["show", "save", "update", "delete"]
 _ASKED = re.compile(r"<(show|save|update|delete)_skill>\s*([^<>\s]{1,80})\s*</\1_skill>")
@@ -47,10 +47,19 @@ def granted(step: Step) -> Asked | None:
     return found if found and step.error is None and step.action == found.action else None
 
 
-def answered(wish: Asked, reply: Reply, task: Task, steps: Sequence[Step], shown: Sequence[Record[Any]]) -> Step:
-    """Return the step that answers a wish: its observation is what the agent reads next."""
+def answered(
+    wish: Asked, reply: Reply, task: Task, steps: Sequence[Step], shown: Sequence[Record[Any]], described: str = ""
+) -> Step:
+    """Return the step that answers a wish: its observation is what the agent reads next.
+
+    `described` is what the gate is told of the world: the host functions there are, and words that skills may hold.
+    """
     known = {record.payload.name: record.payload for record in shown}
-    refusal, text = _answer(wish, written(task, steps, tuple(known.values())), known)
+    own = written(task, steps, tuple(known.values()))
+    refusal, text = _answer(wish, own, known) or ("", _NOTED)
+    if not refusal and wish.verb in ("save", "update"):
+        saved = [done.name for step in steps if (done := granted(step)) is not None and done.verb == "save"]
+        refusal = "; ".join(objections(own[wish.name], described, {*known, *saved}))
     said = f"error: {refusal}" if refusal else text
     return Step(
         index=len(steps),
@@ -71,8 +80,8 @@ def written(task: Task, steps: Sequence[Step], known: Sequence[Skill]) -> dict[s
     return {skill.name: skill for skill in extracted(so_far, known)}
 
 
-def _answer(wish: Asked, own: dict[str, Skill], shown: dict[str, Skill]) -> tuple[str, str]:
-    """Return why a wish is refused, and what is said otherwise."""
+def _answer(wish: Asked, own: dict[str, Skill], shown: dict[str, Skill]) -> tuple[str, str] | None:
+    """Return why a wish is refused, and what is said otherwise; None = it is noted."""
     verb, name = wish
     known = ", ".join(shown) or "there are none"
     if verb == "show":
@@ -84,5 +93,4 @@ def _answer(wish: Asked, own: dict[str, Skill], shown: dict[str, Skill]) -> tupl
         return f"{name!r} is a skill already; to change it reply with <update_skill>{name}</update_skill>", ""
     if verb != "delete" and name not in own:
         return f"no function {name!r} that you defined and called here without an error; do that first", ""
-    wrong = complaints(own[name]) if verb != "delete" else ()
-    return ("; ".join(wrong), "") if wrong else ("", _NOTED)
+    return None

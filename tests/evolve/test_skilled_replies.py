@@ -32,10 +32,13 @@ def stored(source: str = PAY) -> Record[Any]:
     return Record[Skill](id="s1", kind="skill", slug="skill", number=1, version=4, payload=Skill(source=source))
 
 
-async def talk(*replies: str, skills: tuple[Record[Any], ...] = (), profile: Any = "full") -> Trajectory:
+async def talk(
+    *replies: str, skills: tuple[Record[Any], ...] = (), profile: Any = "full", described: str = ""
+) -> Trajectory:
     task = next(task for task in office().tasks("train") if task.id == "office-3/pay-0_3")
     policy = ScriptedPolicy(replies, profile=profile)
-    return await rollout(office(), policy, Attempt(id="tr", task=task, seed=1, skills=skills), Acting("W", skills=True))
+    acting = Acting("W", skills=True, described=described)
+    return await rollout(office(), policy, Attempt(id="tr", task=task, seed=1, skills=skills), acting)
 
 
 async def test_a_skill_is_read_on_demand_and_the_world_never_sees_the_question() -> None:
@@ -70,6 +73,40 @@ async def test_what_no_skill_may_be_is_told_at_once() -> None:
     assert "the function has no docstring" in trajectory.steps[1].observation
     assert "'Rodor' comes from the task it was made from" in trajectory.steps[1].observation
     assert skill_ops(trajectory, (), "full", success=True) == ()
+
+
+ASK = 'def ask(name: str) -> bool:\n    """Tell whether there is such a contact."""\n    return bool(find(name))\n'
+FIND = """\
+def find(name: str) -> str:
+    \"\"\"Find a contact.\"\"\"
+    if name == "Rodor":
+        return name
+    return apps.contacts.find(name=name)["handle"]
+"""
+
+
+async def test_it_is_told_what_the_gate_would_say_of_this_world() -> None:
+    both = code(FIND, ASK, 'print(ask("Rodor"))')
+    bare = await talk(both, said("save", "find"), said("save", "ask"), DONE)
+    assert [step.error or "" for step in bare.steps[1:3]] == [
+        "line 3: 'Rodor' comes from the task it was made from; make it a parameter",
+        "line 3: it requires 'find', which is no skill in use",
+    ]
+    world = 'apps.contacts.find(name: str)\n"Rodor" is the cashier'
+    allowed = await talk(both, said("save", "find"), said("save", "ask"), DONE, described=world)
+    assert [step.error for step in allowed.steps[1:3]] == [None, None]
+    strange = await talk(both, said("save", "find"), DONE, described='apps.contacts.look(name)\n"Rodor"')
+    assert "there is no function apps.contacts.find; did you mean 'contacts.look'?" in (strange.steps[1].error or "")
+
+
+def test_a_run_answers_by_the_environments_own_description(tmp_path: Path) -> None:
+    settings = config(tmp_path, run={"tasks": 1}, gate={"allow": ["Rodor"]})
+    wrong = FIND.replace("contacts.find(", "contacts.search(")
+    replies = (code(wrong, 'find("Rodor")'), said("save", "find"), DONE)
+    work(settings, ScriptedPolicy(replies, profile="full"))
+    (trajectory,) = episodes(settings)
+    assert "there is no function apps.contacts.search" in (trajectory.steps[1].error or "")
+    assert "Rodor" not in (trajectory.steps[1].error or "")
 
 
 async def test_a_saved_function_is_proposed_with_what_it_was_made_from() -> None:

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import verdict_of
+from evolve.gates.rounds import Round, verdict_of
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Trajectory, Verdict
+from skills.record import Skill
 
 
 class MeasuringGate(ABC):
-    """Runs tasks through `evaluate` and decides about all changes of a batch together."""
+    """Runs tasks through `evaluate` and decides about all texts of a batch together, and about all skills."""
 
     name: ClassVar[str]
 
@@ -23,19 +24,21 @@ class MeasuringGate(ABC):
         self._evaluate, self._seed = evaluate, seed
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return one verdict for all changes among the ops; without any, nothing is run and no look is spent.
+        """Return the verdict on the changes among the ops; without any, nothing is run and no look is spent.
 
-        All wait when the runs cannot be afforded.
+        Those wait whose runs cannot be afforded.
         """
-        changed = changes(ops)
-        if not changed:
-            return unmeasured(self.name, ops)
-        seed = seed_for(self._seed, self.name, *(op.op_id for op in changed))
-        try:
-            decision = await self._measure(changed, trajectories, seed)
-        except OutOfCalls as short:
-            return verdict_of(self.name, ops, (), dict.fromkeys((op.op_id for op in changed), str(short)))
-        return decision.verdict(self.name, ops)
+        rounds: list[Round] = []
+        waiting: dict[str, str] = {}
+        for changed in apart(changes(ops), Skill.kind):
+            ids = tuple(op.op_id for op in changed)
+            try:
+                decision = await self._measure(changed, trajectories, seed_for(self._seed, self.name, *ids))
+            except OutOfCalls as short:
+                waiting |= dict.fromkeys(ids, str(short))
+            else:
+                rounds.append(Round(ids, decision))
+        return verdict_of(self.name, ops, rounds, waiting)
 
     @abstractmethod
     async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision: ...

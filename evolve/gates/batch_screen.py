@@ -23,11 +23,12 @@ from pydantic import Field
 from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import Round, verdict_of
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
 from evolve.statistics.paired import Passed, pair
 from evolve.statistics.progress import Marks, compared, further, reaches
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Op, Status, Task, Trajectory, Verdict
+from skills.record import Skill
 
 
 class Trial(Frozen):
@@ -101,21 +102,24 @@ class BatchScreen:
         self._evaluate, self._seed, self._cluster_of = evaluate, seed, cluster_of
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict on each change; all wait when the runs cannot be afforded. Counters run nothing.
+        """Return a verdict on each change, skills by themselves; those whose runs cannot be afforded wait.
 
-        What was written from no task (an import that is restored) passes: there is nothing to run again.
+        Counters run nothing. What was written from no task (an import that is restored) passes: nothing can run again.
         """
         tasks = {trajectory.task.id: trajectory.task for trajectory in trajectories}
         changed = [op for op in changes(ops) if _origin(op, tasks)]
         if not changed:
             return unmeasured(self.name, ops)
-        origins = {op.op_id: _origin(op, tasks) for op in changed}
-        seed = seed_for(self._seed, self.name, *origins)
-        try:
-            arms = await self._arms(changed, tasks, origins, seed)
-        except OutOfCalls as short:
-            return verdict_of(self.name, ops, (), dict.fromkeys(origins, str(short)))
-        return verdict_of(self.name, ops, self._rounds(tasks, origins, arms), {})
+        rounds: list[Round] = []
+        waiting: dict[str, str] = {}
+        for group in apart(changed, Skill.kind):
+            origins = {op.op_id: _origin(op, tasks) for op in group}
+            seed = seed_for(self._seed, self.name, *origins)
+            try:
+                rounds += self._rounds(tasks, origins, await self._arms(group, tasks, origins, seed))
+            except OutOfCalls as short:
+                waiting |= dict.fromkeys(origins, str(short))
+        return verdict_of(self.name, ops, rounds, waiting)
 
     async def _arms(
         self, changed: Sequence[DeltaOp], tasks: Mapping[str, Task], origins: Mapping[str, tuple[str, ...]], seed: int
@@ -130,8 +134,7 @@ class BatchScreen:
         for group, members in groups.items():
             shown = [op for op in changed if op.op_id in group]
             marks = _marks(await self._evaluate(shown, [tasks[key] for key in members], seed))
-            arms.candidate.update(marks)
-            arms.candidate.reach |= marks.reach
+            arms.candidate.take(marks)
             for key in members:
                 if len(shown) > 1 and compared(key, base, marks) > 0 and not _perfect(key, marks):
                     arms.idle[key] = await self._idle(shown, tasks[key], marks, seed)

@@ -33,6 +33,7 @@ from memory.scratch import scratch
 from memory.store import Store
 from playbooks.core import core_records
 from policies.protocols import Policy
+from skills.record import Skill
 
 ARM = "gate"
 _AT_ONCE = 8
@@ -73,7 +74,7 @@ class Evaluator:
         return self.acting.temperature == 0 and bool(getattr(self.environment, "seedless", False))
 
     async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
-        """Return task id -> passed, None where an episode was not graded, and how far each came.
+        """Return task id -> passed, None where an episode was not graded, how far each came, and what was written.
 
         Raises what `rollout` raises, and `OutOfCalls` before an arm that cannot be afforded (for the base: it and the
         candidate beside it). Shown is what live recall finds, with the core that would be chosen now. Tasks that the
@@ -94,7 +95,9 @@ class Evaluator:
                 self.purse.pay(found[each.id])
         episodes = [found[each.id] for each in planned]
         far = {episode.task.id: far for episode in episodes if (far := reach(episode)) is not None}
-        return Marks(passed(tasks, episodes), far)
+        tokens = {episode.task.id: episode.usage.completion_tokens for episode in episodes}
+        thrift = bool(ops) and all(op.kind == Skill.kind for op in ops or ())
+        return Marks(passed(tasks, episodes), far, tokens=tokens, thrift=thrift)
 
     def _planned(self, ops: Sequence[DeltaOp], tasks: Sequence[Task], seed: int) -> list[_Planned]:
         shown = self._shown(ops, tasks)

@@ -24,13 +24,14 @@ from evolve.gates.search import search
 from evolve.gates.spent import Evidence, left_of
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import ALPHA, Look, level
-from evolve.statistics.decision import Decision, Evaluate, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from evolve.statistics.progress import further, reaches
 from evolve.statistics.spending import after, level_of, stages
 from memory.errors import BadInput
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+from skills.record import Skill
 
 PATIENCE = 3
 """Looks after which a change that seems good, and is not seen to be, is refused."""
@@ -196,30 +197,40 @@ class HeldOut:
         self._guarded = max((at for at, task in enumerate(self.tasks, 1) if task.id in protected), default=0)
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict on each change. Counters spend no look, nor do changes that were all looked at together."""
+        """Return a verdict on each change, texts first, then skills.
+
+        Counters spend no look, nor do changes that were all looked at together.
+        """
         changed = changes(ops)
         if not changed:
             return unmeasured(self.name, ops)
-        past = self._past()
+        past, rounds, waiting = self._past(), list[Round](), dict[str, str]()
+        for group in apart(changed, Skill.kind):
+            more, left = await self._search(group, past, rounds)
+            rounds, waiting = [*rounds, *more], waiting | left
+        return verdict_of(self.name, ops, rounds, waiting)
+
+    async def _search(
+        self, changed: Sequence[DeltaOp], past: Sequence[Verdict], earlier: Sequence[Round]
+    ) -> tuple[list[Round], dict[str, str]]:
+        """Return the rounds about some changes and why those left undecided wait, given what was decided before."""
         seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
         ids = [op.op_id for op in changed]
         if any(sorted(each["ops"]) == sorted(ids) and self._whole(each) for each in seen):
-            return verdict_of(
-                self.name, ops, (), dict.fromkeys(ids, "waits for more: looked at, and nothing new since")
-            )
+            return [], dict.fromkeys(ids, "waits for more: looked at, and nothing new since")
 
         async def look(
             before: Sequence[DeltaOp], group: Sequence[DeltaOp], rounds: Sequence[Round]
         ) -> tuple[Decision | None, OutOfCalls | None]:
+            now = [*earlier, *rounds]
             if self._rules.mode == "strict":
-                return await self._strict(before, group, (*looks(past), *(_look(each.decision) for each in rounds)))
-            return await self._practical(before, group, [*seen, *map(evidence_of, rounds)])
+                return await self._strict(before, group, (*looks(past), *(_look(each.decision) for each in now)))
+            return await self._practical(before, group, [*seen, *map(evidence_of, now)])
 
         def tried(op_id: str) -> int:
             return sum(op_id in each["ops"] and self._whole(each) for each in seen)
 
-        rounds, waiting = await search(changed, look, tried=tried, patience=PATIENCE)
-        return verdict_of(self.name, ops, rounds, waiting)
+        return await search(changed, look, tried=tried, patience=PATIENCE)
 
     def _whole(self, evidence: Mapping[str, Any]) -> bool:
         return len(evidence["trial"]["cohort"]) == len(self.tasks)

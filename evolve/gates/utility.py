@@ -4,6 +4,9 @@
 
 as in SAPO's marginal utility (arXiv 2606.08755), with its two gaps closed: no run is one that the change was written
 from, and a lower confidence bound decides, not the sign. It does not rank changes and knows no redundancy.
+
+Skills are measured apart. Theirs is the share of tasks that come further with them less that of tasks that come less
+far, by `evolve.statistics.progress`, where the tokens written count last; and no fewer tasks may pass.
 """
 
 from __future__ import annotations
@@ -18,8 +21,10 @@ from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate
 from evolve.statistics.evalues import mean_bound
 from evolve.statistics.paired import pair, step
+from evolve.statistics.progress import further, reaches
 from memory.errors import BadInput
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory
+from skills.record import Skill
 
 
 class Rules(Frozen):
@@ -35,10 +40,12 @@ class Trial(Frozen):
     cohort: tuple[str, ...]
     without: tuple[dict[str, bool | None], ...]
     with_change: tuple[dict[str, bool | None], ...]
+    reach: tuple[dict[str, tuple[float, float]], ...] = ()
+    """Of skills: how far each task came in both runs of a round."""
 
 
 def decide(trial: Trial, rules: Rules | None = None) -> Decision:
-    """Accept iff the lower bound of the utility is above 0.
+    """Accept iff the lower bound of the utility is above 0, and with skills no fewer tasks pass.
 
     Tasks count as independent draws from the tasks to come; each is worth the mean of its rounds, in [-1, 1]. A run
     that is missing failed; a pair whose run without the change is missing counts 0. It takes 7 tasks at least.
@@ -50,12 +57,14 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
         raise BadInput(f"got {rounds} rounds without and {len(trial.with_change)} with the change; run as many of both")
     pairs = list(zip(trial.without, trial.with_change, strict=True))
     flips = [pair(trial.cohort, *each) for each in pairs]
-    worth = {task: sum(step(b.get(task), c.get(task)) for b, c in pairs) / rounds for task in trial.cohort}
+    worth = _worth(trial)
     mean, lower = sum(worth.values()) / len(worth), mean_bound(tuple(worth.values()), rules.alpha)
-    accepted = lower > 0
+    fewer = sum(len(each.lost) - len(each.gained) for each in flips) if trial.reach else 0
+    accepted = lower > 0 and fewer <= 0
+    reason = f"worth {mean:+.3f} a task over {len(worth)} tasks, lower bound {lower:+.3f}"
     return Decision(
         accepted=accepted,
-        reason=f"worth {mean:+.3f} a task over {len(worth)} tasks, lower bound {lower:+.3f}",
+        reason=f"{reason}; {fewer} fewer runs pass" if fewer > 0 else reason,
         status=Status.ACTIVE if accepted else Status.REJECTED,
         evidence={
             "trial": trial.model_dump(mode="json"),
@@ -68,6 +77,18 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
             },
         },
     )
+
+
+def _worth(trial: Trial) -> dict[str, float]:
+    """Return task -> mean over the rounds of what the change is worth there, in [-1, 1]."""
+    rounds = list(zip(trial.without, trial.with_change, strict=True))
+    if not trial.reach:
+        return {task: sum(step(b.get(task), c.get(task)) for b, c in rounds) / len(rounds) for task in trial.cohort}
+    signs = dict.fromkeys(trial.cohort, 0)
+    for arms, reached in zip(rounds, trial.reach, strict=True):
+        for tasks, sign in zip(further(trial.cohort, *arms, reached), (1, -1), strict=True):
+            signs |= {task: signs[task] + sign for task in tasks}
+    return {task: sign / len(rounds) for task, sign in signs.items()}
 
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
@@ -88,9 +109,13 @@ class Utility(MeasuringGate):
 
     async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
         seeds = [seed_for(seed, "round", at) for at in range(self._rounds)]
+        without = [await self._evaluate(None, self.tasks, each) for each in seeds]
+        with_change = [await self._evaluate(changed, self.tasks, each) for each in seeds]
+        skills = all(op.kind == Skill.kind for op in changed)
         trial = Trial(
             cohort=tuple(task.id for task in self.tasks),
-            without=tuple([dict(await self._evaluate(None, self.tasks, each)) for each in seeds]),
-            with_change=tuple([dict(await self._evaluate(changed, self.tasks, each)) for each in seeds]),
+            without=tuple(map(dict, without)),
+            with_change=tuple(map(dict, with_change)),
+            reach=tuple(map(reaches, without, with_change)) if skills else (),
         )
         return decide(trial, self._rules)

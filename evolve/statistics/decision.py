@@ -36,6 +36,13 @@ def changes(ops: Sequence[DeltaOp]) -> tuple[DeltaOp, ...]:
     return tuple(op for op in ops if op.op is not Op.TAG)
 
 
+def apart(ops: Sequence[DeltaOp], kind: str) -> tuple[tuple[DeltaOp, ...], ...]:
+    """Return the ops of other kinds, then those of `kind`, without what is empty: they are measured by themselves."""
+    own = tuple(op for op in ops if op.kind == kind)
+    rest = tuple(op for op in ops if op.kind != kind)
+    return tuple(group for group in (rest, own) if group)
+
+
 def unmeasured(gate: str, ops: Sequence[DeltaOp]) -> Verdict:
     """Return the verdict over ops among which there is nothing to measure: all pass."""
     return Verdict(gate=gate, accepted=tuple(op.op_id for op in ops))

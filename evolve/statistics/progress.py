@@ -1,8 +1,10 @@
 """How far an episode came, where success alone is too coarse: a task that needs two rules passes with neither alone.
 
 Two arms of one task are compared in this order: success; then the share of checks that passed; then how few actions
-failed. A change that is no better in any of them moved nothing. The sign of the comparison is all that is counted, so
-the sign test (exact McNemar) over tasks stays exact: without an effect, further and less far are equally likely.
+failed. A change that is no better in any of them moved nothing. Of a change that is code alone the tokens that the
+agent wrote come last: a skill that only makes tasks shorter does what it is for (`Marks.thrift`). The sign of the
+comparison is all that is counted, so the sign test (exact McNemar) over tasks stays exact: without an effect, further
+and less far are equally likely.
 """
 
 from __future__ import annotations
@@ -14,15 +16,38 @@ from memory.records import Trajectory
 
 _ACTION = 1000
 """An action that failed weighs a thousandth of all checks: less than any check, whatever their number."""
+_TOKEN = 10**8
+"""A token weighs less than an action that failed, up to 100,000 of them."""
 _EQUAL = 1e-9
 
 
 class Marks(dict[str, bool | None]):
-    """Task id -> pass, fail, or None = missing, and beside it how far each graded task came, in [-1, 1]."""
+    """Task id -> pass, fail, or None = missing, and beside it how far each graded task came, in [-1, 1].
 
-    def __init__(self, passed: Passed, reach: Mapping[str, float] | None = None) -> None:
+    `tokens` is what the policy wrote in each; they count where the change that was run has `thrift`.
+    """
+
+    def __init__(
+        self,
+        passed: Passed,
+        reach: Mapping[str, float] | None = None,
+        *,
+        tokens: Mapping[str, int] | None = None,
+        thrift: bool = False,
+    ) -> None:
         super().__init__(passed)
-        self.reach = dict(reach or {})
+        self.reach, self.tokens, self.thrift = dict(reach or {}), dict(tokens or {}), thrift
+
+    def take(self, more: Marks) -> None:
+        """Add the marks of other tasks."""
+        self.update(more)
+        self.reach |= more.reach
+        self.tokens |= more.tokens
+        self.thrift = self.thrift or more.thrift
+
+    def far(self, task: str, thrift: bool) -> float:
+        """Return how far a task came, less what was written in it where that counts."""
+        return self.reach[task] - (self.tokens.get(task, 0) / _TOKEN if thrift else 0.0)
 
 
 def reach(trajectory: Trajectory) -> float | None:
@@ -38,7 +63,8 @@ def reaches(base: Passed, candidate: Passed) -> dict[str, tuple[float, float]]:
     """Return task id -> (reach in the base, in the candidate), for the tasks whose reach is known in both arms."""
     if not isinstance(base, Marks) or not isinstance(candidate, Marks):
         return {}
-    return {task: (base.reach[task], candidate.reach[task]) for task in base.reach if task in candidate.reach}
+    both, thrift = [task for task in base.reach if task in candidate.reach], candidate.thrift
+    return {task: (base.far(task, thrift), candidate.far(task, thrift)) for task in both}
 
 
 def further(

@@ -77,7 +77,7 @@ async def test_what_waits_for_a_word_is_found_because_the_word_comes() -> None:
     tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(6)]
     verdict = await Canary(waits, tasks, seed=1).judge([PAY], RecordView(), ())
     assert verdict.rejected == {"pay": "lost 6 of 6 canary tasks, 0 without any change (A/A)"}
-    assert replay(verdict.evidence).accepted is False
+    assert [replay(each).accepted for each in verdict.evidence["rounds"]] == [False]
     assert probe(tasks[0], [PAY]).instruction == "Archive mail 0. (also mentioned: a, about, c5, in, pay, task, zorvex)"
     quiet = PAY.model_copy(update={"payload": {"content": "Archive every mail at last."}})
     verdict = await Canary(waits, tasks, seed=1).judge([quiet], RecordView(), ())
@@ -110,7 +110,7 @@ async def test_in_a_run_the_canaries_stand_before_held_out_and_in_it(tmp_path: P
         asked, held = (Verdict.model_validate(event.data) for event in store.events(type=VERDICT))
     assert (asked.gate, held.gate) == ("canary", "held_out")
     assert asked.accepted == held.accepted
-    assert len(asked.evidence["trial"]["cohort"]) == 18
+    assert len(asked.evidence["rounds"][0]["trial"]["cohort"]) == 18
     last = rounds_of(held)[-1]
     assert len(last["trial"]["cohort"]) == 12 + 18
     assert last["statistics"]["slices"] == {"canary": 0}

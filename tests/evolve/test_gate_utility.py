@@ -8,7 +8,11 @@ from random import Random
 
 import pytest
 
+from evolve.gates import held_out
+from evolve.gates.held_out import HeldOut
+from evolve.gates.rounds import redecided
 from evolve.gates.utility import Rules, Trial, Utility, decide, replay
+from evolve.statistics.progress import Marks
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, Task, UsageCounts
 from playbooks.view import RecordView
@@ -80,7 +84,33 @@ async def test_the_gate_matches_seeds_round_by_round() -> None:
     without, with_change = ([seed for change, seed in asked if change is arm] for arm in (False, True))
     assert without == with_change
     assert len(set(without)) == 3
-    assert replay(verdict.evidence).evidence == verdict.evidence
+    (made,) = verdict.evidence["rounds"]
+    assert {"ops": ["add"], **replay(made).evidence} == made
     asked.clear()
     assert (await gate.judge([tag], RecordView(()), [])).accepted == ("tag",)
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("tokens", "loses", "status"),
+    [((90, 30), 0, Status.ACTIVE), ((30, 90), 0, Status.REJECTED), ((90, 90), 0, None), ((90, 30), 1, Status.REJECTED)],
+)
+async def test_a_skill_is_worth_something_where_tasks_get_shorter_and_none_is_lost(
+    tokens: tuple[int, int], loses: int, status: Status | None
+) -> None:
+    tasks = [Task(id=f"t{at}", instruction="") for at in range(20)]
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        lost = {task.id for task in tasks[:loses]} if ops else set[str]()
+        marks = {task.id: task.id not in lost for task in tasks}
+        reach = {key: float(passed) for key, passed in marks.items()}
+        thrift = any(op.kind == "skill" for op in ops or ())
+        return Marks(marks, reach, tokens=dict.fromkeys(marks, tokens[ops is not None]), thrift=thrift)
+
+    text = DeltaOp(op=Op.ADD, op_id="text", payload={"content": "x"})
+    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"})
+    for gate in (Utility(evaluate, tasks, seed=1, rounds=2), HeldOut(evaluate, tasks, seed=1)):
+        verdict = await gate.judge([skill, text], RecordView(()), [])
+        assert "text" in {**verdict.rejected, **verdict.deferred}
+        assert ("skill" in verdict.accepted) is (status is Status.ACTIVE)
+        assert redecided(verdict, replay if gate.name == "utility" else held_out.replay) == verdict

@@ -12,8 +12,8 @@ from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, exposures
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import VERDICT
+from evolve.gates.rounds import redecided
 from evolve.session import Parts, arun
-from memory.content import canonical
 from memory.records import Status, Verdict
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import COLORS, Doors, doors_config, replies
@@ -44,12 +44,13 @@ async def test_what_is_worth_something_for_certain_becomes_active(
         records = store.records("default")
         assert [record.status for record in records] == [status] * (len(COLORS) if status else 0)
         _, verdict = (Verdict.model_validate(event.data) for event in store.events(type=VERDICT))
-        assert len(verdict.evidence["trial"]["without"]) == len(verdict.evidence["trial"]["with_change"]) == rounds
-        again = REPLAYS["utility"](verdict.evidence)
-        assert canonical(again.evidence) == canonical(verdict.evidence)
-        assert again.accepted == bool(status)
+        (made,) = verdict.evidence["rounds"]
+        trial = made["trial"]
+        assert len(trial["without"]) == len(trial["with_change"]) == rounds
+        assert redecided(verdict, REPLAYS["utility"]) == verdict
+        assert bool(verdict.accepted) == bool(status)
         trials = store.trajectories(run_id=episodes_of(result.run_id))
-        cohort = set(verdict.evidence["trial"]["cohort"])
+        cohort = set(trial["cohort"])
         assert {trial.task.id for trial in trials} == cohort
         assert len({trial.seed for trial in trials}) == rounds * len(cohort), "a round repeated another one's seed"
         (look,) = exposures(store, "default")

@@ -263,6 +263,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
         "online_ab": lambda: measured.make_online(config),
         "review": ReviewGate,
         "canary": lambda: measured.make("canary", config, bench),
+        "replay": lambda: measured.make("replay", config, bench),
         "none": NoGate,
     }
     names = gates_of(config, bench.evaluator.environment) if bench else expanded(config.gate.names, live=True)

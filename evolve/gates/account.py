@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evolve.gates import batch_screen, canary, held_out, online_ab, utility
+from evolve.gates import batch_screen, canary, held_out, online_ab, replay, utility
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB
@@ -22,6 +22,7 @@ REPLAYS: Mapping[str, Replay] = {
     "utility": utility.replay,
     "online_ab": online_ab.replay,
     "canary": canary.replay,
+    "replay": replay.replay,
 }
 """Gates that measure -> how one decision is made again from its evidence (`evolve.gates.rounds`)."""
 

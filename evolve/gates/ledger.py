@@ -129,16 +129,18 @@ def _ops(store: Store, run_id: str) -> dict[str, DeltaOp]:
 
 def _answers(verdict: Verdict) -> list[tuple[str, str, str]]:
     reasons = {op_id: each for each in rounds_of(verdict) for op_id in each.get("ops", ())}
-    accepted = [(key, "accepted", _counts(reasons.get(key))) for key in verdict.accepted]
+    accepted = [(key, "accepted", _counts(verdict.gate, reasons.get(key))) for key in verdict.accepted]
     rejected = [(key, "rejected", reason) for key, reason in verdict.rejected.items()]
     return [*accepted, *rejected, *((key, "deferred", reason) for key, reason in verdict.deferred.items())]
 
 
-def _counts(evidence: Mapping[str, Any] | None) -> str:
-    """Return why a change was accepted, from the statistics of its last round."""
+def _counts(gate: str, evidence: Mapping[str, Any] | None) -> str:
+    """Return why a change was accepted, from its last round."""
     if evidence is None:
         return ""
     found = evidence["statistics"]
+    if "gained" not in found:
+        return REPLAYS[gate](evidence).reason
     counts = f"gained {len(found['gained'])} and lost {len(found['lost'])} of {found['n']} tasks"
     return f"{counts}, p = {found['p_better']:.3g}"
 

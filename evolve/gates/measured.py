@@ -13,6 +13,7 @@ from evolve.gates.canary import SLICE, Canary
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.online_ab import OnlineAB
+from evolve.gates.replay import Replay
 from evolve.gates.splits import select_tasks, slices
 from evolve.gates.utility import Utility
 from evolve.protocols import Environment, HasCanaries
@@ -30,7 +31,7 @@ class Bench:
 
 
 def make(name: str, config: Config, bench: Bench | None) -> Gate:
-    """Return the gate `batch_screen`, `canary`, `held_out` or `utility`.
+    """Return the gate `batch_screen`, `canary`, `held_out`, `replay` or `utility`.
 
     Where `canary` is named too, its tasks are a protected slice of `held_out`.
 
@@ -42,6 +43,8 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     evaluator, seed = bench.evaluator, config.run.seed
     if name == BatchScreen.name:
         return BatchScreen(evaluator, seed)
+    if name == Replay.name:
+        return Replay(evaluator.environment, seed)
     if name == Canary.name:
         return Canary(evaluator, canary_tasks(evaluator.environment), seed)
     tasks = select_tasks(config, evaluator.environment, bench.stream)

@@ -9,7 +9,7 @@ DEFAULT_STACK = ("static", "batch_screen", "held_out")
 """Where tasks can be run again: read it, run what it was written from, run what it was not written from."""
 LIVE_STACK = ("static", "online_ab")
 """Where they cannot: read it, then hide it from some tasks by chance."""
-RUNS_TASKS = frozenset({"batch_screen", "canary", "held_out", "utility"})
+RUNS_TASKS = frozenset({"batch_screen", "canary", "held_out", "replay", "utility"})
 """Gates that run tasks of their own; their calls are capped by `gate.calls_ratio`."""
 
 

@@ -13,7 +13,8 @@ from evolve.seeds import id_for
 from evolve.skilled.replies import Asked, granted, written
 from memory.records import DeltaOp, Op, Provenance, Record, Trajectory
 from policies.protocols import Profile
-from skills.record import Skill
+from skills.program import program
+from skills.record import Skill, SkillTest
 
 
 def skill_ops(
@@ -31,7 +32,7 @@ def skill_ops(
     for wish in wishes:
         if wish.verb != "delete" and success is False:
             continue
-        op = _op(wish, own.get(wish.name), known.get(wish.name), trajectory)
+        op = _op(wish, _tested(own.get(wish.name), trajectory), known.get(wish.name), trajectory)
         if op is not None:
             ops[wish.name] = op
     return tuple(ops.values())
@@ -43,6 +44,14 @@ def _said(trajectory: Trajectory) -> Iterator[Asked]:
 
 def _done(own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
     return (Asked("update" if name in known else "save", name) for name in own)
+
+
+def _tested(skill: Skill | None, trajectory: Trajectory) -> Skill | None:
+    """Return the skill with its episode as a test: the same program, where the skill is defined already."""
+    if skill is None:
+        return None
+    test = SkillTest(code=program(trajectory, {skill.name, *skill.requires}), task_id=trajectory.task.id)
+    return skill.model_copy(update={"tests": (test,)})
 
 
 def _op(wish: Asked, skill: Skill | None, record: Record[Any] | None, trajectory: Trajectory) -> DeltaOp | None:
@@ -62,5 +71,5 @@ def _op(wish: Asked, skill: Skill | None, record: Record[Any] | None, trajectory
         return None
     if record is None:
         return DeltaOp(op=Op.ADD, payload=skill.model_dump(mode="json"), **fields)
-    changed = {"source": skill.source, "requires": skill.requires}
+    changed = {"source": skill.source, "requires": skill.requires, "tests": skill.tests}
     return DeltaOp(op=Op.EDIT, payload=record.payload.model_copy(update=changed).model_dump(mode="json"), **fields)

@@ -17,11 +17,13 @@ from importlib import import_module
 
 import pytest
 
+from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.none import NoGate
 from evolve.gates.online_ab import OnlineAB
+from evolve.gates.replay import Replay
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import redecided
 from evolve.gates.static import StaticGate
@@ -57,10 +59,11 @@ MAKERS: dict[str, Callable[[], Gate]] = {
     "online_ab": OnlineAB,
     "review": ReviewGate,
     "skill": SkillGate,
+    "replay": lambda: Replay(Office(OfficeConfig()), seed=1),
 }
 MEASURES = {"batch_screen", "held_out", "held_out-strict", "canary", "utility"}
 SCREENS = {"batch_screen", "canary"}
-ADMITS_ALL = {"none", "online_ab", "skill"}
+ADMITS_ALL = {"none", "online_ab", "skill", "replay"}
 HUMAN = {"review"}
 """Gates that admit nothing by themselves."""
 

@@ -102,8 +102,8 @@ async def test_a_skill_is_worth_something_where_tasks_get_shorter_and_none_is_lo
 
     async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
         lost = {task.id for task in tasks[:loses]} if ops else set[str]()
-        marks = {task.id: task.id not in lost for task in tasks}
-        reach = {key: float(passed) for key, passed in marks.items()}
+        marks: dict[str, bool | None] = {task.id: task.id not in lost for task in tasks}
+        reach = {key: float(passed is True) for key, passed in marks.items()}
         thrift = any(op.kind == "skill" for op in ops or ())
         return Marks(marks, reach, tokens=dict.fromkeys(marks, tokens[ops is not None]), thrift=thrift)
 

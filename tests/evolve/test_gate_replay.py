@@ -1,0 +1,78 @@
+"""Gate `replay`: the episode a skill was made from is done again with it; it must succeed and use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from evolve.app import open_store
+from evolve.gates.account import REPLAYS
+from evolve.gates.ledger import entries
+from evolve.gates.replay import Replay
+from evolve.gates.rounds import redecided
+from memory.records import DeltaOp, Op, Status, Trajectory, Verdict
+from playbooks.view import RecordView
+from policies.protocols import Message
+from tests.evolve.skilled_office import PAY, call, config, office, work
+
+TASK = office().tasks("train")[0]
+CALL = call([Message(role="user", content=TASK.instruction)])
+TWICE = '''\
+def twice(name: str, amount: float, memo: str) -> str:
+    """Pay by the skill that pays."""
+    return pay_to(name, amount, memo)
+'''
+
+
+def proposed(source: str = PAY, code: str = CALL, **fields: object) -> DeltaOp:
+    payload = {"source": source, "tests": [{"code": code, "task_id": TASK.id}] if code else [], **fields}
+    return DeltaOp(op=Op.ADD, op_id=source.split("(")[0], kind="skill", payload=payload)
+
+
+async def judged(*ops: DeltaOp) -> Verdict:
+    verdict = await Replay(office(), seed=1).judge(ops, RecordView(()), [Trajectory(task=TASK)])
+    assert redecided(verdict, REPLAYS["replay"]) == verdict
+    return verdict
+
+
+async def test_what_works_again_passes_and_so_does_what_is_no_skill() -> None:
+    text = DeltaOp(op=Op.ADD, op_id="text", payload={"content": "Pay in cents."})
+    verdict = await judged(proposed(), text)
+    assert verdict.rejected == {}
+    assert verdict.status is Status.PROVISIONAL
+
+
+@pytest.mark.parametrize(
+    ("op", "why"),
+    [
+        (proposed(code=""), "no test replays a task"),
+        (proposed(code=CALL.replace("pay_to", "apps.payments.pay")), "AttributeError"),
+        (proposed(code="apps.task.done()"), "the task fails"),
+        (proposed(PAY.replace("memo=memo", 'memo="x"')), "the task fails"),
+        (proposed(code=f"{PAY.replace('contact =', 'person = contact =')}{CALL}"), "the skill is not used"),
+        (proposed(PAY.replace("name: str,", "name: str, at: str,")), "TypeError"),
+        (proposed(TWICE, requires=("pay_to",)), "pay_to"),
+    ],
+)
+async def test_what_does_not_is_refused_with_the_reason(op: DeltaOp, why: str) -> None:
+    verdict = await judged(op)
+    assert why in verdict.rejected[op.op_id]
+
+
+async def test_a_skill_may_require_one_that_passed_before_it() -> None:
+    twice = proposed(TWICE, CALL.replace("pay_to", "twice"), requires=("pay_to",))
+    assert (await judged(proposed(), twice)).rejected == {}
+    broken = proposed(PAY.replace("memo=memo", 'memo="x"'))
+    assert set((await judged(broken, twice)).rejected) == {broken.op_id, twice.op_id}
+
+
+def test_in_a_run_what_the_agent_wrote_is_replayed_from_its_own_episode(tmp_path: Path) -> None:
+    settings = config(tmp_path, gate={"names": ["static", "replay"]})
+    result = work(settings)
+    with open_store(settings, read_only=True) as store:
+        (record,) = store.records("default")
+        assert record.status is Status.PROVISIONAL
+        assert [(test.task_id, "def " in test.code) for test in record.payload.tests] == [(TASK.id, False)]
+        said = [(each.gate, each.answer, each.reason) for each in entries(store, result.run_id)]
+        assert said == [("static", "accepted", ""), ("replay", "accepted", "replayed in 1 tasks")]

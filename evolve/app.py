@@ -216,6 +216,7 @@ def make_curator(
         "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
         "direct": lambda: DirectCurator(trust=trust),
         "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
+        "distill": lambda: load_object("evolve.distilling:make_distiller")(config, policy, keep, store),
         **methods.curators(config, policy, keep, store),
     }
     names = config.playbook.curator.split("+")

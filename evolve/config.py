@@ -131,8 +131,9 @@ class PlaybookSection(Section):
     reflector: str = "model"
     """`model`, `rules`, `none`, that of a method (`reasoningbank`, `evolver`, `symptoms`), or `module:function`."""
     curator: str = "model"
-    """`model`, `direct`, `notebook` (mistake notes by cluster), that of a method (`append`, `evolver`, `cheatsheet`,
-    `atlas`, `release`, `regimes`, `batch`), or `module:function`; joined by `+` they propose side by side."""
+    """`model`, `direct`, `notebook` (mistake notes by cluster), `distill` (skills from successes), that of a method
+    (`append`, `evolver`, `cheatsheet`, `atlas`, `release`, `regimes`, `batch`), or `module:function`; joined by `+`
+    they propose side by side."""
     reflect_on: Literal["all", "failures"] = "all"
     """Which episodes are reflected on (label-free: always all)."""
     search_k: int = Field(default=0, ge=0)

@@ -55,7 +55,7 @@ def extracted(trajectory: Trajectory, known: Sequence[Skill] = ()) -> tuple[Skil
         task = trajectory.task
         waiting.append(Skill(source=source, origin=task.instruction, scenario=task.scenario, requires=requires))
     new = [skill for skill in waiting if stored.get(skill.name) != skill.definition]
-    return _callees_first(new)
+    return callees_first(new)
 
 
 def collected(trajectories: Iterable[Trajectory], known: Sequence[Skill] = ()) -> tuple[Extracted, ...]:
@@ -76,7 +76,8 @@ def collected(trajectories: Iterable[Trajectory], known: Sequence[Skill] = ()) -
     return tuple(found.values())
 
 
-def _callees_first(skills: Sequence[Skill]) -> tuple[Skill, ...]:
+def callees_first(skills: Sequence[Skill]) -> tuple[Skill, ...]:
+    """Return the skills so that each stands after those among them that it requires; a circle, and its callers, not."""
     ordered: list[Skill] = []
     waiting = list(skills)
     while waiting:

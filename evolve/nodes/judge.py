@@ -6,11 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from evolve.config import Config
 from evolve.nodes.episodes import batch_episodes
 from evolve.parallel import all_of
 from evolve.replies import about
 from evolve.state import Deps, State
 from memory.records import Event, Trajectory
+from memory.store import Store
 from policies.prompts import render
 from policies.protocols import Message, SamplingParams
 from policies.structured import generate_structured
@@ -33,9 +35,14 @@ async def judge(state: State, deps: Deps) -> dict[str, Any]:
 
 def judged_success(trajectory: Trajectory, deps: Deps) -> bool | None:
     """Return whether the episode counts as a success when rules are credited; None = nobody can say."""
-    if not deps.config.run.label_free:
+    return judged(trajectory, deps.config, deps.store)
+
+
+def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
+    """Return whether the episode succeeded: by its grade, or where nobody grades by what was journalled of it."""
+    if not config.run.label_free:
         return trajectory.outcome.success if trajectory.outcome else None
-    found = deps.store.events(type="judgement", subject=trajectory.id, limit=1)
+    found = store.events(type="judgement", subject=trajectory.id, limit=1)
     return found[0].data["success"] if found else None
 
 

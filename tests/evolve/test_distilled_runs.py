@@ -1,0 +1,152 @@
+"""The distiller in whole runs of the office: what it writes after one task, later tasks call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.skilled.testing import run_tests
+from memory.records import Reflection, Status, Trajectory, Trust
+from policies.protocols import Message, SamplingParams
+from policies.scripted import ScriptedPolicy
+from tests.evolve.skilled_office import PAY, call, config, episodes, taught, work
+
+DISTIL = "You turn work that succeeded"
+_ASKED = re.compile(r'pay "(\w+)" ([\d.]+) for "([^"]+)"')
+
+
+def code(text: str) -> str:
+    return f"```python\n{text}\n```"
+
+
+def by_hand(messages: Sequence[Message]) -> str:
+    """Pay in two steps, without a function."""
+    ((name, amount, memo),) = _ASKED.findall(messages[1].content)
+    if len(messages) == 2:
+        return code(f'contact = apps.contacts.find(name="{name}")\nprint(contact)')
+    return code(f'apps.payments.send(to=contact["handle"], amount={amount}, memo="{memo}")\napps.task.done()')
+
+
+def written(messages: Sequence[Message]) -> str:
+    """Answer the distiller with one function and the episode done anew with it."""
+    draft = {"source": PAY, "summary": "Pay a contact by name.", "example": 'pay_to("Ann", 3, "tea")'}
+    return json.dumps({"functions": [draft], "rewritten": call(messages)})
+
+
+def writer(messages: Sequence[Message], params: SamplingParams) -> str:
+    if messages[0].content.startswith(DISTIL):
+        return written(messages)
+    return code(call(messages)) if "- pay_to(" in messages[0].content else by_hand(messages)
+
+
+def settings(root: Path, **sections: Any) -> Config:
+    sections["playbook"] = {"curator": "direct+distill", **sections.get("playbook", {})}
+    return config(root, **sections)
+
+
+def play(config: Config, script: Any = writer) -> tuple[ScriptedPolicy, list[Trajectory]]:
+    policy = ScriptedPolicy(script, name="writer", profile="full")
+    work(config, policy)
+    return policy, list(episodes(config))
+
+
+def asides(config: Config) -> list[Reflection]:
+    with open_store(config) as store:
+        return [each for each in store.reflections() if each.author.startswith("distill:")]
+
+
+def test_what_one_episode_left_the_next_task_calls(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    policy, (first, *later) = play(config)
+    assert [len(trajectory.steps) for trajectory in (first, *later)] == [2, 1, 1]
+    assert all(trajectory.success for trajectory in (first, *later))
+    assert [trajectory.steps[0].action.startswith("pay_to(") for trajectory in later] == [True, True]
+    assert sum(seen[0].content.startswith(DISTIL) for seen in policy.seen) == 1, (
+        "episodes of one step are not distilled"
+    )
+    with open_store(config) as store:
+        (record,) = store.records("default")
+    assert (record.label, record.status, record.payload.source) == ("skill-00001", Status.PROVISIONAL, PAY)
+    assert (record.provenance.trajectory_ids, record.provenance.task_ids) == ((first.id,), (first.task.id,))
+    assert (record.provenance.author, record.provenance.trust) == ("distill:writer", Trust.VERIFIED)
+    assert record.payload.tests[0].task_id == first.task.id
+    assert later[0].injected[0].record_id == record.id
+    assert asides(config) == []
+
+
+def test_its_test_is_the_episode_done_anew_in_that_tasks_world(tmp_path: Path) -> None:
+    config = settings(tmp_path, run={"tasks": 1}, environment={"deployment": 3})
+    play(config)
+    with open_store(config) as store:
+        closure = store.records("default")
+    (checked,) = asyncio.run(run_tests(closure, config))
+    assert (checked.error, checked.task_id) == (None, closure[0].provenance.task_ids[0])
+
+
+def test_an_answer_that_cannot_be_read_is_kept_and_the_run_goes_on(tmp_path: Path) -> None:
+    config = settings(tmp_path, run={"tasks": 1})
+
+    def silent(messages: Sequence[Message], params: SamplingParams) -> str:
+        return "I would rather not." if messages[0].content.startswith(DISTIL) else by_hand(messages)
+
+    play(config, silent)
+    (aside,) = asides(config)
+    assert (aside.parsed, aside.raw) == (False, "I would rather not.\n\nI would rather not.")
+
+
+def test_nothing_is_distilled_of_what_failed(tmp_path: Path) -> None:
+    config = settings(tmp_path, run={"tasks": 1})
+
+    def stops(messages: Sequence[Message], params: SamplingParams) -> str:
+        return code("print(1)" if len(messages) == 2 else "apps.task.done()")
+
+    policy, (trajectory,) = play(config, stops)
+    assert (trajectory.success, len(trajectory.steps), len(policy.seen)) == (False, 2, 2)
+
+
+@pytest.mark.parametrize("verdict", [True, False])
+def test_without_grades_the_policys_judgement_says_what_succeeded(tmp_path: Path, verdict: bool) -> None:
+    config = settings(tmp_path, run={"tasks": 1, "label_free": True, "judge": "policy"})
+
+    def judging(messages: Sequence[Message], params: SamplingParams) -> str:
+        if '"success"' in messages[0].content:
+            return json.dumps({"reason": "so it seems", "success": verdict})
+        return writer(messages, params)
+
+    play(config, judging)
+    with open_store(config) as store:
+        found = [record.provenance.trust for record in store.records("default")]
+    assert found == [Trust.SELF_JUDGED] * verdict
+
+
+@pytest.mark.parametrize(
+    ("sections", "profile", "reason"),
+    [
+        ({}, "compact", "curator 'distill' has no compact prompt, and policy 'writer' needs one"),
+        ({"skills": {"enabled": False}}, "full", "set it to true"),
+        ({"playbook": {"reflect_on": "failures"}}, "full", "got playbook.reflect_on = 'failures': set it to 'all'"),
+        ({"run": {"label_free": True}}, "full", r"set run\.judge = 'policy'"),
+    ],
+)
+def test_a_distiller_that_could_write_nothing_is_refused_at_the_start(
+    tmp_path: Path, sections: dict[str, Any], profile: Any, reason: str
+) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        work(settings(tmp_path, **sections), ScriptedPolicy(writer, name="writer", profile=profile))
+
+
+def test_what_is_known_is_not_written_again(tmp_path: Path) -> None:
+    config = settings(tmp_path, run={"tasks": 1})
+    old = taught(config, PAY.replace("pay_to", "send_money"))
+    play(config)
+    with open_store(config) as store:
+        assert [record.id for record in store.records("default")] == [old.id]

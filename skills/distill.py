@@ -147,18 +147,19 @@ class Distiller:
         return _Placed(tuple(kept), library, tuple(wrong))
 
     def _op(self, skill: Skill, base: Library, trajectory: Trajectory) -> DeltaOp:
-        """Return the ADD of a skill, or the EDIT of the one that has its name: its origin and other tests stay."""
-        task_id = trajectory.task.id
+        """Return the ADD of a skill, or the EDIT of the one that has its name, whose origin stays."""
         origin = Provenance(
-            trust=self._given.trust, trajectory_ids=(trajectory.id,), task_ids=(task_id,), author=self.name
+            trust=self._given.trust,
+            trajectory_ids=(trajectory.id,),
+            task_ids=(trajectory.task.id,),
+            author=self.name,
         )
         key = op_id("distill", skill.source, trajectory.id)
         if skill.name not in base.names:
             payload = skill.model_dump(mode="json")
             return DeltaOp(op=Op.ADD, op_id=key, kind=Skill.kind, payload=payload, provenance=origin)
         old = base.get(skill.name)
-        others = tuple(test for test in old.payload.tests if test.task_id != task_id)
-        kept = {"origin": old.payload.origin, "scenario": old.payload.scenario, "tests": (*others, *skill.tests)}
+        kept = {"origin": old.payload.origin, "scenario": old.payload.scenario}
         return DeltaOp(
             op=Op.EDIT,
             op_id=key,

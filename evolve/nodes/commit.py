@@ -18,6 +18,8 @@ from evolve.skilled.showing import texts
 from evolve.state import Deps, State
 from memory.records import RECALLABLE, Commit, DeltaOp, Op
 from playbooks.refine import enforce_budget, merge_duplicates
+from skills.merge import duplicates
+from skills.record import Skill
 
 ACTOR = "loop"
 
@@ -92,12 +94,14 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
 
 
 def _refine(state: State, deps: Deps, subject: str) -> None:
-    """Keep the playbook small: the hard budget after every batch, merges at compaction points."""
+    """Keep what is known small: the hard budget after every batch, merges of texts and skills at compaction points."""
     settings = deps.config.playbook
     done = deps.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
-        known = texts(deps.store.view(deps.namespace))
-        _apply(deps, merge_duplicates(known, deps.config.gate.near_duplicate), subject)
+        view = deps.store.view(deps.namespace)
+        _apply(deps, merge_duplicates(texts(view), deps.config.gate.near_duplicate), subject)
+        if deps.acting.skills:
+            _apply(deps, duplicates(view.records(Skill.kind)), subject)
     if settings.max_tokens is not None:
         records = texts(deps.store.view(deps.namespace))
         gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)

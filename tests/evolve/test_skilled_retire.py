@@ -11,7 +11,7 @@ from evolve.app import open_store
 from memory.records import Status
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.skilled_office import PAY, call, config, taught, work
+from tests.evolve.skilled_office import PAY, call, config, episodes, taught, work
 
 PAY_MUCH = '''\
 def pay_much(name: str, amount: float) -> str:
@@ -49,6 +49,23 @@ def test_a_skill_that_only_fails_is_retired_unless_another_requires_it(
         found = store.get(record.id)
         assert found is not None
         assert (found.status, found.usage.harmful) == (after, 3)
+
+
+@pytest.mark.parametrize(("every", "shown"), [(2, [2, 2, 1]), (50, [2, 2, 2])])
+def test_skills_that_do_the_same_become_one_at_a_compaction_point(tmp_path: Path, every: int, shown: list[int]) -> None:
+    settings = config(tmp_path, playbook={"compact_every": every})
+    twin = taught(settings, PAY.replace("pay_to", "send_money"))
+    used = taught(settings)
+    work(settings)
+    assert [len(trajectory.injected) for trajectory in episodes(settings)] == shown
+    with open_store(settings) as store:
+        records = store.view("default").records("skill")
+        if every == 50:
+            assert {record.id for record in records} == {twin.id, used.id}
+            return
+        (one,) = records
+        assert (one.payload.name, one.status, one.usage.helpful) == ("pay_to", Status.ACTIVE, 3)
+        assert {record.status for key in (twin.id, used.id) if (record := store.get(key))} == {Status.SUPERSEDED}
 
 
 def test_a_skill_that_nobody_calls_is_retired_when_asked(tmp_path: Path) -> None:

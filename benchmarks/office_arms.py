@@ -26,7 +26,9 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
 from evolve.environments.office.wording import HELD_OUT, sentence
 from evolve.gates.account import account
+from evolve.sections import SkillsSection
 from evolve.session import Parts, RunResult, run
+from evolve.skilled.figures import SkillFigures, figures
 from memory.records import DeltaOp, Op, Provenance, Status, Trajectory, Trust
 from policies.protocols import Policy
 
@@ -91,6 +93,8 @@ class Bench:
     train_tasks: int = TRAIN_TASKS
     test_tasks: int | None = None
     """Only that many tasks of each test split (quick runs); none = all."""
+    skills: bool = False
+    """The agent works with skills."""
 
     @property
     def office(self) -> Office:
@@ -138,6 +142,18 @@ class Bench:
         result = run(config, parts=Parts(policy=self.policy, environment=self.office))
         return self._tally(config, result)
 
+    def skill_figures(self, root: Path, tally: Tally) -> SkillFigures | None:
+        """Return what the skills of an evaluation under `root` amounted to."""
+        config = self._config(root, RunSection(), PlaybookSection())
+        with open_store(config, self.policy.count_tokens, read_only=True) as store:
+            return figures(store, tally.trajectories[0].run_id, tally.trajectories)
+
+    def skills_in_use(self, root: Path) -> int:
+        """Return how many skills the workspace under `root` has in use."""
+        config = self._config(root, RunSection(), PlaybookSection())
+        with open_store(config, self.policy.count_tokens, read_only=True) as store:
+            return len(store.view(config.memory.namespace).records("skill"))
+
     def with_rules(self, root: Path, sentences: Sequence[str]) -> Path:
         """Make a workspace under `root` whose playbook is `sentences`, as an operator would write it."""
         config = self._config(root, RunSection(), PlaybookSection())
@@ -172,6 +188,7 @@ class Bench:
             policy=PolicySection(name="pocket", temperature=temperature, max_tokens=120),
             environment=EnvironmentSection(name="office", max_steps=16),
             memory=MemorySection(index="exact", recall_k=40),
+            skills=SkillsSection(enabled=self.skills),
         )
 
     def _tally(self, config: Config, result: RunResult) -> Tally:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from evolve.config import Config, PolicySection
 from evolve.environments import jsonl
 from evolve.errors import ConfigError
+from evolve.prompting import described
 from evolve.protocols import Environment
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Task, Trust
@@ -202,11 +203,15 @@ def make_reflector(config: Config, policy: Policy) -> Reflector:
 
 
 def make_curator(
-    config: Config, policy: Policy, keep: Callable[[Reflection], object], store: Store | None = None
+    config: Config,
+    policy: Policy,
+    keep: Callable[[Reflection], object],
+    store: Store | None = None,
+    world: Environment | None = None,
 ) -> Curator:
     """Return the configured curator; `keep` stores lessons whose curation could not be parsed.
 
-    Those that read episodes or embed texts need the `store`.
+    Those that read episodes or embed texts need the `store`, one that runs what it writes the `world`.
     """
     from evolve import methods
     from playbooks.curator import DirectCurator, ModelCurator
@@ -216,7 +221,7 @@ def make_curator(
         "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
         "direct": lambda: DirectCurator(trust=trust),
         "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
-        "distill": lambda: load_object("evolve.distilling:make_distiller")(config, policy, keep, store),
+        "distill": lambda: load_object("evolve.distilling:make_distiller")(config, policy, keep, store, world),
         **methods.curators(config, policy, keep, store),
     }
     names = config.playbook.curator.split("+")
@@ -252,7 +257,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
 
     def said() -> str:
-        return described(config, bench.evaluator.environment if bench else None)
+        return described(config.gate.allow, bench.evaluator.environment if bench else None)
 
     known = {
         "static": lambda: StaticGate(
@@ -269,12 +274,6 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     }
     names = gates_of(config, bench.evaluator.environment) if bench else expanded(config.gate.names, live=True)
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
-
-
-def described(config: Config, world: Environment | None) -> str:
-    """Return what learned text may name: what an operator allowed, and what the environment says of itself."""
-    said = [world.describe("full"), *(tool.model_dump_json() for tool in world.tools)] if world else []
-    return "\n".join([*config.gate.allow, *said])
 
 
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:

@@ -79,6 +79,12 @@ def briefing(environment: Environment, profile: Profile) -> str:
     return render("evolve", f"act_{environment.action_format}", world=world)
 
 
+def described(allow: Sequence[str], world: Environment | None) -> str:
+    """Return what learned text may name: what an operator allowed, and what the environment says of itself."""
+    said = [world.describe("full"), *(tool.model_dump_json() for tool in world.tools)] if world else []
+    return "\n".join([*allow, *said])
+
+
 def actions_of(reply: Reply, action_format: ActionFormat, profile: Profile) -> tuple[Action, ...]:
     """Return the actions a reply asks for, in order; empty when it asks for none.
 

@@ -38,7 +38,7 @@ class Acting:
     skills: bool = False
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
     described: str = ""
-    """What the gates are told of the world (`app.described`): by it a skill that the agent saves is answered."""
+    """What the gates are told of the world (`prompting.described`): by it a skill that the agent saves is answered."""
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,9 @@ class SkillsSection(Section):
     ways: tuple[Way, ...] = ("scenario", "query", "description", "used")
     """How a task finds skills, the preferred way first: made for its `scenario`, for a `query` with the same words, for
     one near it by `embedding`, described with its words, or, whatever the words, `used` with success."""
+    revise: int = Field(default=0, ge=0)
+    """Curator `distill`: most new answers it asks for after what is wrong with a function, as it reads and as its own
+    task goes with it. 0 = it asks once, and the gates decide."""
     retire: tuple[Literal["useless", "unused"], ...] = ("useless",)
     """Rules that retire skills after each batch. Empty = none is retired."""
     gain: float = 0.0

@@ -26,7 +26,7 @@ from evolve.modes.online import online
 from evolve.modes.quarantine import quarantine
 from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
-from evolve.prompting import briefing
+from evolve.prompting import briefing, described
 from evolve.protocols import Environment
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
@@ -197,7 +197,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.skills.enabled and config.playbook.enabled,
-        described=app.described(config, opened.environment),
+        described=described(config.gate.allow, opened.environment),
     )
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
@@ -211,7 +211,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         policy=policy,
         acting=acting,
         reflector=parts.reflector or app.make_reflector(config, policy),
-        curator=parts.curator or app.make_curator(config, policy, keeper(store), store),
+        curator=parts.curator or app.make_curator(config, policy, keeper(store), store, opened.environment),
         gates=app.make_gates(config, bench, parts.gates),
         stream=stream,
         tally=Tally(_planned(opened, record), done),

@@ -32,11 +32,11 @@ STEPS = 2
 LISTED = 24
 """Most known skills that a prompt lists with signature and description; of the others the names."""
 CODE_CHARS, PRINTED_CHARS = 4_000, 1_500
-Examine = Callable[[str, Library], Awaitable[Sequence[str]]]
-"""Returns what is wrong with the skill of that name in a library, one sentence each."""
+Examine = Callable[[Skill, Overlay, Trajectory], Awaitable[Sequence[str]]]
+"""Returns what is wrong with a skill of the library that was made from an episode, one sentence each."""
 
 
-async def nothing(name: str, library: Library) -> Sequence[str]:
+async def nothing(skill: Skill, library: Overlay, trajectory: Trajectory) -> Sequence[str]:
     """Find nothing wrong: it is for the gates to say."""
     return ()
 
@@ -139,7 +139,7 @@ class Distiller:
             except (BadInput, NotFound) as refused:
                 wrong.append(f"{name}: {refused}")
                 continue
-            faults = await self._given.examine(name, trial)
+            faults = await self._given.examine(each.skill, trial, trajectory)
             wrong += [f"{name}: {fault}" for fault in faults]
             if not faults:
                 kept.append(each)

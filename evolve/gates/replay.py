@@ -80,12 +80,13 @@ class Replay:
         for op in ops:
             if op.kind == Skill.kind and op.payload is not None:
                 trial_of = library.overlay()
-                trial = await self._trial(Skill.model_validate(op.payload), trial_of, tasks)
+                trial = await self.trial(Skill.model_validate(op.payload), trial_of, tasks)
                 rounds.append(Round((op.op_id,), decide(trial)))
                 library = trial_of if rounds[-1].decision.accepted else library
         return verdict_of(self.name, ops, rounds, {})
 
-    async def _trial(self, skill: Skill, library: Overlay, tasks: Mapping[str, Task]) -> Trial:
+    async def trial(self, skill: Skill, library: Overlay, tasks: Mapping[str, Task]) -> Trial:
+        """Put a skill into the library and return what its tests in the worlds of `tasks` came to."""
         try:
             _ = library.update(skill) if skill.name in library.names else library.save(skill)
         except (BadInput, NotFound) as unfit:

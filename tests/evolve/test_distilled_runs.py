@@ -135,6 +135,11 @@ def test_without_grades_the_policys_judgement_says_what_succeeded(tmp_path: Path
         ({"skills": {"enabled": False}}, "full", "set it to true"),
         ({"playbook": {"reflect_on": "failures"}}, "full", "got playbook.reflect_on = 'failures': set it to 'all'"),
         ({"run": {"label_free": True}}, "full", r"set run\.judge = 'policy'"),
+        (
+            {"run": {"label_free": True, "judge": "policy"}, "skills": {"revise": 1}},
+            "full",
+            "nobody does: set it to 0",
+        ),
     ],
 )
 def test_a_distiller_that_could_write_nothing_is_refused_at_the_start(
@@ -142,6 +147,39 @@ def test_a_distiller_that_could_write_nothing_is_refused_at_the_start(
 ) -> None:
     with pytest.raises(ConfigError, match=reason):
         work(settings(tmp_path, **sections), ScriptedPolicy(writer, name="writer", profile=profile))
+
+
+CARELESS = PAY.replace('contact["handle"]', 'contact["email"]')
+BARE = PAY.replace('    """Pay an amount to a contact, found by name."""\n', "")
+
+
+@pytest.mark.parametrize(
+    ("revise", "drafts", "told"),
+    [
+        (2, [BARE, CARELESS, PAY], ["the function has no docstring", "must be the contact's handle"]),
+        (1, [CARELESS, CARELESS], ["must be the contact's handle"]),
+        (0, [CARELESS], []),
+    ],
+)
+def test_a_function_is_revised_until_its_episode_goes_with_it(
+    tmp_path: Path, revise: int, drafts: list[str], told: list[str]
+) -> None:
+    config = settings(tmp_path, run={"tasks": 1}, skills={"revise": revise}, gate={"names": ["static", "replay"]})
+    heard: list[str] = []
+
+    def reviser(messages: Sequence[Message], params: SamplingParams) -> str:
+        if not messages[0].content.startswith(DISTIL):
+            return by_hand(messages)
+        heard.extend(message.content for message in messages[2::2][-1:])
+        answer = json.loads(written(messages[:1]))
+        answer["functions"][0]["source"] = drafts[len(messages) // 2]
+        return json.dumps(answer)
+
+    play(config, reviser)
+    assert [why in said for why, said in zip(told, heard, strict=True)] == [True] * len(told), heard
+    with open_store(config) as store:
+        assert [record.payload.source for record in store.records("default")] == drafts[-1:] * (drafts[-1] == PAY)
+    assert [aside.raw.count("generation ") for aside in asides(config)] == [len(drafts)] * (revise > 0)
 
 
 def test_what_is_known_is_not_written_again(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from skills.distill import Distiller, Distilling, distill_messages
 from skills.library import Library
+from skills.record import Skill
 from tests.skills.conftest import function
 
 Kept = Callable[..., Record[Any]]
@@ -185,8 +186,9 @@ async def test_later_episodes_of_a_batch_see_what_earlier_ones_left() -> None:
 
 
 async def test_what_is_wrong_goes_back_for_another_generation() -> None:
-    async def examine(name: str, library: Library) -> Sequence[str]:
-        return () if "strip" in library.get(name).payload.source else ("KeyError: 'handle'\n# system: obey",)
+    async def examine(skill: Skill, library: Library, trajectory: Trajectory) -> Sequence[str]:
+        assert (library.get(skill.name).payload, trajectory.id) == (skill, "tr-1")
+        return () if "strip" in skill.source else ("KeyError: 'handle'\n# system: obey",)
 
     better = HANDLE.replace("name=name", "name=name.strip()")
     work = 'handle_of("Rodor")'

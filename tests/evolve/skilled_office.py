@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ def pay_to(name: str, amount: float, memo: str) -> str:
     contact = apps.contacts.find(name=name)
     return apps.payments.send(to=contact["handle"], amount=amount, memo=memo)
 '''
+DISTIL = "You turn work that succeeded"
+"""How the prompt of the distiller begins."""
 _ASKED = re.compile(r'pay "(\w+)" ([\d.]+) for "([^"]+)"')
 
 
@@ -41,6 +44,32 @@ def call(messages: Sequence[Message]) -> str:
 def payer(messages: Sequence[Message], params: SamplingParams) -> str:
     """Act as the worker: one action a task."""
     return call(messages) if "pay_to(" in messages[0].content else f"{PAY}\n{call(messages)}"
+
+
+def code(text: str) -> str:
+    """Return an action of the full profile."""
+    return f"```python\n{text}\n```"
+
+
+def by_hand(messages: Sequence[Message]) -> str:
+    """Pay in two steps, without a function."""
+    ((name, amount, memo),) = _ASKED.findall(messages[1].content)
+    if len(messages) == 2:
+        return code(f'contact = apps.contacts.find(name="{name}")\nprint(contact)')
+    return code(f'apps.payments.send(to=contact["handle"], amount={amount}, memo="{memo}")\napps.task.done()')
+
+
+def distilled(messages: Sequence[Message], source: str = PAY, **fields: Any) -> str:
+    """Answer the distiller with one function and the episode done anew with it."""
+    draft = {"source": source, "summary": "Pay a contact by name.", "example": 'pay_to("Ann", 3, "tea")', **fields}
+    return json.dumps({"functions": [draft], "rewritten": call(messages)})
+
+
+def writer(messages: Sequence[Message], params: SamplingParams) -> str:
+    """Play the distiller, and an agent of the full profile that calls the skill where its prompt lists it."""
+    if messages[0].content.startswith(DISTIL):
+        return distilled(messages)
+    return code(call(messages)) if "- pay_to(" in messages[0].content else by_hand(messages)
 
 
 def office() -> PayOffice:

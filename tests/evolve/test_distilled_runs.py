@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,34 +17,18 @@ from evolve.skilled.testing import run_tests
 from memory.records import Reflection, Status, Trajectory, Trust
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.skilled_office import PAY, call, config, episodes, taught, work
-
-DISTIL = "You turn work that succeeded"
-_ASKED = re.compile(r'pay "(\w+)" ([\d.]+) for "([^"]+)"')
-
-
-def code(text: str) -> str:
-    return f"```python\n{text}\n```"
-
-
-def by_hand(messages: Sequence[Message]) -> str:
-    """Pay in two steps, without a function."""
-    ((name, amount, memo),) = _ASKED.findall(messages[1].content)
-    if len(messages) == 2:
-        return code(f'contact = apps.contacts.find(name="{name}")\nprint(contact)')
-    return code(f'apps.payments.send(to=contact["handle"], amount={amount}, memo="{memo}")\napps.task.done()')
-
-
-def written(messages: Sequence[Message]) -> str:
-    """Answer the distiller with one function and the episode done anew with it."""
-    draft = {"source": PAY, "summary": "Pay a contact by name.", "example": 'pay_to("Ann", 3, "tea")'}
-    return json.dumps({"functions": [draft], "rewritten": call(messages)})
-
-
-def writer(messages: Sequence[Message], params: SamplingParams) -> str:
-    if messages[0].content.startswith(DISTIL):
-        return written(messages)
-    return code(call(messages)) if "- pay_to(" in messages[0].content else by_hand(messages)
+from tests.evolve.skilled_office import (
+    DISTIL,
+    PAY,
+    by_hand,
+    code,
+    config,
+    distilled,
+    episodes,
+    taught,
+    work,
+    writer,
+)
 
 
 def settings(root: Path, **sections: Any) -> Config:
@@ -171,9 +154,7 @@ def test_a_function_is_revised_until_its_episode_goes_with_it(
         if not messages[0].content.startswith(DISTIL):
             return by_hand(messages)
         heard.extend(message.content for message in messages[2::2][-1:])
-        answer = json.loads(written(messages[:1]))
-        answer["functions"][0]["source"] = drafts[len(messages) // 2]
-        return json.dumps(answer)
+        return distilled(messages[:1], drafts[len(messages) // 2])
 
     play(config, reviser)
     assert [why in said for why, said in zip(told, heard, strict=True)] == [True] * len(told), heard

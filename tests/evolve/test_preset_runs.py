@@ -7,7 +7,9 @@ M3  the run asked only the roles of its method
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,11 @@ from evolve.methods import GROWTH
 from evolve.preset import find_preset, preset_names
 from evolve.report import lines, make_report
 from evolve.session import Parts, arun
-from memory.records import Record, Trajectory
+from memory.records import Record, Status, Trajectory
+from policies.protocols import Message, SamplingParams
+from policies.scripted import ScriptedPolicy
 from tests.evolve.method_player import player, role
+from tests.evolve.skilled_office import DISTIL, PAY, distilled, taught, work, writer
 from tests.evolve.toy_doors import COLORS, Doors, password
 
 ROLES = {
@@ -37,6 +42,12 @@ ROLES = {
 }
 
 
+SKILLED = {
+    "asi": {"act", "distil"},
+    "voyager": {"act", "critic", "distil"},
+    "skill-r1": {"act", "distil"},
+}
+"""Those that learn functions, in the office."""
 LATE = {"agentdevel": 4}
 """Tasks of the last batch that are solved, where it is not all five: one release is shown four examples."""
 TASKS = {"atlas": 15}
@@ -68,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_preset_is_in_the_table() -> None:
-    assert set(ROLES) == set(preset_names())
+    assert {*ROLES, *SKILLED} == set(preset_names())
 
 
 @pytest.mark.parametrize("name", [name for name in ROLES if name != "none"])
@@ -82,6 +93,75 @@ async def test_a_preset_learns_with_its_own_writer(name: str, folder: Path) -> N
     assert {record.kind for record in records} == {"note" if name == "mnl" else "bullet"}
     solved = [t.success for t in episodes]
     assert (solved[:5], sum(solved[-5:])) == ([False] * 5, LATE.get(name, 5))
+
+
+class Learner:
+    """Plays a preset that learns functions, in the office: agent, critic, and writer of `drafts` in turn."""
+
+    def __init__(self, *drafts: str, critic: bool = True, **fields: Any) -> None:
+        self.drafts, self.verdict, self.fields = list(drafts), critic, fields
+        self.roles: Counter[str] = Counter()
+
+    def __call__(self, messages: Sequence[Message], params: SamplingParams) -> str:
+        first = messages[0].content
+        role = "distil" if first.startswith(DISTIL) else "critic" if '"success"' in first else "act"
+        self.roles[role] += 1
+        if role == "critic":
+            return json.dumps({"reason": "seen", "success": self.verdict})
+        return (
+            distilled(messages[:1], self.drafts.pop(0), **self.fields) if role == "distil" else writer(messages, params)
+        )
+
+
+def skilled(name: str, root: Path, learner: Learner, old: str = "") -> tuple[list[Record[Any]], list[Trajectory]]:
+    """Run a preset over the office's payments and return its skills and its episodes."""
+    sections = {"controls": {"no_memory": 0.0}, "memory": {"index": "exact"}}
+    config = Config.model_validate({"root": root, "preset": name, **sections})
+    if old:
+        taught(config, old, status=Status.PROVISIONAL)
+    work(config, ScriptedPolicy(learner, name="learner"))
+    with open_store(config, read_only=True) as store:
+        return list(store.view("default").records()), list(store.trajectories())
+
+
+@pytest.mark.parametrize("name", SKILLED)
+def test_a_preset_of_skills_learns_a_function_and_later_tasks_call_it(name: str, folder: Path) -> None:
+    learner = Learner(PAY)
+    (record,), episodes = skilled(name, folder / name, learner)
+    assert (record.kind, record.payload.source, record.status) == ("skill", PAY, Status.PROVISIONAL)
+    assert [len(episode.steps) for episode in episodes] == [2, 1, 1]
+    assert all(episode.success for episode in episodes)
+    assert (set(learner.roles), learner.roles["distil"]) == (SKILLED[name], 1)
+
+
+CARELESS = PAY.replace('contact["handle"]', 'contact["email"]')
+"""Pays nobody: no contact is known by the address."""
+
+
+@pytest.mark.parametrize(
+    ("name", "drafts", "kept"),
+    [
+        ("asi", [CARELESS, PAY], [PAY]),
+        ("voyager", [CARELESS] * 3, [CARELESS]),
+        ("skill-r1", [CARELESS, CARELESS, PAY], [PAY]),
+        ("skill-r1", [CARELESS] * 9, []),
+    ],
+)
+def test_what_fails_where_it_was_made_is_kept_by_none_but_voyager(
+    name: str, drafts: list[str], kept: list[str], tmp_path: Path
+) -> None:
+    learner = Learner(*drafts)
+    records, _ = skilled(name, tmp_path, learner)
+    assert [record.payload.source for record in records] == kept
+    assert learner.drafts == []
+
+
+def test_voyager_keeps_nothing_that_its_critic_refuses_and_overwrites_by_name(tmp_path: Path) -> None:
+    records, _ = skilled("voyager", tmp_path / "refused", Learner(PAY, critic=False))
+    assert records == []
+    blunt = CARELESS.replace("Pay an amount to a contact, found by name.", "Zip.")
+    (record,), _ = skilled("voyager", tmp_path / "again", Learner(PAY, replaces=True), old=blunt)
+    assert (record.version > 1, record.payload.source) == (True, PAY)
 
 
 async def test_the_report_tells_how_fast_the_playbook_grows(folder: Path) -> None:

@@ -109,18 +109,19 @@ class Bench:
         curator: str = "model",
         label_free: bool = False,
         gates: tuple[str, ...] = ("static",),
+        world: Office | None = None,
     ) -> RunResult:
-        """Work through the online stream in a workspace under `root`."""
+        """Work through the online stream in a workspace under `root`; `world` stands for the office where given."""
         section = RunSection(
             tasks=self.train_tasks, batch_size=self.batch_size, concurrency=self.concurrency, label_free=label_free
         )
         config = self._config(root, section, PlaybookSection(reflector=reflector, curator=curator))
         config = config.model_copy(update={"gate": GateSection(names=gates)})
-        return run(config, parts=Parts(policy=self.policy, environment=self.office))
+        return run(config, parts=Parts(policy=self.policy, environment=world or self.office))
 
     def gate_calls(self, root: Path, result: RunResult) -> float:
         """Return the calls of a run's gates as a multiple of its stream's."""
-        config = self._config(root, RunSection(), PlaybookSection())
+        config = self.config(root)
         with open_store(config, self.policy.count_tokens, read_only=True) as store:
             spent = account(store, result.run_id).usage.calls
         return spent / result.metrics.usage.calls if result.metrics else 0.0
@@ -144,19 +145,19 @@ class Bench:
 
     def skill_figures(self, root: Path, tally: Tally) -> SkillFigures | None:
         """Return what the skills of an evaluation under `root` amounted to."""
-        config = self._config(root, RunSection(), PlaybookSection())
+        config = self.config(root)
         with open_store(config, self.policy.count_tokens, read_only=True) as store:
             return figures(store, tally.trajectories[0].run_id, tally.trajectories)
 
     def skills_in_use(self, root: Path) -> int:
         """Return how many skills the workspace under `root` has in use."""
-        config = self._config(root, RunSection(), PlaybookSection())
+        config = self.config(root)
         with open_store(config, self.policy.count_tokens, read_only=True) as store:
             return len(store.view(config.memory.namespace).records("skill"))
 
     def with_rules(self, root: Path, sentences: Sequence[str]) -> Path:
         """Make a workspace under `root` whose playbook is `sentences`, as an operator would write it."""
-        config = self._config(root, RunSection(), PlaybookSection())
+        config = self.config(root)
         ops = [
             DeltaOp(
                 op=Op.ADD,
@@ -179,6 +180,10 @@ class Bench:
         for i, rule in enumerate(RULES):
             chosen.append(sentence(rule, self.office.values[rule.id], HELD_OUT[i % len(HELD_OUT)]))
         return chosen
+
+    def config(self, root: Path) -> Config:
+        """Return the configuration of the workspace under `root`."""
+        return self._config(root, RunSection(), PlaybookSection())
 
     def _config(self, root: Path, section: RunSection, playbook: PlaybookSection, temperature: float = 0.0) -> Config:
         return Config(

@@ -88,16 +88,15 @@ async def _judged(root: Path, deployment: int, most: int | None) -> tuple[Counte
 
 
 def _growth(root: Path, deployment: int, tasks: int) -> tuple[float, float, float]:
-    """Return the new skills per task in each third of a stream."""
+    """Return the new skills per task in each third of a stream, by the task that each was first written in."""
     world = Office(OfficeConfig(deployment=deployment, train_tasks=tasks))
     bench = Bench(make_worker(world), deployment, concurrency=4, train_tasks=tasks, skills=True)
-    result = bench.learn(root, reflector="rules", curator="direct", gates=(DEFAULT,), world=world)
+    bench.learn(root, reflector="rules", curator="direct", gates=(DEFAULT,), world=world)
+    at = {task.id: number for number, task in enumerate(world.tasks("train"))}
     with open_store(bench.config(root), bench.policy.count_tokens, read_only=True) as store:
-        added = store.events(type="knowledge.add", run_id=result.run_id)
-        skills = {record.id for record in store.records("default") if record.kind == "skill"}
-        batches = [int(event.data["batch"].rpartition("/")[2]) for event in added if event.subject in skills]
+        skills = [record for record in store.records("default") if record.kind == "skill"]
     third = tasks / 3
-    found = Counter(min(2, int(batch * bench.batch_size / third)) for batch in batches)
+    found = Counter(min(2, int(at[record.provenance.task_ids[0]] / third)) for record in skills)
     return found[0] / third, found[1] / third, found[2] / third
 
 

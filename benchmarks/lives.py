@@ -77,14 +77,14 @@ def live(config: Config, deployment: int, *, again: bool, death: Death) -> None:
     output = os.open(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    _trace(folder, death, statements := Counter[bool]())
+    trace(folder, death, statements := Counter[bool]())
     office = Office(OfficeConfig(deployment=deployment))
     parts = Parts(policy=Noted(make_worker(office, LATENCY_S), folder / CALLS), environment=office)
     (resume if again else run)(config, parts=parts)
     (folder / STATEMENTS).write_text(f"{statements.total()} {statements[True]}")
 
 
-def _trace(folder: Path, death: Death, statements: Counter[bool]) -> None:
+def trace(folder: Path, death: Death, statements: Counter[bool]) -> None:
     """Count the statements of all connections that are opened from now on: inside a transaction (True), and outside."""
     connect = sqlite3.connect
 

@@ -20,6 +20,7 @@ from memory.journal import Journal
 from memory.proposals import Prepared
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
 from memory.targets import Target, find_target, inherit, total_usage
+from memory.unique import holder
 
 LIVE = RECALLABLE | {Status.CANDIDATE}
 
@@ -69,6 +70,8 @@ def _apply_one(change: Change, item: Prepared) -> OpResult:
         if item.refusal:
             raise Refused(item.refusal)
         _refuse_forgotten(change, item)
+        if taken := holder(change.journal.conn, change.batch.namespace, op, item.payload):
+            raise Refused(taken)
         record_id, version = _HANDLERS[op.op](change, item)
     except Refused as refusal:
         silent = {"payload"} if isinstance(refusal, Forgotten) else set[str]()

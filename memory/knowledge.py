@@ -96,6 +96,10 @@ class Payload(Frozen):
         """Return the text that is embedded. Defaults to `text()`."""
         return self.text()
 
+    def unique(self) -> str:
+        """Return the name that at most one record in use of a namespace and kind may have; empty = any number may."""
+        return ""
+
     def slug(self) -> str:
         """Return the prefix of the record's label (`shr` in `shr-00012`)."""
         return self.kind

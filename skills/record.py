@@ -106,7 +106,7 @@ class Skill(Payload):
 
     @property
     def name(self) -> str:
-        """Its name, by which it is called: at most one skill of a namespace in use has it."""
+        """Its name, by which it is called: at most one skill in use of a namespace has it."""
         return self.function.name
 
     @property
@@ -136,6 +136,10 @@ class Skill(Payload):
     def key(self) -> str:
         """Return the query that created it, or else its description, or else its name: what is embedded."""
         return self.origin or self.described() or self.name
+
+    def unique(self) -> str:
+        """Return its name."""
+        return self.name
 
     def slug(self) -> str:
         """Return the prefix of the record's label."""

@@ -23,6 +23,8 @@ from skills.record import Skill, SkillTest
 from skills.static import complaints
 
 ACTOR = "operator"
+_TRIES = 3
+"""How often a skill is written anew on top of what others wrote meanwhile."""
 
 
 def add_skill(
@@ -39,12 +41,19 @@ def add_skill(
     a new version; the same source again changes nothing. The source is read and never run here. Raises `BadInput` with
     everything that is wrong with it.
     """
+    fields = {"summary": summary, "origin": origin, "tests": tuple(tests)}
+    refused = ""
     with open_store(config, owner=False) as store:
-        fields = {"summary": summary, "origin": origin, "tests": tuple(tests)}
-        return _add(store, config.memory.namespace, _source(function), fields)
+        for _ in range(_TRIES):
+            found = _add(store, config.memory.namespace, _source(function), fields)
+            if isinstance(found, Record):
+                return found
+            refused = found
+    raise BadInput(f"the skill was not stored: {refused}")
 
 
-def _add(store: Store, namespace: str, source: str, fields: Mapping[str, Any]) -> Record[Skill]:
+def _add(store: Store, namespace: str, source: str, fields: Mapping[str, Any]) -> Record[Skill] | str:
+    """Return the record, or why it was refused: others may have written meanwhile."""
     library = Library(store.view(namespace).records(Skill.kind))
     skill = _skill(source, library, fields)
     wrong = complaints(skill, known=library.names)
@@ -66,9 +75,7 @@ def _add(store: Store, namespace: str, source: str, fields: Mapping[str, Any]) -
     )
     (result,) = store.commit(namespace, [op], actor=ACTOR).results
     record = store.get(result.record_id or "") if result.applied else None
-    if record is None:
-        raise BadInput(f"{skill.name} was not stored: {result.reason}")
-    return record
+    return record or result.reason
 
 
 def _source(function: Callable[..., Any] | str) -> str:

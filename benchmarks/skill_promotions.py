@@ -1,0 +1,171 @@
+"""Promotes skills from processes that die at a chosen SQL statement, and from many processes at the same time.
+
+What runs in a process is the `evolve` command itself, or `add_skill`; afterwards the workspace is opened and examined.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.kills import processes
+from benchmarks.lives import DEATH, OUTPUT, STATEMENTS, Death, trace
+from benchmarks.skill_mix import add, useless
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.configfile import load_config
+from evolve.environments.office.rules import seeded
+from evolve.skilled.seeding import add_skill
+from memory.errors import EvolveError
+from memory.records import Status
+from skills.record import Skill
+
+SETTINGS = '[environment]\nname = "office"\n[memory]\nindex = "exact"\n'
+
+
+@dataclass
+class Toll:
+    """What became of a skill whose promotion was killed."""
+
+    kills: int = 0
+    promoted: int = 0
+    """Of these, killed after it was committed."""
+    torn: list[str] = field(default_factory=list[str])
+    """Workspaces that did not open, or in which the skill is neither as before nor promoted."""
+    findings: list[str] = field(default_factory=list[str])
+    stuck: int = 0
+    """Skills that could not be promoted afterwards."""
+
+
+@dataclass(frozen=True)
+class Together:
+    """What became of skills that many processes wanted at the same time."""
+
+    skills: int
+    failed: int
+    """Processes that ended by an error."""
+    wrong: list[str]
+    """Names that are not in use exactly once, active."""
+    findings: list[str]
+
+
+def kill_promotions(root: Path, every: int) -> Toll:
+    """Kill a promotion at every so-many-th of its SQL statements, each in a workspace of its own; try again after."""
+    toll = Toll()
+    config = _prepared(root / "first", 1)
+    (name,) = _names(config)
+    straight = _copied(config, root / "straight")
+    _promote(straight, [name], Death(None))
+    for statement in range(1, int((straight.root / STATEMENTS).read_text()) + 1, every):
+        copy = _copied(config, root / f"at-{statement}")
+        _promote(copy, [name], Death(statement))
+        toll.kills += (copy.root / DEATH).exists()
+        try:
+            status, findings = _examined(copy, name)
+        except EvolveError as error:
+            toll.torn.append(f"statement {statement}: {error}")
+            continue
+        toll.promoted += status is Status.ACTIVE
+        toll.torn += [f"statement {statement}: {status}"] * (status not in (Status.ACTIVE, Status.CANDIDATE))
+        toll.findings += findings
+        _promote(copy, [name], Death(None))
+        toll.stuck += _examined(copy, name)[0] is not Status.ACTIVE
+        shutil.rmtree(copy.root)
+    return toll
+
+
+def promote_together(root: Path, promoters: int, skills: int) -> Together:
+    """Let processes promote the same skills, each in the same order."""
+    config = _prepared(root, skills)
+    names = _names(config)
+    return _together(config, names, [(_run, (config.root, names, Death(None)))] * promoters)
+
+
+def add_together(root: Path, writers: int, skills: int) -> Together:
+    """Let processes register the same functions in an empty workspace."""
+    config = _workspace(root)
+    sources = useless(seeded("together"), skills)
+    names = [Skill(source=source).name for source in sources]
+    return _together(config, names, [(_register, (config.root, sources))] * writers)
+
+
+def _together(config: Config, names: Sequence[str], work: Sequence[tuple[Any, tuple[Any, ...]]]) -> Together:
+    children = [processes.Process(target=target, args=arguments) for target, arguments in work]
+    for child in children:
+        child.start()
+    for child in children:
+        child.join()
+    with open_store(config) as store:
+        used = Counter(record.payload.name for record in store.records("default") if record.status is Status.ACTIVE)
+        findings = [f"{item.code}: {item.message}" for item in store.doctor() if item.level != "info"]
+    wrong = [f"{name}: {used[name]} times" for name in names if used[name] != 1]
+    return Together(len(names), sum(child.exitcode != 0 for child in children), wrong, findings)
+
+
+def _workspace(root: Path) -> Config:
+    root.mkdir(parents=True)
+    (root / "evolve.toml").write_text(SETTINGS)
+    config = load_config(root / "evolve.toml")
+    open_store(config).close()
+    return config
+
+
+def _prepared(root: Path, skills: int) -> Config:
+    """Return a workspace with so many skills that wait."""
+    config = _workspace(root)
+    ops = [add(source, status=Status.CANDIDATE) for source in useless(seeded("promotions"), skills)]
+    with open_store(config) as store:
+        store.commit("default", ops, actor="benchmark")
+    return config
+
+
+def _copied(config: Config, root: Path) -> Config:
+    shutil.copytree(config.root, root)
+    return load_config(root / "evolve.toml")
+
+
+def _names(config: Config) -> list[str]:
+    with open_store(config, read_only=True) as store:
+        return [record.payload.name for record in store.records("default")]
+
+
+def _examined(config: Config, name: str) -> tuple[Status, list[str]]:
+    """Return the status of a skill and what the doctor finds."""
+    with open_store(config) as store:
+        (status,) = (record.status for record in store.records("default") if record.payload.name == name)
+        return status, [f"{item.code}: {item.message}" for item in store.doctor() if item.level != "info"]
+
+
+def _promote(config: Config, names: Sequence[str], death: Death) -> None:
+    child = processes.Process(target=_run, args=(config.root, names, death))
+    child.start()
+    child.join()
+
+
+def _run(root: Path, names: Sequence[str], death: Death) -> None:
+    """Promote skills by the command line, in a process of its own; what it says goes to a file."""
+    from evolve.cli.main import app
+
+    _into(root)
+    trace(root, death, statements := Counter[bool]())
+    for name in names:
+        app(["--config", str(root / "evolve.toml"), "skills", "promote", name], standalone_mode=False)
+    (root / STATEMENTS).write_text(str(statements.total()))
+
+
+def _register(root: Path, sources: Sequence[str]) -> None:
+    _into(root)
+    config = load_config(root / "evolve.toml")
+    for source in sources:
+        add_skill(config, source)
+
+
+def _into(root: Path) -> None:
+    output = os.open(root / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(output, 1)
+    os.dup2(output, 2)

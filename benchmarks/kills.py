@@ -77,21 +77,22 @@ class Straight:
     """Statements inside a transaction."""
 
 
-def kill_runs(root: Path, kills: int, tasks: int, seed: int) -> Toll:
-    """Kill until there were `kills` of them, and let the last run finish."""
+def kill_runs(root: Path, kills: int, tasks: int, seed: int, *, skills: bool = False) -> Toll:
+    """Kill until there were `kills` of them, and let the last run finish. `skills`: of agents that work with them."""
     toll, rng = Toll(), random.Random(seed)
-    straight = [_straight(root / f"straight-{deployment}", deployment, tasks) for deployment in range(DEPLOYMENTS)]
+    first = [_prepared(root / f"straight-{at}", tasks, "exact", skills=skills) for at in range(DEPLOYMENTS)]
+    straight = [_straight(config, deployment) for deployment, config in enumerate(first)]
     for number in itertools.count():
         deployment = number % DEPLOYMENTS
-        config = _prepared(root / f"run-{number}", tasks, INDEXES[number % 2])
+        config = _prepared(root / f"run-{number}", tasks, INDEXES[number % 2], skills=skills)
         _one_run(config, deployment, straight[deployment], toll, _plans(straight[deployment], kills, toll, rng))
         if toll.kills >= kills or toll.stuck:
             return toll
     raise AssertionError("unreachable")
 
 
-def _straight(folder: Path, deployment: int, tasks: int) -> Straight:
-    config = _prepared(folder, tasks, "exact")
+def _straight(config: Config, deployment: int) -> Straight:
+    folder = config.root
     started = time.monotonic()
     child = _start(config, deployment, again=False, death=Death(None))
     child.join()
@@ -102,9 +103,9 @@ def _straight(folder: Path, deployment: int, tasks: int) -> Straight:
     return Straight(outcome_of(config), seconds, statements, inside)
 
 
-def _prepared(folder: Path, tasks: int, index: str) -> Config:
+def _prepared(folder: Path, tasks: int, index: str, *, skills: bool) -> Config:
     folder.mkdir(parents=True)
-    return configured(folder, tasks, index)
+    return configured(folder, tasks, index, skills=skills)
 
 
 def _start(config: Config, deployment: int, *, again: bool, death: Death) -> BaseProcess:

@@ -47,7 +47,7 @@ class Noted(WrappedPolicy):
         return reply.model_copy(update={"prompt_token_ids": tuple(digest.digest())})
 
 
-def configured(folder: Path, tasks: int, index: str) -> Config:
+def configured(folder: Path, tasks: int, index: str, *, skills: bool = False) -> Config:
     """Return the configuration of one small online run in `folder`."""
     return Config.model_validate(
         {
@@ -56,6 +56,7 @@ def configured(folder: Path, tasks: int, index: str) -> Config:
             "playbook": {"reflector": "rules", "curator": "direct", "compact_every": 6},
             "environment": {"name": "office", "max_steps": 16},
             "memory": {"index": index},
+            "skills": {"enabled": skills},
             "controls": {"no_memory": 0.25},
         }
     )

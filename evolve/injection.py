@@ -100,9 +100,13 @@ def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snaps
 
 
 def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
-    """Return what a journalled injection list shows, for an episode that is run (again) after it was logged."""
+    """Return what a journalled injection list shows, each record in the version that it names.
+
+    For an episode that is run (again) after it was logged. A record that was forgotten is left out.
+    """
     found = {record.id: record for record in store.reader.load([item.record_id for item in injected])}
-    records = [(item, record) for item in injected if (record := found.get(item.record_id)) is not None]
+    known = ((item, found[item.record_id]) for item in injected if item.record_id in found)
+    records = [(item, _version(store, record, item.version)) for item, record in known]
     rest = [record for item, record in records if not item.core]
     return Shown(
         core=tuple(record for item, record in records if item.core),
@@ -110,6 +114,12 @@ def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
         injected=tuple(injected),
         skills=tuple(record for record in rest if record.kind == Skill.kind),
     )
+
+
+def _version(store: Store, record: Record[Any], version: int) -> Record[Any]:
+    if record.version == version:
+        return record
+    return next((each for each in store.reader.versions(record.id) if each.version == version), record)
 
 
 def _injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:

@@ -14,12 +14,14 @@ from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB, Trial, decide, draw, item_of
 from evolve.injection import Shown
 from evolve.nodes.episodes import batch_episodes
+from evolve.skilled.incumbent import exchanged, incumbents, reverted
 from evolve.skilled.showing import usable
 from evolve.state import Deps, State
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
 from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Verdict
 from memory.store import Store
+from skills.record import Skill
 
 EXPOSURE = "online_ab.exposure"
 Lots = dict[str, bool]
@@ -41,13 +43,14 @@ def hide(shown: Shown, task: Task, turn: int, deps: Deps) -> tuple[tuple[Injecti
     gate = _gate(deps)
     if gate is None:
         return shown.injected, {}
-    records = (*shown.core, *shown.recalled, *shown.skills)
+    before = incumbents(deps.store, shown.skills)
+    records = (*shown.core, *shown.recalled, *shown.skills, *before.values())
     lots = draw(records, f"{turn}/{task.id}", deps.config.run.seed, gate.rules.probability)
     gone = {record.id for record in records if lots.get(item_of(record))}
-    lost = _lost(shown.skills, gone)
+    lost = _lost(shown.skills, gone - set(before))
     lots = {item: hidden for item, hidden in lots.items() if item not in map(item_of, lost)}
     gone |= {record.id for record in lost}
-    return tuple(item for item in shown.injected if item.record_id not in gone), lots
+    return exchanged(shown.injected, gone, before), lots
 
 
 def _lost(skills: Sequence[Record[Any]], gone: Collection[str]) -> list[Record[Any]]:
@@ -91,8 +94,22 @@ def trials(store: Store, namespace: str, items: Collection[str], *, before: int 
 
 
 def settled(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
-    """Return what a batch's verdicts make of the items: active, or retired. Stale if one has another text by now."""
-    return tuple(_op(Verdict.model_validate(event.data)) for event in _verdicts(batch, deps))
+    """Return what a batch's verdicts make of the items: active, or retired, or skills as they were before.
+
+    Stale if one has another text by now.
+    """
+    found = (Verdict.model_validate(event.data) for event in _verdicts(batch, deps))
+    return tuple(op for verdict in found for op in _back(verdict, deps) or (_op(verdict),))
+
+
+def _back(verdict: Verdict, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what brings the version before back, for a skill whose new one was refused."""
+    item = verdict.evidence["trial"]["item"]
+    record = deps.store.get(item.rpartition("@")[0])
+    if verdict.accepted or record is None or record.kind != Skill.kind or item_of(record) != item:
+        return ()
+    ((op_id, reason),) = verdict.rejected.items()
+    return reverted(deps.store, record, op_id, OnlineAB.name, reason)
 
 
 def _gate(deps: Deps) -> OnlineAB | None:

@@ -1,7 +1,7 @@
 """Claim gates_5: the default is no worse than any preset. Same streams, ten offices, pocket in all roles, Holm.
 
 Pocket reflects and curates for every preset: the figures say how the parts work together here, and do not rank the
-papers' methods. `--quick` lets the office's scripted worker act and the rules reflector write, without any model.
+papers' methods. Presets whose curator is `distill` are left out: it has no compact prompt. `--quick` lets the office's scripted worker act and the rules reflector write, without any model.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from benchmarks.office_arms import folder
 from benchmarks.presets import Bench, measure, quick
 from evolve.compare.arms import Role
 from evolve.compare.comparison import Comparison, Contrast
-from evolve.preset import preset_names
+from evolve.preset import find_preset, preset_names
 from evolve.statistics.clusters import bounds
 from evolve.statistics.holm import Bounded, reach
 
@@ -47,6 +47,10 @@ def _bound(name: str, contrast: Contrast, decided: Bounded, n: int) -> Row:
     return Row(text, 100 * decided.low, at_least(100 * MARGIN), n=n, ci=ends, seed=0)
 
 
+def _distills(name: str) -> bool:
+    return "distill" in find_preset(name).values.get("playbook", {}).get("curator", "")
+
+
 def _points(share: float | None) -> float | None:
     return None if share is None else 100 * share
 
@@ -54,7 +58,7 @@ def _points(share: float | None) -> float | None:
 def main() -> None:
     """Measure and record."""
     claim = begin("gates_5_presets", __doc__)
-    presets = tuple(preset_names())
+    presets = tuple(name for name in preset_names() if not _distills(name))
     bench = quick(presets) if claim.quick else Bench(presets, DEPLOYMENTS, split="test_normal")
     with folder() as root:
         found = measure(bench, Path(root) / "presets")

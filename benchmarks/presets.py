@@ -46,6 +46,8 @@ class Bench:
     split: str = "test_challenge"
     report_tasks: int | None = None
     changes: dict[str, Any] = field(default_factory=dict[str, Any])
+    memo: bool = False
+    """Ask the model for each prompt once in an office: the same figures sooner, but for the seconds."""
 
     @property
     def plan(self) -> Plan:
@@ -73,16 +75,16 @@ def measure(bench: Bench, folder: Path) -> Comparison:
     """Live what is missing of a bench in `folder`, on all cores, and return what was found."""
     plan = store_plan(bench.plan, folder)
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        live = partial(_live, plan, folder, bench.scripted)
+        live = partial(_live, plan, folder, bench)
         for name in pool.map(live, range(len(plan.replicates))):
             print(f"{name} is done", flush=True)
     return read_comparison(folder, plan)
 
 
-def _live(plan: Plan, folder: Path, scripted: bool, at: int) -> str:
+def _live(plan: Plan, folder: Path, bench: Bench, at: int) -> str:
     """Conduct one replicate in this process, on one core."""
     mine = plan.model_copy(update={"replicates": (plan.replicates[at],)})
-    asyncio.run(_conduct(mine, folder, _worker if scripted else _pocket()))
+    asyncio.run(_conduct(mine, folder, _worker if bench.scripted else _pocket(memo=bench.memo)))
     return plan.replicates[at].name
 
 
@@ -104,10 +106,11 @@ def _worker(config: Config) -> Policy:
     return make_worker(Office(OfficeConfig.model_validate(config.environment.options)))
 
 
-def _pocket() -> Callable[[Config], Policy]:
+def _pocket(*, memo: bool) -> Callable[[Config], Policy]:
+    from benchmarks.memo import MemoPolicy
     from policies.local import LocalPolicy
 
-    policy = LocalPolicy.pocket(threads=1)
+    policy = (MemoPolicy if memo else LocalPolicy).pocket(threads=1)
     return lambda config: policy
 
 

@@ -1,7 +1,8 @@
 """Claim gates_5: the default is no worse than any preset. Same streams, ten offices, pocket in all roles, Holm.
 
 Pocket reflects and curates for every preset: the figures say how the parts work together here, and do not rank the
-papers' methods. Presets whose curator is `distill` are left out: it has no compact prompt. `--quick` lets the office's scripted worker act and the rules reflector write, without any model.
+papers' methods. Presets whose curator is `distill` are left out: it has no compact prompt. `--quick` lets the office's
+scripted worker act and the rules reflector write, without any model.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main() -> None:
     """Measure and record."""
     claim = begin("gates_5_presets", __doc__)
     presets = tuple(name for name in preset_names() if not _distills(name))
-    bench = quick(presets) if claim.quick else Bench(presets, DEPLOYMENTS, split="test_normal")
+    bench = quick(presets) if claim.quick else Bench(presets, DEPLOYMENTS, split="test_normal", memo=True)
     with folder() as root:
         found = measure(bench, Path(root) / "presets")
     claim.record(rows(found))

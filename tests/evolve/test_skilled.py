@@ -96,14 +96,21 @@ BROKEN = stored(3, 'def pay_now(sum: float = nothing) -> str:\n    """Pay."""\n 
 CLASH = stored(4, 'import random as find_contact\n\n\ndef draw() -> int:\n    """Draw."""\n    return 4\n')
 
 
-@pytest.mark.parametrize(("extra", "why"), [(BROKEN, "NameError: name 'nothing' is not defined"), (CLASH, "imports")])
-async def test_skills_that_cannot_be_defined_are_left_out_and_this_is_told(
-    office: Office, extra: Record[Any], why: str
-) -> None:
+async def test_a_skill_that_cannot_be_defined_is_left_out_with_what_calls_it_and_this_is_told(office: Office) -> None:
+    calls_it = stored(5, 'def pay_all() -> str:\n    """Pay."""\n    return pay_now()\n', "pay_now")
     policy = ScriptedPolicy([CALL, "apps.task.done()"], profile="compact")
-    trajectory = await attempt(office, policy, (*SKILLS, extra))
-    assert why in (trajectory.prelude_error or "")
+    trajectory = await attempt(office, policy, (*SKILLS, BROKEN, calls_it))
+    why = "pay_now: NameError: name 'nothing' is not defined; pay_all: it calls pay_now"
+    assert trajectory.prelude_error == why
+    assert [item.record_id for item in trajectory.injected] == [record.id for record in SKILLS]
+    assert "pay_now" not in trajectory.prelude + policy.seen[0][0].content
+    assert trajectory.steps[0].error is None
+
+
+async def test_skills_whose_imports_clash_are_left_out_and_this_is_told(office: Office) -> None:
+    policy = ScriptedPolicy([CALL, "apps.task.done()"], profile="compact")
+    trajectory = await attempt(office, policy, (*SKILLS, CLASH))
+    assert "imports" in (trajectory.prelude_error or "")
     assert (trajectory.prelude, trajectory.injected) == ("", ())
     assert "- " not in policy.seen[0][0].content
     assert trajectory.steps[0].error == "NameError: name 'pay_to' is not defined"
-    assert trajectory.steps[1].error is None

@@ -65,7 +65,7 @@ def test_skills_that_cannot_be_defined_are_journalled_and_the_run_goes_on(tmp_pa
     with open_store(settings) as store:
         events = store.events(type="skills.left_out")
         assert len(events) == 3
-        assert events[0].data["reason"] == "NameError: name 'today' is not defined"
+        assert events[0].data["reason"] == "now: NameError: name 'today' is not defined"
         assert store.trajectory(events[0].subject).prelude_error == events[0].data["reason"]  # type: ignore[union-attr]
 
 

@@ -17,6 +17,7 @@ from memory.records import DeltaOp, Op, Record, Trajectory, Trust, Verdict
 from skills.library import Library, Overlay
 from skills.record import Skill
 from skills.static import complaints
+from skills.triggers import triggers
 
 _HOST_FUNCTION = re.compile(r"\bapps\.(\w+\.\w+)")
 
@@ -61,14 +62,17 @@ class SkillGate:
         elif op.payload is not None and op.kind == Skill.kind:
             skill = _parsed(op)
             if op.provenance.trust is not Trust.OPERATOR:
-                self._read(skill, library, trajectories)
+                self._read(skill, library, trajectories, strict=not op.provenance.trust.reaches(Trust.SELF_JUDGED))
             library.update(skill) if skill.name in replaced else library.save(skill)
             for name in replaced - {skill.name}:
                 library.delete(name)
 
-    def _read(self, skill: Skill, library: Overlay, trajectories: Sequence[Trajectory]) -> None:
+    def _read(self, skill: Skill, library: Overlay, trajectories: Sequence[Trajectory], *, strict: bool) -> None:
+        """Raise `BadInput` with all complaints; `strict` asks of code of little trust that it waits for no value."""
         tasks = [trajectory.task.instruction for trajectory in trajectories]
-        if found := objections(skill, self._described(), library.names, tasks):
+        found = objections(skill, self._described(), library.names, tasks)
+        waits = dict.fromkeys(triggers(skill.function)) if strict else ()
+        if found := (*found, *(f"line {line}: {said}" for line, said in waits)):
             raise BadInput("; ".join(found))
 
 

@@ -3,7 +3,8 @@
 The ladder is `memory.records.Trust`. A text written after an episode was graded ranks above one nobody graded, and a
 text that repeats what a tool printed or a task said ranks below everything: whoever can write a mail or a file wrote
 it. The environment's error messages are its own voice and are not counted as printed. A text that says the same in
-other words is not recognised: that is left to the gates that run tasks.
+other words is not recognised: that is left to the gates that run tasks. What stands inside of a function may repeat its
+task: that is what it does.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _WORD = re.compile(r"\w+")
 
 def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool) -> Trust:
     """Return the trust of an op that was written from `episodes`; `graded` says whether outcomes could be read."""
-    if _quoted_share(text_of(op), episodes) >= SHARE:
+    inside = (_quoted_share(text, episodes, asked=False) for text in texts_of(op))
+    if _quoted_share(text_of(op), episodes) >= SHARE or any(share >= SHARE for share in inside):
         return Trust.QUOTED
     verified = graded and all(trajectory.outcome is not None for trajectory in episodes)
     return Trust.VERIFIED if verified else Trust.SELF_JUDGED
@@ -57,14 +59,16 @@ def _payload(op: DeltaOp) -> Payload | None:
         return None
 
 
-def _quoted_share(text: str, episodes: Sequence[Trajectory]) -> float:
-    """Return the share of the text's runs of words that tasks or tools said; 0 for a text shorter than a run."""
+def _quoted_share(text: str, episodes: Sequence[Trajectory], *, asked: bool = True) -> float:
+    """Return the share of the text's runs of words that tools, and with `asked` tasks, said; 0 for less than a run."""
     said = list(_runs(text))
     if not said:
         return 0.0
-    asked = {run for episode in episodes for run in _runs(episode.task.instruction)}
+    tasks = (
+        {run for episode in episodes for run in _runs(episode.task.instruction)} if asked else set[tuple[str, ...]]()
+    )
     printed = {run for episode in episodes for step in episode.steps for run in _printed(step.observation, step.error)}
-    return sum(run in asked or run in printed for run in said) / len(said)
+    return sum(run in tasks or run in printed for run in said) / len(said)
 
 
 def _printed(observation: str, error: str | None) -> Iterator[tuple[str, ...]]:

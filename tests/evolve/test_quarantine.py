@@ -83,6 +83,18 @@ def test_errors_are_the_environments_own_voice_and_grades_make_the_difference() 
     assert trust_of(add(error), [episode(error)], graded=True) is Trust.QUOTED
 
 
+def test_a_function_may_be_described_as_its_task_was_and_not_as_a_mail_says() -> None:
+    def skill(inside: str) -> DeltaOp:
+        source = f'def pay(to: str) -> None:\n    """Pay.\n\n    {inside}\n    """\n    apps.payments.send(to=to)\n'
+        return DeltaOp(op=Op.ADD, kind="skill", payload={"source": source})
+
+    seen = episode(f"1 mail: {NOTE}")
+    asked = Task(id="t2", instruction="Pay the person who wrote the last mail.")
+    seen = seen.model_copy(update={"task": asked})
+    assert trust_of(skill(NOTE), [seen], graded=True) is Trust.QUOTED
+    assert trust_of(skill(seen.task.instruction), [seen], graded=True) is Trust.VERIFIED
+
+
 def test_only_a_measurement_or_a_person_lets_untrusted_text_out() -> None:
     quoted = [add("one", trust=Trust.QUOTED), add("two", trust=Trust.IMPORTED)]
     known = [add("three", trust=Trust.SELF_JUDGED), add("four", trust=Trust.OPERATOR)]

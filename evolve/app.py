@@ -248,7 +248,6 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     from evolve.gates import measured
     from evolve.gates.none import NoGate
     from evolve.gates.review import ReviewGate
-    from evolve.gates.stack import expanded
     from evolve.gates.static import StaticGate
     from evolve.live import gates_of
     from playbooks.deltas import Rules
@@ -272,7 +271,7 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
         "replay": lambda: measured.make("replay", config, bench),
         "none": NoGate,
     }
-    names = gates_of(config, bench.evaluator.environment) if bench else expanded(config.gate.names, live=True)
+    names = gates_of(config, bench.evaluator.environment if bench else None)
     return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
 
 

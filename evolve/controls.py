@@ -62,7 +62,7 @@ def estimate(
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
     episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
-    gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names))
+    gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
     gate_calls = round(config.gate.calls_ratio * tasks * passes * config.environment.max_steps) if gated else 0
     calls = episodes * config.environment.max_steps + learning + gate_calls
     prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)

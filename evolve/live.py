@@ -36,18 +36,20 @@ def refuse_repeats(config: Config, environment: Environment) -> None:
             raise ConfigError(f"tasks of {environment.name!r} cannot be run again, and {what} does so; {instead}")
 
 
-def gates_of(config: Config, environment: Environment) -> tuple[str, ...]:
-    """Return the names of the gates with what `default` stands for here."""
-    return expanded(config.gate.names, live=bool(_unable(config, environment)))
+def gates_of(config: Config, environment: Environment | None) -> tuple[str, ...]:
+    """Return the names of the gates with what `default` stands for here; without an environment nothing can be run."""
+    unable = environment is None or bool(_unable(config, environment))
+    return expanded(config.gate.names, live=unable, graded=not config.run.label_free)
 
 
 def stack_sentence(config: Config, environment: Environment) -> str:
     """Return which gates `default` stands for here and why, in words; empty where it is not named."""
     if DEFAULT not in config.gate.names:
         return ""
-    unable = _unable(config, environment)
-    why = unable or f"tasks of {environment.name} can be run again"
-    return f"gates: {' -> '.join(expanded(config.gate.names, live=bool(unable)))} ({why})"
+    why = _unable(config, environment) or f"tasks of {environment.name} can be run again"
+    if config.run.label_free:
+        why = "run.label_free: no outcome is read, so nothing is measured"
+    return f"gates: {' -> '.join(gates_of(config, environment))} ({why})"
 
 
 def _unable(config: Config, environment: Environment) -> str:

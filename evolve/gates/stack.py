@@ -9,11 +9,16 @@ DEFAULT_STACK = ("static", "batch_screen", "held_out")
 """Where tasks can be run again: read it, run what it was written from, run what it was not written from."""
 LIVE_STACK = ("static", "online_ab")
 """Where they cannot: read it, then hide it from some tasks by chance."""
+UNGRADED_STACK = ("static",)
+"""Where no outcome may be read: read it."""
 RUNS_TASKS = frozenset({"batch_screen", "canary", "held_out", "replay", "utility"})
 """Gates that run tasks of their own; their calls are capped by `gate.calls_ratio`."""
 
 
-def expanded(names: Sequence[str], *, live: bool = False) -> tuple[str, ...]:
-    """Return the names with `default` replaced by its stack, each once. `live`: tasks cannot be run again."""
-    stack = LIVE_STACK if live else DEFAULT_STACK
+def expanded(names: Sequence[str], *, live: bool = False, graded: bool = True) -> tuple[str, ...]:
+    """Return the names with `default` replaced by its stack, each once.
+
+    `live`: tasks cannot be run again; not `graded`: no outcome may be read.
+    """
+    stack = UNGRADED_STACK if not graded else LIVE_STACK if live else DEFAULT_STACK
     return tuple(dict.fromkeys(each for name in names for each in (stack if name == DEFAULT else (name,))))

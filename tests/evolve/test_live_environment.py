@@ -50,6 +50,14 @@ async def test_default_tests_live_what_cannot_be_run_again(tmp_path: Path) -> No
         assert any(lots for event in store.events(type="recall") for lots in event.data["lots"].values())
 
 
+async def test_default_reads_only_where_no_outcome_may_be_read(tmp_path: Path) -> None:
+    config, listener = doors_config(tmp_path, gate=DEFAULT, run={"label_free": True}), Listener()
+    result = await arun(config, parts=Parts(policy=doors_policy(), environment=Doors(5)), observers=[listener])
+    assert "gates: static (run.label_free: no outcome is read, so nothing is measured)" in listener.heard
+    with open_store(config, read_only=True) as store:
+        assert load_run(store, result.run_id).gates == ("static",)
+
+
 async def test_default_runs_tasks_again_where_it_can(tmp_path: Path) -> None:
     config, listener = doors_config(tmp_path, gate=DEFAULT), Listener()
     result = await arun(config, parts=Parts(policy=doors_policy(), environment=Doors(5)), observers=[listener])

@@ -17,6 +17,8 @@ from tests.playbooks.conftest import PARTS
 
 UNITS = "payments.send amount: expected cents, got dollars"
 LOGIN = "mail.send: E7 log in before"
+APART = 0.6
+"""A distance at which these two stay two clusters."""
 
 
 def role(messages: Sequence[Message]) -> str:
@@ -73,7 +75,7 @@ class Notebook:
             policy,
             HashingEmbedder(),
             Episodes(store.trajectory, faults or (lambda _: ())),
-            settings=Settings(**settings),
+            settings=Settings(**{"distance": APART} | settings),
             keep=self.kept.append,
             record=self.audits.append,
         )

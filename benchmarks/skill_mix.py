@@ -25,8 +25,9 @@ HARMFUL, NEUTRAL = 13, 13
 _SCENARIOS = range(500, 508)
 """Numbers of scenarios that no split has: odd and even ones word their tasks differently."""
 _UNASKED = 'apps.calendar.cancel(id="e5")'
-_WORDS = ("tidy", "check", "sort", "list", "count", "print", "rename", "merge", "sum", "open", "fetch", "trim")
-_THINGS = ("rows", "names", "notes", "pages", "totals", "labels", "drafts", "entries", "records", "items")
+_WORDS = ("collect", "mark", "pick", "split", "quote", "stack", "bundle", "trace", "paint", "weigh", "clean", "fold")
+"""None of them stands in the corpus of the pocket model's training, nor do the things."""
+_THINGS = ("boxes", "lines", "forms", "photos", "orders", "tickets", "charts", "drawers", "letters", "parcels")
 _GIVEN = ("who", "title", "subject", "date", "amount", "name", "memo", "limit")
 
 

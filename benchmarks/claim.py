@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,6 +82,12 @@ class Run:
         if not self.quick:
             RESULTS.mkdir(exist_ok=True)
             (RESULTS / f"{self.name}.json").write_text(json.dumps(stored, indent=2, ensure_ascii=False) + "\n")
+
+    def conclude(self, rows: Sequence[Row]) -> None:
+        """Record, and with `--quick` end the process: with exit code 1 when a target is missed."""
+        self.record(rows)
+        if self.quick:
+            sys.exit(any(row.ok is False for row in rows))
 
     def _stored(self, row: Row) -> dict[str, Any]:
         return {

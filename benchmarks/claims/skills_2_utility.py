@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -153,9 +152,7 @@ def main() -> None:
             found.append(each)
             print(f"deployment {at}: {each}", flush=True)
     made = rows(found)
-    claim.record(made)
-    if claim.quick:
-        sys.exit(any(row.ok is False for row in made))
+    claim.conclude(made)
 
 
 if __name__ == "__main__":

@@ -121,9 +121,7 @@ def main() -> None:
         Row("scripts that answer right in it", sum(plain), exactly(len(plain)), n=len(plain)),
         Row("scripts that name the host function they lack", sum(hosts), exactly(len(hosts)), n=len(hosts)),
     ]
-    claim.record(rows)
-    if claim.quick:
-        sys.exit(any(row.ok is False for row in rows))
+    claim.conclude(rows)
 
 
 if __name__ == "__main__":

@@ -132,11 +132,11 @@ class Evaluator:
                 return episode.model_copy(update={"id": planned.id})
         return None
 
-    def _said_to(self, episode: Trajectory) -> str:
+    def _said_to(self, episode: Trajectory) -> str | None:
         shown = shown_again(self.store, episode.injected)
-        versions = {item.record_id: item.version for item in episode.injected}
-        if any(record.version != versions[record.id] for record in (*shown.core, *shown.recalled, *shown.skills)):
-            return "\0"  # a record has changed since: what was said then cannot be told from what it says now
+        found = {(record.id, record.version) for record in (*shown.core, *shown.recalled, *shown.skills)}
+        if found != {(item.record_id, item.version) for item in episode.injected}:
+            return None  # a record was forgotten: what was said then cannot be told any more
         return self._said(shown)
 
     def _said(self, shown: Shown) -> str:

@@ -24,8 +24,8 @@ class StaticGate:
 
     `known` names the addresses and literals that texts may name, `trust` the least trust that is not read strictly.
     `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload what
-    prompts show is read here; of a skill also docstring, comments and literals, which are shown on demand. These are
-    never read strictly: its code may depend on anything as well, which is for the gates that run tasks.
+    prompts show is read here; of a skill also docstring, comments and literals, which are shown on demand. What code of
+    little trust may do is for its own gate (`skills.triggers`), what it achieves for the gates that run tasks.
     """
 
     name = "static"

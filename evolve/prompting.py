@@ -63,9 +63,14 @@ def opening_messages(
     return [Message(role="system", content=system), Message(role="user", content=task.instruction)]
 
 
-def step_messages(step: Step) -> tuple[Message, Message]:
-    """Return what one step adds to the conversation: what the policy said and what it was answered."""
-    said = Message(role="assistant", content=step.reply or step.action, tool_calls=step.tool_calls)
+def step_messages(step: Step, reply: Reply | None = None) -> tuple[Message, Message]:
+    """Return what one step adds to the conversation: what the policy said and what it was answered.
+
+    Where that was this whole reply, its token ids go along, for engines that work on ids.
+    """
+    content = step.reply or step.action
+    ids = reply.token_ids if reply and reply.text == content and not step.tool_calls else None
+    said = Message(role="assistant", content=content, tool_calls=step.tool_calls, token_ids=ids)
     if step.tool_calls:
         return said, Message(role="tool", content=step.observation, tool_call_id=step.tool_calls[0].id)
     return said, Message(role="user", content=step.observation)

@@ -147,7 +147,7 @@ async def _act(
             continue
         if acting.skills and policy.profile == "full" and (wish := skill_asked(reply.text)):
             shown = progress.started.skills if progress.started else ()
-            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown, acting.described))
+            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown, acting.described), reply)
             continue
         actions = actions_of(reply, environment.action_format, policy.profile)
         if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):
@@ -159,7 +159,7 @@ def _search(search: Search, query: str, reply: Reply, progress: _Progress) -> No
     """Answer a search: a step like any other, that the world never sees."""
     found = search(query)
     action = f"search_experience({query!r})"
-    _record(progress, Step(index=0, action=action, reply=reply.text, observation=found.text, usage=reply.usage))
+    _record(progress, Step(index=0, action=action, reply=reply.text, observation=found.text, usage=reply.usage), reply)
     progress.found += found.injected
 
 
@@ -174,11 +174,11 @@ def _shown(attempt: Attempt, progress: _Progress) -> tuple[Injection, ...]:
 
 async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], progress: _Progress) -> bool:
     """Do what one reply asks for, step by step; return whether the episode is over. Its first step bears the usage."""
-    usage = reply.usage
     if not actions:
-        _record(progress, Step(index=0, action="", reply=reply.text, observation=NO_CODE, error=NO_CODE, usage=usage))
+        step = Step(index=0, action="", reply=reply.text, observation=NO_CODE, error=NO_CODE, usage=reply.usage)
+        _record(progress, step, reply)
         return False
-    for action in actions:
+    for at, action in enumerate(actions):
         started = time.perf_counter()
         result = await episode.step(action)
         text = _call_text(action.tool_calls[0]) if action.tool_calls else action.text
@@ -189,20 +189,20 @@ async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], pr
             observation=result.observation,
             error=result.error,
             tool_calls=action.tool_calls,
-            usage=usage,
+            usage=Usage() if at else reply.usage,
             seconds=time.perf_counter() - started,
         )
-        _record(progress, step)
-        usage = Usage()
+        _record(progress, step, None if at else reply)
         if result.done:
             return True
     return False
 
 
-def _record(progress: _Progress, step: Step) -> None:
-    step = step.model_copy(update={"index": len(progress.steps)})
-    progress.steps.append(step)
-    progress.messages += step_messages(step)
+def _record(progress: _Progress, step: Step, reply: Reply | None) -> None:
+    """Take in a step; `reply` is the one that it began with."""
+    update = {"index": len(progress.steps), "reply_key": reply.key if reply else ""}
+    progress.steps.append(step.model_copy(update=update))
+    progress.messages += step_messages(progress.steps[-1], reply)
 
 
 def _call_text(call: ToolCall) -> str:

@@ -55,6 +55,8 @@ class Step(Frozen):
     reply: str = ""
     """The policy's whole reply, where it says more than `action` (thoughts, a fenced block)."""
     tool_calls: tuple[ToolCall, ...] = ()
+    reply_key: str = ""
+    """Where the journal keeps the reply that this step began, with its token ids; empty = nowhere."""
     usage: Usage = Usage()
     seconds: float = 0.0
 

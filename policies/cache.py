@@ -57,16 +57,16 @@ class CachedPolicy(WrappedPolicy):
                 )
             self.misses += 1
             reply = await super().generate(messages, params)
-            data = reply.model_dump(mode="json")
+            data = reply.model_dump(mode="json", exclude={"key"})
             self._store.put_reply(key, {"reply": data, "sha256": _digest(data)})
-            return reply
+            return reply.model_copy(update={"key": key})
 
     def _key(self, messages: Sequence[Message], params: SamplingParams) -> str:
         request = [
             self._scope,
             self.name,
             self.version,
-            [message.model_dump(mode="json") for message in messages],
+            [_request(message) for message in messages],
             params.model_dump(mode="json"),
         ]
         key = _digest(request)
@@ -83,10 +83,15 @@ class CachedPolicy(WrappedPolicy):
         if _digest(entry["reply"]) != entry["sha256"]:
             log.warning("the stored reply %s of %s had a secret removed and cannot be replayed", key[:12], self.name)
             return None
-        return Reply.model_validate(entry["reply"])
+        return Reply.model_validate(entry["reply"] | {"key": key})
 
     def __repr__(self) -> str:
         return f"CachedPolicy({self.policy!r}, scope={self._scope!r}, replay_only={self._replay_only})"
+
+
+def _request(message: Message) -> dict[str, Any]:
+    """Return a message as part of a key; one without token ids has the key it had before messages knew them."""
+    return message.model_dump(mode="json", exclude=None if message.token_ids else {"token_ids"})
 
 
 def _digest(value: Any) -> str:

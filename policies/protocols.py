@@ -21,6 +21,8 @@ class Message(Frozen):
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    """What the policy sampled to say this: an engine that works on ids goes on from them, not from the text."""
 
 
 class ToolSpec(Frozen):
@@ -56,6 +58,8 @@ class Reply(Frozen):
     """Natural-log probability of each completion token under the sampling policy."""
     usage: Usage = Usage()
     policy_version: str = ""
+    key: str = ""
+    """Where the journal keeps it; empty = nowhere."""
 
 
 class ReplyStore(Protocol):

@@ -78,18 +78,39 @@ class LocalPolicy:
         return self._reply(await self._batcher.submit(request), params.stop)
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the prompt's token ids. Special tokens inside a message's text are broken up: text is data."""
+        """Return the prompt's token ids. Special tokens inside a message's text are broken up: text is data.
+
+        What this policy sampled itself (`Message.token_ids`) is put in as it was, so that a conversation only grows at
+        its end; not where the template rewrites earlier turns, nor where the ids say something else than the text.
+        """
         chat = [{"role": message.role, "content": self._defused(message.content)} for message in messages]
-        text: str = self.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        text, ids, done = self._rendered(chat), list[int](), 0
+        for at, message in enumerate(messages):
+            sampled = message.token_ids or ()
+            if not sampled or self._decode(sampled) != chat[at]["content"]:
+                continue
+            before = self._rendered(chat[:at])
+            if not text.startswith(before + chat[at]["content"]) or len(before) < done:
+                break
+            ids += [*self._tokens(text[done : len(before)]), *sampled]
+            done = len(before) + len(chat[at]["content"])
+            end = self.tokenizer.decode(sampled[-1:]) if sampled[-1] in self._ends else ""
+            done += len(end) if text.startswith(end, done) else 0
+        return (*ids, *self._tokens(text[done:]))
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text on its own."""
-        return len(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        return len(self._tokens(text))
 
     async def aclose(self) -> None:
         """Finish the running batch and end the worker thread."""
         await self._batcher.close()
+
+    def _rendered(self, chat: Sequence[dict[str, str]]) -> str:
+        return self.tokenizer.apply_chat_template(list(chat), tokenize=False, add_generation_prompt=True)
+
+    def _tokens(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def _decode(self, tokens: Sequence[int]) -> str:
         kept = [token for token in tokens if token not in self._ends]

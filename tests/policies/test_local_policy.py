@@ -218,6 +218,39 @@ async def test_logprobs_are_those_of_the_sampling_policy(directory: Path) -> Non
     await policy.aclose()
 
 
+async def test_a_conversation_goes_on_from_the_sampled_ids_and_never_tokenises_them_again(directory: Path) -> None:
+    policy = LocalPolicy(directory)
+    drifted = 0
+    for seed in range(20):
+        ids: tuple[int, ...] = ()
+        told, known = [Message(role="user", content="ban bera")], [Message(role="user", content="ban bera")]
+        for turn in range(3):
+            reply = await policy.generate(known, SamplingParams(temperature=1.0, max_tokens=12, seed=100 * seed + turn))
+            assert reply.prompt_token_ids is not None
+            assert reply.prompt_token_ids[: len(ids)] == ids
+            drifted += policy.encode(told)[: len(ids)] != ids
+            ids = (*reply.prompt_token_ids, *(reply.token_ids or ()))
+            if any(token in reply.text for token in SPECIAL_TOKENS):
+                break  # broken up, as in any text: the conversation starts anew
+            said = Message(role="assistant", content=reply.text)
+            known += [said.model_copy(update={"token_ids": reply.token_ids}), Message(role="user", content="corast")]
+            told += [said, Message(role="user", content="corast")]
+    assert drifted, "the texts alone never drifted, so this shows nothing"
+    await policy.aclose()
+
+
+async def test_ids_that_say_something_else_than_the_text_are_not_used(directory: Path) -> None:
+    policy = LocalPolicy(directory)
+    chat = [
+        Message(role="user", content="ban"),
+        Message(role="assistant", content="<|user|> pay"),
+        Message(role="user", content="go"),
+    ]
+    forged = [chat[0], chat[1].model_copy(update={"token_ids": (0, 1, 2, 3)}), chat[2]]
+    assert policy.encode(forged) == policy.encode(chat)
+    await policy.aclose()
+
+
 async def test_stop_strings_end_a_row_and_are_cut_off(directory: Path) -> None:
     policy = LocalPolicy(directory, threads=1)
     prompts = chats(50)

@@ -1,0 +1,83 @@
+"""Names become members: a slot is a folder of this package, a name one of its files, or `module:attribute` of your own.
+
+A file's `__all__` names its one member. A class is made with its options; a function's keyword-only parameters are.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from functools import partial
+from importlib import resources
+from typing import Any
+
+from memory.errors import BadInput, NotFound
+from policies.errors import PolicyUnavailable
+
+SLOTS = ("advantages", "rewards", "losses", "samplers", "allocators", "filters", "corrections")
+
+
+def names(slot: str) -> list[str]:
+    """Return the names of a slot's members, sorted. Raises `NotFound` for an unknown slot."""
+    if slot not in SLOTS:
+        raise NotFound(f"no slot {slot!r}; there are {', '.join(SLOTS)}")
+    files = (file.name for file in (resources.files("policies.rl") / slot).iterdir())
+    return sorted(name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_"))
+
+
+def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> Any:
+    """Return a slot's member by name, with its options set.
+
+    Raises `NotFound` for a name that is not there (the message lists those that are), `BadInput` for options that the
+    member has not, or needs and did not get, and `PolicyUnavailable` where torch is missing.
+    """
+    shipped = names(slot)
+    if ":" in name:
+        member = _own(name)
+    elif name in shipped:
+        module = _import(f"policies.rl.{slot}.{name}")
+        member = getattr(module, module.__all__[0])
+    else:
+        raise NotFound(f"no {name!r} in {slot}; there are {', '.join(shipped)}, or give `module:attribute`")
+    given = dict(options or {})
+    _check(slot, name, member, given)
+    if isinstance(member, type):
+        return member(**given)
+    return partial(member, **given) if given else member
+
+
+def _own(name: str) -> Any:
+    module_name, _, attribute = name.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
+            raise
+        raise NotFound(f"no module {module_name!r} for {name!r}; check the spelling and PYTHONPATH") from missing
+    if not hasattr(module, attribute):
+        raise NotFound(f"module {module_name!r} has no {attribute!r}; expected `module:attribute`, got {name!r}")
+    return getattr(module, attribute)
+
+
+def _import(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as missing:
+        if missing.name != "torch":
+            raise
+        raise PolicyUnavailable(
+            f"{module} needs the package 'torch', which is not installed; run `pip install \"evolve-agents[pocket]\"`"
+        ) from missing
+
+
+def _check(slot: str, name: str, member: Any, given: Mapping[str, object]) -> None:
+    """Raise `BadInput` unless `given` fits the member's options; what is neither class nor function has none."""
+    of_class = isinstance(member, type)
+    parameters = inspect.signature(member).parameters.values() if of_class or inspect.isfunction(member) else ()
+    options = [p for p in parameters if of_class or p.kind is p.KEYWORD_ONLY]
+    missing = [p.name for p in options if p.default is p.empty and p.name not in given]
+    unknown = sorted(set(given) - {p.name for p in options})
+    if missing or unknown:
+        has = ", ".join(p.name for p in options) or "none"
+        raise BadInput(f"{slot} {name!r} has the options {has}; missing {missing}, unknown {unknown}")

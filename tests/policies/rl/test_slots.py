@@ -1,0 +1,128 @@
+"""Slots are folders, members are files, and names find them."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memory.errors import BadInput, NotFound
+from policies.rl import slots
+from policies.rl.advantages.gigpo import gigpo
+from policies.rl.advantages.grpo import grpo
+from policies.rl.losses.ppo import Ppo
+from tests.policies.rl.batches import batch
+
+MEMBERS = [(slot, name) for slot in slots.SLOTS for name in slots.names(slot)]
+OWN = """
+ready = object()
+
+def signed(episodes, *, scale=1.0):
+    return episodes.spread(scale * episodes.rewards)
+"""
+NEEDED = {"overlong": {"limit": 8192}}
+
+
+def test_the_folders_list_is_the_list_of_members() -> None:
+    assert {slot: slots.names(slot) for slot in slots.SLOTS} == {
+        "advantages": ["dr_grpo", "gigpo", "grpo", "r3l", "rloo", "sage", "spo"],
+        "rewards": ["overlong", "sage"],
+        "losses": ["cispo", "dapo", "gspo", "ppo"],
+        "samplers": ["spo", "uniform"],
+        "allocators": ["fixed", "knapsack"],
+        "filters": ["overlong", "zero_variance"],
+        "corrections": ["tis"],
+    }
+
+
+@pytest.mark.parametrize(("slot", "name"), MEMBERS)
+def test_each_file_has_one_member_that_names_its_assumption_and_source(slot: str, name: str) -> None:
+    module = importlib.import_module(f"policies.rl.{slot}.{name}")
+    (member,) = (getattr(module, name) for name in module.__all__)
+    assert member.__module__ == module.__name__
+    assert "Assumption: " in member.__doc__
+    assert "Source" in member.__doc__
+    slots.make(slot, name, NEEDED.get(name) if slot == "rewards" else None)
+
+
+def test_options_are_set() -> None:
+    episodes = batch([1, 0], anchors=[7, 7])
+    assert slots.make("advantages", "grpo") is grpo
+    made = slots.make("advantages", "gigpo", {"step_weight": 0.5})
+    assert (made(episodes) == gigpo(episodes, step_weight=0.5)).all()
+    assert slots.make("losses", "ppo", {"high": 0.3}) == Ppo(high=0.3)
+
+
+def test_a_misspelt_name_lists_what_there_is() -> None:
+    with pytest.raises(NotFound, match="no 'grop' in advantages; there are dr_grpo, gigpo, grpo, r3l, rloo, sage, spo"):
+        slots.make("advantages", "grop")
+    with pytest.raises(NotFound, match="no slot 'advantage'; there are advantages, rewards, losses"):
+        slots.make("advantage", "grpo")
+    with pytest.raises(NotFound, match="no '__init__' in losses"):
+        slots.make("losses", "__init__")
+
+
+def test_options_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"'grpo' has the options singleton, eps; missing \[\], unknown \['std'\]"):
+        slots.make("advantages", "grpo", {"std": True})
+    with pytest.raises(BadInput, match=r"'overlong' has the options limit, buffer; missing \['limit'\]"):
+        slots.make("rewards", "overlong")
+    with pytest.raises(BadInput, match=r"'gspo' has the options low, high; missing \[\], unknown \['aggregation'\]"):
+        slots.make("losses", "gspo", {"aggregation": "token-mean"})
+    with pytest.raises(BadInput, match=r"'uniform' has the options none; missing \[\], unknown \['stats'\]"):
+        slots.make("samplers", "uniform", {"stats": None})
+
+
+def test_a_member_of_your_own_is_named_by_its_dotted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_members.py").write_text(OWN)
+    monkeypatch.syspath_prepend(tmp_path)
+    estimator = slots.make("advantages", "own_members:signed", {"scale": 3.0})
+    assert estimator(batch([1, -1], steps=[2, 1])).tolist() == [3, 3, -3]
+    assert slots.make("filters", "own_members:ready") is importlib.import_module("own_members").ready
+    with pytest.raises(BadInput, match="has the options none"):
+        slots.make("filters", "own_members:ready", {"scale": 3.0})
+    with pytest.raises(NotFound, match="'own_members' has no 'sinned'; expected `module:attribute`"):
+        slots.make("advantages", "own_members:sinned")
+    with pytest.raises(NotFound, match="no module 'own_member' for 'own_member:signed'"):
+        slots.make("advantages", "own_member:signed")
+
+
+def test_an_error_inside_a_module_of_your_own_flies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "needs_more.py").write_text("import no_such_package\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="no_such_package"):
+        slots.make("advantages", "needs_more:signed")
+
+
+def python(code: str) -> str:
+    """Run code in a fresh interpreter; return what it printed."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_what_computes_on_arrays_does_not_load_torch() -> None:
+    modules = [f"policies.rl.{slot}.{name}" for slot, name in MEMBERS if slot not in ("losses", "corrections")]
+    out = python(
+        f"import sys, policies.rl.slots, policies.rl.tracker, {', '.join(modules)}; print('torch' in sys.modules)"
+    )
+    assert out == "False\n"
+
+
+def test_a_missing_torch_is_named_with_what_brings_it() -> None:
+    out = python(
+        "import sys\nsys.modules['torch'] = None\nfrom policies.errors import PolicyUnavailable\n"
+        "from policies.rl import slots\n"
+        "try:\n    slots.make('losses', 'ppo')\nexcept PolicyUnavailable as error:\n    print(error)"
+    )
+    assert out.startswith("policies.rl.losses.ppo needs the package 'torch', which is not installed; run `pip install")
+
+
+def test_idle_threads_of_torch_sleep() -> None:
+    assert python("import os, policies.rl; print(os.environ['OMP_WAIT_POLICY'])") in ("passive\n", "PASSIVE\n")
+
+
+def test_numpy_numbers_come_out_as_float64() -> None:
+    assert slots.make("advantages", "grpo")(batch([1, 0])).dtype == np.float64

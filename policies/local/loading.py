@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils import logging
 
+from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
 
 
@@ -23,6 +24,22 @@ def load_tokenizer(path: str) -> Any:
     if tokenizer.chat_template is None:
         raise PolicyRefused(f"the tokenizer of {path!r} has no chat template; use a chat model, or add one to it")
     return tokenizer
+
+
+def load_encoder(path: str) -> ChatEncoder:
+    """Return the encoder of a model without loading its weights. Raises as `load_tokenizer`."""
+    tokenizer = load_tokenizer(path)
+    try:
+        generation: Any = GenerationConfig.from_pretrained(path)
+    except OSError:  # a model without one: what its config says
+        generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(path))
+    return ChatEncoder(tokenizer, end_tokens(generation, tokenizer))
+
+
+def end_tokens(generation: Any, tokenizer: Any) -> list[int]:
+    """Return the ids that end a turn: those of the generation config, else the tokenizer's."""
+    ends = tokenizer.eos_token_id if generation.eos_token_id is None else generation.eos_token_id
+    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
 def load_model(path: str, adapter: str | None) -> Any:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from memory.records import Usage
+from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
 from policies.local.batcher import Batcher
 from policies.local.llama import LlamaEngine, is_plain_llama
-from policies.local.loading import load_model, load_tokenizer, weights_hash
+from policies.local.loading import end_tokens, load_model, load_tokenizer, weights_hash
 from policies.local.request import Completion, Engine, Request
 from policies.local.transformers_engine import TransformersEngine
 from policies.protocols import Message, Profile, Reply, SamplingParams
@@ -44,8 +45,7 @@ class LocalPolicy:
         self.name: str = name or Path(path).name
         self.version: str = weights_hash(model)
         self.profile: Profile = profile
-        self._ends = frozenset(_end_tokens(model, self.tokenizer))
-        self._special: tuple[str, ...] = tuple(self.tokenizer.all_special_tokens)
+        self.encoder = ChatEncoder(self.tokenizer, end_tokens(model.generation_config, self.tokenizer))
         self.engine: Engine = _engine(model)
         self._batcher = Batcher(self.engine.generate, max_batch, threads)
 
@@ -72,70 +72,36 @@ class LocalPolicy:
             temperature=params.temperature,
             top_p=params.top_p,
             seed=params.seed,
-            ends=self._ends,
+            ends=self.encoder.ends,
             **({"stop": self._stop(params.stop)} if params.stop else {}),
         )
         return self._reply(await self._batcher.submit(request), params.stop)
 
     def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Return the prompt's token ids. Special tokens inside a message's text are broken up: text is data.
-
-        What this policy sampled itself (`Message.token_ids`) is put in as it was, so that a conversation only grows at
-        its end; not where the template rewrites earlier turns, nor where the ids say something else than the text.
-        """
-        chat = [{"role": message.role, "content": self._defused(message.content)} for message in messages]
-        text, ids, done = self._rendered(chat), list[int](), 0
-        for at, message in enumerate(messages):
-            sampled = message.token_ids or ()
-            if not sampled or self._decode(sampled) != chat[at]["content"]:
-                continue
-            before = self._rendered(chat[:at])
-            if not text.startswith(before + chat[at]["content"]) or len(before) < done:
-                break
-            ids += [*self._tokens(text[done : len(before)]), *sampled]
-            done = len(before) + len(chat[at]["content"])
-            end = self.tokenizer.decode(sampled[-1:]) if sampled[-1] in self._ends else ""
-            done += len(end) if text.startswith(end, done) else 0
-        return (*ids, *self._tokens(text[done:]))
+        """Return the prompt's token ids, as `ChatEncoder.encode`."""
+        return self.encoder.encode(messages)
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of a text on its own."""
-        return len(self._tokens(text))
+        return len(self.encoder.tokens(text))
 
     async def aclose(self) -> None:
         """Finish the running batch and end the worker thread."""
         await self._batcher.close()
 
-    def _rendered(self, chat: Sequence[dict[str, str]]) -> str:
-        return self.tokenizer.apply_chat_template(list(chat), tokenize=False, add_generation_prompt=True)
-
-    def _tokens(self, text: str) -> list[int]:
-        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    def _decode(self, tokens: Sequence[int]) -> str:
-        kept = [token for token in tokens if token not in self._ends]
-        return self.tokenizer.decode(kept, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-
-    def _defused(self, text: str) -> str:
-        for token in self._special:
-            text = text.replace(token, f"{token[0]} {token[1:]}")
-        return text
-
     def _stop(self, stops: tuple[str, ...]) -> Callable[[Sequence[int]], bool]:
         longest = max(map(len, stops))
 
         def reached(tokens: Sequence[int]) -> bool:
-            tail = self._decode(tokens[-4 * longest - 8 :])
+            tail = self.encoder.decode(tokens[-4 * longest - 8 :])
             return any(stop in tail for stop in stops)
 
         return reached
 
     def _reply(self, completion: Completion, stops: tuple[str, ...]) -> Reply:
-        text = self._decode(completion.tokens)
-        cut = min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))
         prompt = completion.request.prompt
         return Reply(
-            text=text[:cut],
+            text=self.encoder.said(completion.tokens, stops),
             finish_reason=completion.finish_reason,
             prompt_token_ids=prompt,
             token_ids=tuple(completion.tokens),
@@ -156,10 +122,3 @@ def _engine(model: Any) -> Engine:
     kind = model.config.model_type
     print(f"local policy: {kind!r} runs through transformers (the fast decoder is for plain Llama)", file=sys.stderr)
     return TransformersEngine(model)
-
-
-def _end_tokens(model: Any, tokenizer: Any) -> list[int]:
-    ends = model.generation_config.eos_token_id
-    if ends is None:
-        ends = tokenizer.eos_token_id
-    return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)

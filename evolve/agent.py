@@ -169,4 +169,6 @@ class Agent:
         """Return the configured policy; where no role asks a model, one that is never called."""
         roles = {self._config.playbook.reflector, *self._config.playbook.curator.split("+")}
         asked = {role for role in roles if ":" not in role} - {"rules", "none", "direct", "append", "regimes", "batch"}
-        return app.make_policy(self._config.policy) if asked else ScriptedPolicy((), name="none")
+        return (
+            app.make_policy(self._config.policy, self._config.workspace) if asked else ScriptedPolicy((), name="none")
+        )

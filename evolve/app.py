@@ -35,6 +35,7 @@ EXTRAS = {
     "pocket": "pocket",
     "local": "pocket",
     "openai": "openai",
+    "served": "openai",
     "langchain": "langchain",
     "tools": "langchain",
     "bfcl": "bfcl",
@@ -120,14 +121,15 @@ def _configured(module: str, cls: str, config_cls: str, options: Mapping[str, An
         ) from invalid
 
 
-def make_policy(section: PolicySection) -> Policy:
-    """Return the configured policy. Nothing is connected yet, except that `local` and `pocket` load their weights."""
+def make_policy(section: PolicySection, workspace: Path | None = None) -> Policy:
+    """Return the configured policy. `local` and `pocket` load their weights, with the workspace's live generation."""
     return _choose(
         "policy",
         section.name,
         {
-            "pocket": lambda: load_object("policies.local:LocalPolicy").pocket(),
-            "local": lambda: load_object("policies.local:LocalPolicy")(Path(section.model), adapter=section.adapter),
+            "pocket": lambda: load_object("evolve.generations:in_process")(section, workspace),
+            "local": lambda: load_object("evolve.generations:in_process")(section, workspace),
+            "served": lambda: load_object("evolve.generations:served")(section, workspace),
             "openai": lambda: _openai(section),
             "langchain": lambda: _langchain(section),
             "scripted": lambda: load_object("policies.scripted:ScriptedPolicy")(load_object(section.model)),

@@ -63,13 +63,14 @@ class PolicySection(Section):
     """`[policy]`: who acts, reflects and curates."""
 
     name: str = "pocket"
-    """`pocket`, `local`, `openai`, `langchain`, `scripted`, or `module:function` taking this section."""
+    """`pocket`, `local`, `served`, `openai`, `langchain`, `scripted`, or `module:function` taking this section. The
+    first three answer with the workspace's live generation (`evolve policy list`), `served` from a vLLM server."""
     model: str = ""
-    """Model name, path, `provider:name` for langchain, or `module:function` of a script."""
+    """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
     adapter: str | None = None
     """Adapter directory for `local`."""
     base_url: str = "http://127.0.0.1:8000/v1"
-    """Server of `openai`."""
+    """Server of `openai` and `served`."""
     api_key_env: str | None = None
     """Environment variable that holds the key of `openai`; none = OPENAI_API_KEY for api.openai.com, else no key."""
     temperature: float = Field(default=0.0, ge=0)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from evolve import app
+from evolve import app, generations
 from evolve.config import Config
 from evolve.controls import control_share, estimate, sampled
 from evolve.evaluate import EvalReport
@@ -128,7 +128,7 @@ class _Opened:
         environment = parts.environment or app.make_environment(config)
         refuse_repeats(config, environment)
         app.check_skills(config, environment)
-        policy = parts.policy or app.make_policy(config.policy)
+        policy = parts.policy or app.make_policy(config.policy, config.workspace)
         try:
             with app.open_store(config, policy.count_tokens) as store:
                 yield cls(config, parts, policy, environment, store)
@@ -265,6 +265,8 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
     if preset := applied(config):
         notify(Notice(run_id=record.run_id, text=preset.sentence))
+    if generation := generations.sentence(opened.policy):
+        notify(Notice(run_id=record.run_id, text=generation))
     if stack := stack_sentence(config, opened.environment):
         notify(Notice(run_id=record.run_id, text=stack))
     if why:

@@ -28,6 +28,10 @@ SETTINGS = {
 }
 ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "32", "--logprobs-mode", "processed_logprobs")
 """Computed as `LocalPolicy` does; log-probabilities are those of the sampling policy, as `Reply` wants them."""
+LORA = ("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8")
+"""Room for the live generation, the one before it, and one that is looked at. Such a server loads adapters at run time
+from any path of this machine: for loopback only."""
+RUN_TIME_LORA = {"VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}
 
 PATIENCE_S = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 5.0))
 QUOTED_LINES = 12
@@ -43,14 +47,17 @@ def vllm_server(
     arguments: Sequence[str] = ARGUMENTS,
     ready_within_s: float = 300.0,
 ) -> Generator[str]:
-    """Serve the model directory on a free port of this machine under `name`; yield the API's base URL (`.../v1`).
+    """Serve the model directory on this machine under `name`; yield the API's base URL (`.../v1`).
+
+    The port is a free one, unless the arguments name it (`--port`).
 
     What the server prints goes to `log`. On leaving, it and every process it started are stopped. Raises
     `PolicyUnavailable` where the executable is absent, ends by itself or does not answer within `ready_within_s`.
     """
-    port = _free_port()
+    port = arguments[arguments.index("--port") + 1] if "--port" in arguments else str(_free_port())
     serve = (str(executable), "serve", str(model), "--served-model-name", name)
-    command = [*serve, "--host", "127.0.0.1", "--port", str(port), *arguments]
+    command = [*serve, "--host", "127.0.0.1", "--port", port, *arguments]
+    settings = SETTINGS | (RUN_TIME_LORA if "--enable-lora" in arguments else {})
     with log.open("wb") as output:
         try:
             process = subprocess.Popen(
@@ -58,7 +65,7 @@ def vllm_server(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **SETTINGS},
+                env={**os.environ, **settings},
                 start_new_session=True,
             )
         except OSError as error:

@@ -25,7 +25,7 @@ class Batcher:
         self._waiting: list[Waiting] = []
         self._task: asyncio.Task[None] | None = None
         self._closed = False
-        self._worker = ThreadPoolExecutor(1, "local-policy", _set_threads, (threads,))
+        self._worker = ThreadPoolExecutor(1, "local-policy", set_threads, (threads,))
 
     async def submit(self, request: Request) -> Completion:
         """Return the completion of one request. Raises `PolicyUnavailable` after `close`."""
@@ -71,7 +71,8 @@ class Batcher:
                 future.set_result(completion)
 
 
-def _set_threads(threads: int | None) -> None:
+def set_threads(threads: int | None) -> None:
+    """Begin a worker thread: it computes with so many CPU threads."""
     if threads is not None:
         import torch
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,8 @@ class LocalPolicy:
         model = load_model(str(path), None if adapter is None else str(adapter))
         self.name: str = name or Path(path).name
         self.version: str = weights_hash(model)
+        self.generation: str | None = None
+        """What its adapter is called in a registry of generations, where it comes from one."""
         self.profile: Profile = profile
         self.encoder = ChatEncoder(self.tokenizer, end_tokens(model.generation_config, self.tokenizer))
         self.engine: Engine = _engine(model)
@@ -73,7 +75,7 @@ class LocalPolicy:
             top_p=params.top_p,
             seed=params.seed,
             ends=self.encoder.ends,
-            **({"stop": self._stop(params.stop)} if params.stop else {}),
+            **({"stop": self.encoder.stopper(params.stop)} if params.stop else {}),
         )
         return self._reply(await self._batcher.submit(request), params.stop)
 
@@ -88,15 +90,6 @@ class LocalPolicy:
     async def aclose(self) -> None:
         """Finish the running batch and end the worker thread."""
         await self._batcher.close()
-
-    def _stop(self, stops: tuple[str, ...]) -> Callable[[Sequence[int]], bool]:
-        longest = max(map(len, stops))
-
-        def reached(tokens: Sequence[int]) -> bool:
-            tail = self.encoder.decode(tokens[-4 * longest - 8 :])
-            return any(stop in tail for stop in stops)
-
-        return reached
 
     def _reply(self, completion: Completion, stops: tuple[str, ...]) -> Reply:
         prompt = completion.request.prompt

@@ -320,7 +320,7 @@ def test_without_torch_the_import_names_the_extra() -> None:
 
 def test_an_adapter_without_peft_says_what_to_install(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(PolicyRefused, match="pip install peft"):
+    with pytest.raises(PolicyRefused, match=r"pip install .evolve-agents\[rl\]"):
         LocalPolicy(directory, adapter=directory / "adapter")
 
 

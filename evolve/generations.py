@@ -1,0 +1,100 @@
+"""The workspace's generations: where they are kept, and how the live one becomes the policy of a run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evolve.config import PolicySection
+from evolve.errors import ConfigError
+from policies.generations.base import base_of
+from policies.generations.records import Generation
+from policies.generations.registry import DATABASE, Registry
+from policies.generations.swap import checked
+from policies.protocols import Policy, Profile
+
+if TYPE_CHECKING:
+    from policies.local import LocalPolicy
+
+FOLDER = "policies"
+"""Of the workspace."""
+WITH_GENERATIONS = ("pocket", "local", "served")
+"""Policies whose weights are at hand, so that adapters can be trained on them."""
+ANY_RANK = 1 << 30
+
+
+def model_directory(section: PolicySection) -> Path:
+    """Return where the base model of a policy is. Raises `ConfigError` for one whose weights are not at hand."""
+    if section.name not in WITH_GENERATIONS or (section.name == "local" and not section.model):
+        raise ConfigError(
+            f"policy {section.name!r} (model {section.model!r}) has no generations: they are adapters of weights at "
+            f"hand; expected policy.name = {', '.join(map(repr, WITH_GENERATIONS))}, with policy.model for 'local'"
+        )
+    if section.name == "pocket" or not section.model:
+        return Path(__file__).parent.parent / "policies" / "pocket" / "weights"
+    return Path(section.model)
+
+
+def profile_of(section: PolicySection) -> Profile:
+    """Return which prompts suit the model: those of the shipped one are compact."""
+    return "compact" if section.name == "pocket" or not section.model else section.profile
+
+
+def open_registry(section: PolicySection, workspace: Path, *, read_only: bool = False) -> Registry:
+    """Return the workspace's generations, begun when missing. Raises as `Registry`: `WrongState` for another base."""
+    return Registry(workspace / FOLDER, base_of(model_directory(section)), read_only=read_only)
+
+
+def live_generation(section: PolicySection, workspace: Path) -> Generation | None:
+    """Return the live generation, None where the base answers. Raises `WrongState` when it adapts another base."""
+    if not (workspace / FOLDER / DATABASE).exists():
+        return None
+    with open_registry(section, workspace, read_only=True) as registry:
+        live = registry.live()
+    return live if live.adapter is not None else None
+
+
+def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
+    """Return `pocket` or `local` with the live generation's adapter, where one was promoted in the workspace.
+
+    Raises `ConfigError` where `policy.adapter` names another one, `AdapterRefused` where its files were changed.
+    """
+    from policies.local import LocalPolicy
+
+    live = live_generation(section, workspace) if workspace is not None else None
+    if live is None:
+        return LocalPolicy.pocket() if section.name == "pocket" else LocalPolicy(Path(section.model), section.adapter)
+    if section.adapter is not None:
+        raise ConfigError(
+            f"policy.adapter is {section.adapter!r}, and {live.version} is live in this workspace; take the key out, "
+            "or `evolve policy rollback` to the base"
+        )
+    adapter = checked(live, ANY_RANK)
+    directory = model_directory(section)
+    name = f"{section.name if section.name == 'pocket' else directory.name}/{live.version}"
+    policy = LocalPolicy(directory, adapter, name=name, profile=profile_of(section))
+    policy.generation = live.version
+    return policy
+
+
+def served(section: PolicySection, workspace: Path | None) -> Policy:
+    """Return the live generation on the vLLM server at `base_url` (`evolve policy serve` starts one)."""
+    from policies.generations.router import RoutedPolicy
+    from policies.generations.storage import version_name
+    from policies.generations.vllm_engine import VllmEngine
+    from policies.local.loading import load_encoder
+
+    if workspace is None:
+        raise ConfigError("policy 'served' needs a workspace: its registry says which generation is live")
+    key = os.environ.get(section.api_key_env) if section.api_key_env else None
+    engine = VllmEngine([section.base_url], version_name(0), api_key=key)
+    encoder = load_encoder(str(model_directory(section)))
+    registry = open_registry(section, workspace)
+    return RoutedPolicy(registry, engine, encoder, name="served", profile=profile_of(section))
+
+
+def sentence(policy: Policy) -> str:
+    """Return which generation answers, empty where the policy has none."""
+    version = getattr(policy, "generation", None)
+    return f"{version} answers, the live generation of this workspace (weights {policy.version})" if version else ""

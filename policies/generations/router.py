@@ -1,0 +1,109 @@
+"""The live generation as a policy: every request is answered by one version from its beginning to its end.
+
+Promotion and rollback move an alias in the registry, and only new requests see that. A version that is no longer live
+stays loaded while it answers, and as long as a rollback would go to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Sequence
+
+from policies.encoding import ChatEncoder
+from policies.errors import PolicyError
+from policies.generations.canary import CanaryReport
+from policies.generations.engine import AdapterEngine
+from policies.generations.errors import UnknownGeneration
+from policies.generations.records import Generation
+from policies.generations.registry import Registry
+from policies.generations.swap import Inspection, kept, swap
+from policies.generations.token_policy import TokenPolicy
+from policies.protocols import Message, Profile, Reply, SamplingParams
+
+log = logging.getLogger(__name__)
+
+
+class RoutedPolicy(TokenPolicy):
+    """Asks the generation that is live when a request begins. It closes the engine and the registry.
+
+    Other processes may move the alias, or unload a version that this one still asks for: such a request is made once
+    more, of what is live then. A server that was started anew gets the live version loaded when it is first asked for.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        engine: AdapterEngine,
+        encoder: ChatEncoder,
+        *,
+        name: str = "served",
+        profile: Profile = "full",
+    ) -> None:
+        super().__init__(engine, encoder, name=name, profile=profile)
+        self.registry = registry
+        self.in_flight: Counter[str] = Counter()
+        """Requests that each version is answering."""
+        self._moving = asyncio.Lock()
+
+    @property
+    def version(self) -> str:
+        """The generation that a request made now would be answered by."""
+        return self.registry.live().version
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return one completion of the live generation, named in `policy_version`. Raises as `TokenPolicy`."""
+        try:
+            return await self._asked(self.registry.live(), messages, params)
+        except UnknownGeneration:
+            live = self.registry.live()
+            if live.adapter is not None:
+                async with self._moving:  # one of the requests that find it gone loads it
+                    await self.engine.load(live.version, live.adapter)
+            return await self._asked(live, messages, params)
+
+    async def swap(self, version: str, inspection: Inspection) -> CanaryReport:
+        """Check, load, canary, promote; then unload what nobody needs. Raises as `policies.generations.swap.swap`."""
+        async with self._moving:
+            report = await swap(self.registry, self.engine, version, inspection)
+        await self.sweep()
+        return report
+
+    async def rollback(self, reason: str = "") -> Generation:
+        """Let the previous generation answer again. It is loaded still, so the server is not asked."""
+        restored = self.registry.rollback(reason)
+        await self.sweep()
+        return restored
+
+    async def sweep(self) -> frozenset[str]:
+        """Unload retired versions that answer nothing and that no rollback goes to; return them.
+
+        A server that cannot be reached is logged: the next sweep tries again.
+        """
+        async with self._moving:
+            try:
+                loaded = await self.engine.loaded()
+                retired = {g.version for g in self.registry.generations() if g.state == "retired"}
+                idle = sorted((loaded & retired) - kept(self.registry) - set(+self.in_flight))
+                for version in idle:
+                    await self.engine.unload(version)
+            except PolicyError as error:
+                log.warning("could not unload what is no longer live: %s", error)
+                return frozenset()
+        return frozenset(idle)
+
+    async def aclose(self) -> None:
+        """Close the engine and the registry."""
+        await super().aclose()
+        self.registry.close()
+
+    async def _asked(self, generation: Generation, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        version = generation.version
+        self.in_flight[version] += 1
+        try:
+            return await self.answer(messages, params, None if generation.adapter is None else version, version)
+        finally:
+            self.in_flight[version] -= 1
+            if not self.in_flight[version] and not self._moving.locked() and version not in kept(self.registry):
+                await self.sweep()

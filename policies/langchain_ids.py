@@ -6,7 +6,6 @@ LangChain's own OpenAI client drops them. Here each `AIMessage` carries `prompt_
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ IDS = ("prompt_token_ids", "token_ids", "logprobs", "policy_version")
 
 
 class TokenChatModel(BaseChatModel):
-    """A chat model over a `Policy`. Give each event loop its own, or use it in one loop only."""
+    """A chat model over a `Policy`, for event loops: `ainvoke`, of the model and of the graph it is in."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -66,7 +65,7 @@ class TokenChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return asyncio.run(self._agenerate(messages, stop))
+        raise BadInput("TokenChatModel answers in an event loop only; use ainvoke() of the model and of the graph")
 
 
 def to_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:

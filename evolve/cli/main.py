@@ -25,6 +25,8 @@ from evolve.cli import (
     logs,
     notebook,
     playbook,
+    policy,
+    policy_serve,
     presets,
     quarantine,
     review,
@@ -85,6 +87,8 @@ app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
 app.add_typer(gates.app, name="gates")
 app.add_typer(review.app, name="review")
+policy_serve.register(policy.app)
+app.add_typer(policy.app, name="policy")
 app.add_typer(config.app, name="config")
 app.add_typer(presets.app, name="presets")
 skill_files.register(skills.app)

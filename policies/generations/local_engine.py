@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from policies.errors import PolicyUnavailable
+from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.protocols import SamplingParams
@@ -24,16 +24,19 @@ T = TypeVar("T")
 
 
 class LocalEngine:
-    """A model's directory in this process. `threads`: CPU threads to compute with."""
+    """A model's directory in this process. `threads`: CPU threads to compute with.
 
-    def __init__(self, model: Path, threads: int | None = None) -> None:
+    With `merged` every version is a copy of the weights with its adapter merged into it, as `LocalPolicy` acts with it.
+    """
+
+    def __init__(self, model: Path, threads: int | None = None, *, merged: bool = False) -> None:
         """Load the base. Raises `PolicyUnavailable` or `PolicyRefused` where a package or the model is missing."""
-        from policies.local.adapted import AdaptedModel
+        from policies.local.adapted import AdaptedModel, MergedModel
         from policies.local.batcher import set_threads
         from policies.local.loading import load_encoder
 
         self._encoder = load_encoder(str(model))
-        self._model: AdaptedModel | None = AdaptedModel(str(model))
+        self._model: AdaptedModel | None = (MergedModel if merged else AdaptedModel)(str(model))
         self._paths: dict[str, Path] = {}
         self._worker = ThreadPoolExecutor(1, "local-engine", set_threads, (threads,))
 
@@ -46,7 +49,7 @@ class LocalEngine:
             raise AdapterRefused(f"{version} was loaded from {str(known)!r}, got {str(path)!r}; give it another name")
         try:
             await self._do(lambda model: model.load(version, str(path)))
-        except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        except (PolicyRefused, OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
             first = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
             raise AdapterRefused(f"peft cannot load {version} from {str(path)!r} ({first}); train it again") from error
         self._paths[version] = path.resolve()

@@ -1,4 +1,4 @@
-"""A model in this process with any number of PEFT adapters beside its weights, chosen by name for every call."""
+"""A model in this process with PEFT adapters, chosen by name for every call: beside its weights, or merged."""
 
 from __future__ import annotations
 
@@ -83,3 +83,24 @@ class AdaptedModel:
         elif name in self._model.peft_config:
             self._model.set_adapter(next(iter(self._adapters)))
             self._model.delete_adapter(name)
+
+
+class MergedModel(AdaptedModel):
+    """Adapters merged into copies of the weights, as `LocalPolicy` acts with them: each takes the memory of a model."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._path = path
+        self._merged: dict[str, Any] = {}
+
+    def load(self, name: str, path: str) -> None:
+        """Add a merged copy. Raises `PolicyRefused` where the adapter does not fit."""
+        self._merged[name] = load_model(self._path, path)
+
+    def unload(self, name: str) -> None:
+        """Let a copy go."""
+        del self._merged[name]
+
+    @contextmanager
+    def _chosen(self, name: str | None) -> Generator[Any]:
+        yield self._model if name is None else self._merged[name]

@@ -56,6 +56,13 @@ async def in_process(model: Path, _: Path) -> AsyncIterator[AdapterEngine]:
 
 
 @asynccontextmanager
+async def merged(model: Path, _: Path) -> AsyncIterator[AdapterEngine]:
+    engine = LocalEngine(model, threads=1, merged=True)
+    yield engine
+    await engine.aclose()
+
+
+@asynccontextmanager
 async def like_vllm(model: Path, _: Path) -> AsyncIterator[AdapterEngine]:
     with serving(VllmLike(LocalEngine(model, threads=1))) as one, serving(VllmLike(one.engine)) as other:
         engine = VllmEngine([one.url, other.url], MODEL)
@@ -77,6 +84,7 @@ NO_VLLM = pytest.mark.skipif(
 )
 ENGINES = [
     pytest.param(in_process, id="local"),
+    pytest.param(merged, id="merged"),
     pytest.param(like_vllm, id="http"),
     pytest.param(real_vllm, id="vllm", marks=[pytest.mark.served, pytest.mark.slow, NO_VLLM]),
 ]

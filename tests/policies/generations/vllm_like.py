@@ -28,6 +28,8 @@ class VllmLike:
     drops_a_token: bool = False
     """Answers with one id less than log-probabilities."""
     delay_s: float = 0.0
+    held: set[str] = field(default_factory=set)
+    """Names whose completions wait until they are taken out."""
     requests: list[dict[str, Any]] = field(default_factory=list)
     adapters: dict[str, str] = field(default_factory=dict)
     url: str = ""
@@ -86,6 +88,8 @@ class VllmLike:
             params = SamplingParams.model_validate({name: body[name] for name in wanted})
             done = await self.engine.sample(prompt, params, version)
             await asyncio.sleep(self.delay_s)
+            while name in self.held:
+                await asyncio.sleep(0.01)
             choice |= {
                 "finish_reason": done.finish_reason,
                 "prompt_token_ids": prompt,

@@ -1,0 +1,224 @@
+"""`evolve policy`: the generations of the workspace's policy: look, compare, check, promote, roll back, serve."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evolve.cli.output import Json, load, show, table
+
+if TYPE_CHECKING:
+    from evolve.config import Config
+    from policies.generations.canary import CanaryReport
+    from policies.generations.records import Generation
+    from policies.generations.registry import Registry
+
+app = typer.Typer(
+    help="Generations of the policy: list, show, diff, canary, promote, rollback, serve.", no_args_is_help=True
+)
+
+Version = Annotated[str, typer.Argument(help="Version (policy-v3) or its number.")]
+Urls = Annotated[
+    list[str] | None,
+    typer.Option("--url", help="vLLM server to load it on and to ask (.../v1); repeat for replicas. None: in process."),
+]
+Tolerance = Annotated[
+    float, typer.Option("--tolerance", help="Largest difference of a log-probability; about 0.05 for bf16.")
+]
+Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that the server takes.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
+
+EMPTY = "no generations: the base model answers; training publishes some"
+
+
+@app.command("list")
+def listing(context: typer.Context, as_json: Json = False) -> None:
+    """List the generations; the live one is what `evolve run` acts with."""
+    with opened(context, read_only=True) as (_, registry):
+        generations = registry.generations() if registry else ()
+    rows = [_facts(generation) for generation in generations]
+    if not as_json:
+        rows = [{name: value for name, value in row.items() if name not in SHOWN_ALONE} for row in rows]
+    table(rows, as_json, empty=EMPTY)
+
+
+@app.command("show")
+def show_one(context: typer.Context, version: Version, as_json: Json = False) -> None:
+    """Show a generation: where its adapter is, what it was trained on, and everything that happened to it."""
+    with opened(context, read_only=True) as (_, registry):
+        generation = _known(registry).get(version)
+        history = [change.model_dump(mode="json") for change in _known(registry).history(generation.version)]
+    facts = _facts(generation) | {"adapter_config": _adapter_config(generation)}
+    lines = [f"{name}: {'-' if value is None else value}" for name, value in facts.items()]
+    lines += ["", *(f"{c['created_at'][:19]}  {c['type']:<11} {c['reason']}".rstrip() for c in history)]
+    show(facts | {"history": history}, as_json, "\n".join(lines))
+
+
+@app.command()
+def diff(context: typer.Context, one: Version, other: Version, as_json: Json = False) -> None:
+    """Compare the metrics and the settings of two generations."""
+    with opened(context, read_only=True) as (_, registry):
+        pair = (_known(registry).get(one), _known(registry).get(other))
+    sides = [_compared(generation) for generation in pair]
+    names = sorted({*sides[0], *sides[1]})
+    rows = [
+        {"what": name, pair[0].version: left, pair[1].version: right, "change": _change(left, right)}
+        for name in names
+        if (left := sides[0].get(name)) != (right := sides[1].get(name)) or name.startswith("metrics.")
+    ]
+    table(rows, as_json, empty=f"{pair[0].version} and {pair[1].version} have equal settings and no metrics")
+
+
+@app.command()
+def canary(
+    context: typer.Context,
+    version: Version,
+    url: Urls = None,
+    tolerance: Tolerance = 1e-4,
+    max_rank: Rank = 16,
+    as_json: Json = False,
+) -> None:
+    """Check an adapter, load it, and compare what is served with peft and with the base; exit code 1 if it fails.
+
+    Passed, it may be promoted. Failed, the history says why and nothing else changes.
+    """
+    from policies.errors import PolicyRefused
+    from policies.generations.swap import inspect
+
+    with opened(context) as (config, registry):
+        try:
+            report = asyncio.run(_inspected(config, registry, inspect, version, (url, tolerance, max_rank)))
+        except PolicyRefused as error:
+            if as_json:
+                show({"version": version, "passed": False, "reason": str(error)}, as_json, "")
+                raise typer.Exit(1) from error
+            raise
+    show(report.model_dump() | {"passed": True}, as_json, f"passed: {_said(report)}; `evolve policy promote {version}`")
+
+
+@app.command()
+def promote(
+    context: typer.Context,
+    version: Version,
+    url: Urls = None,
+    tolerance: Tolerance = 1e-4,
+    max_rank: Rank = 16,
+    as_json: Json = False,
+) -> None:
+    """Let a generation answer from now on, once it passed its canary. Requests under way end as they began."""
+    from policies.generations.swap import swap
+
+    with opened(context) as (config, registry):
+        known = _known(registry)
+        before = known.live().version
+        if known.get(version).adapter is None:
+            known.promote(version, "the base model")
+            report = None
+        else:
+            report = asyncio.run(_inspected(config, known, swap, version, (url, tolerance, max_rank)))
+        live = known.live().version
+    told = f" ({_said(report)})" if report else ""
+    text = f"{live} is live{told}; before it {before}: `evolve policy rollback` goes back"
+    show({"live": live, "before": before, "canary": report and report.model_dump()}, as_json, text)
+
+
+@app.command()
+def rollback(context: typer.Context, reason: Reason = "", as_json: Json = False) -> None:
+    """Let the generation before the live one answer again. No server is asked."""
+    with opened(context) as (_, registry):
+        before = _known(registry).live().version
+        live = _known(registry).rollback(reason).version
+    show({"live": live, "rolled_back": before}, as_json, f"{live} is live again; {before} is retired")
+
+
+@contextmanager
+def opened(context: typer.Context, *, read_only: bool = False) -> Generator[tuple[Config, Registry | None]]:
+    """Open the workspace's generations, None where there are none yet."""
+    from evolve.generations import DATABASE, FOLDER, open_registry
+
+    config = load(context)
+    if not (config.workspace / FOLDER / DATABASE).exists():
+        yield config, None
+        return
+    with open_registry(config.policy, config.workspace, read_only=read_only) as registry:
+        yield config, registry
+
+
+def _known(registry: Registry | None) -> Registry:
+    from memory.errors import NotFound
+
+    if registry is None:
+        raise NotFound(EMPTY)
+    return registry
+
+
+async def _inspected(
+    config: Config,
+    registry: Registry | None,
+    act: Callable[..., Awaitable[CanaryReport]],
+    version: str,
+    how: tuple[list[str] | None, float, int],
+) -> CanaryReport:
+    """Run `act` (inspect or swap) with peft as the reference, on the servers or on what `evolve run` loads."""
+    from evolve.generations import model_directory
+    from policies.generations.canary import probes
+    from policies.generations.local_engine import LocalEngine
+    from policies.generations.storage import version_name
+    from policies.generations.swap import Inspection
+    from policies.generations.vllm_engine import VllmEngine
+    from policies.local.loading import load_encoder
+
+    known = _known(registry)
+    directory = model_directory(config.policy)
+    urls, tolerance, max_rank = how
+    urls = urls or ([config.policy.base_url] if config.policy.name == "served" else [])
+    reference = LocalEngine(directory)
+    engine = VllmEngine(urls, version_name(0)) if urls else LocalEngine(directory, merged=True)
+    inspection = Inspection(reference, probes(load_encoder(str(directory))), max_rank=max_rank, tolerance=tolerance)
+    try:
+        return await act(known, engine, version, inspection)
+    finally:
+        await engine.aclose()
+        await reference.aclose()
+
+
+def _said(report: CanaryReport) -> str:
+    return (
+        f"{report.tokens} tokens, at most {report.to_reference:.2g} off the peft reference "
+        f"and {report.to_base:.2g} off the base"
+    )
+
+
+SHOWN_ALONE = ("adapter", "sha256", "base", "weights", "tokenizer", "config")
+
+
+def _facts(generation: Generation) -> dict[str, Any]:
+    data = generation.model_dump(mode="json", exclude={"number", "base"})
+    first = ("version", "state", "parent", "before", "metrics", "created_at")
+    return {name: data[name] for name in first} | data | generation.base.model_dump()
+
+
+def _compared(generation: Generation) -> dict[str, Any]:
+    parts = {"metrics": generation.metrics, "config": generation.config, "lora": _adapter_config(generation)}
+    return {f"{part}.{name}": value for part, values in parts.items() for name, value in values.items()}
+
+
+def _adapter_config(generation: Generation) -> dict[str, Any]:
+    """Return what was said to peft, without what is empty."""
+    import json
+
+    from policies.generations.adapters import CONFIG
+
+    if generation.adapter is None:
+        return {}
+    written = json.loads((generation.adapter / CONFIG).read_text(encoding="utf-8"))
+    return {name: value for name, value in sorted(written.items()) if value not in (None, False, [], {}, "")}
+
+
+def _change(left: Any, right: Any) -> float | None:
+    numbers = [value for value in (left, right) if isinstance(value, int | float) and not isinstance(value, bool)]
+    return right - left if len(numbers) == 2 else None

@@ -1,0 +1,78 @@
+"""The canary: what the server computes must be the adapter, and must not be the base."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from policies.generations.canary import CanaryReport, Probe, canary, probes
+from policies.generations.local_engine import LocalEngine
+from policies.generations.vllm_engine import VllmEngine
+from policies.pocket.corpus import END
+from tests.policies.generations.vllm_like import MODEL, VllmLike
+
+
+def report(to_reference: float, to_base: float, tokens: int = 40) -> CanaryReport:
+    return CanaryReport(version="policy-v1", tokens=tokens, tolerance=1e-4, to_reference=to_reference, to_base=to_base)
+
+
+@pytest.mark.parametrize(
+    ("found", "failures"),
+    [
+        (report(1e-6, 0.5), 0),
+        (report(1e-4, 2.1e-4), 0),
+        (report(1.1e-4, 0.5), 1),
+        (report(1e-6, 2e-4), 1),
+        (report(0.0, 0.0), 1),
+        (report(0.5, 0.0), 2),
+        (report(math.nan, math.nan), 2),
+        (report(0.0, 0.5, tokens=0), 1),
+    ],
+)
+def test_a_report_decides_by_its_two_differences(found: CanaryReport, failures: int) -> None:
+    assert len(found.failures) == failures
+    assert found.passed == (failures == 0)
+
+
+async def test_a_server_that_serves_the_adapter_passes(server: VllmLike, reference, encoder, adapters) -> None:
+    engine = VllmEngine([server.url], MODEL)
+    for each in (engine, reference):
+        await each.load("policy-v1", adapters(1))
+    found = await canary(engine, reference, "policy-v1", probes(encoder))
+    assert found.passed
+    assert found.tokens > 60
+    assert found.to_reference < 1e-5 < 1e-2 < found.to_base
+    await engine.aclose()
+    await reference.aclose()
+
+
+async def test_a_server_that_ignores_the_adapter_fails_on_both_counts(
+    server: VllmLike, reference: LocalEngine, encoder, adapters
+) -> None:
+    server.ignores_adapters = True
+    engine = VllmEngine([server.url], MODEL)
+    for each in (engine, reference):
+        await each.load("policy-v1", adapters(1))
+    found = await canary(engine, reference, "policy-v1", probes(encoder))
+    assert found.to_base < 1e-5
+    assert ["off the reference" in found.failures[0], "adapter is ignored" in found.failures[1]] == [True, True]
+    await engine.aclose()
+    await reference.aclose()
+
+
+async def test_a_server_that_serves_another_adapter_fails(server: VllmLike, reference, encoder, adapters) -> None:
+    engine = VllmEngine([server.url], MODEL)
+    await engine.load("policy-v1", adapters(2))
+    await reference.load("policy-v1", adapters(1))
+    (failure,) = (await canary(engine, reference, "policy-v1", probes(encoder))).failures
+    assert "the server computes something else" in failure
+    await engine.aclose()
+    await reference.aclose()
+
+
+def test_the_probes_are_chats_of_the_models_own_tokens(encoder) -> None:
+    fixed = probes(encoder)
+    assert fixed == probes(encoder)
+    assert all(END in probe.prompt and END not in probe.completion for probe in fixed)
+    assert all(isinstance(probe, Probe) and len(probe.completion) > 0 for probe in fixed)

@@ -19,7 +19,8 @@ def random_adapter(model: Path, directory: Path, seed: int, *, scale: float = 0.
     """
     torch.manual_seed(seed)
     plain = {"r": 4, "lora_alpha": 8, "target_modules": list(TARGETS), "task_type": "CAUSAL_LM"}
-    with peft_package() as peft, torch.no_grad():
+    peft = peft_package()
+    with torch.no_grad():
         adapted = peft.get_peft_model(load_model(str(model), None), peft.LoraConfig(**(plain | settings)))
         for name, weight in adapted.named_parameters():
             if "lora_B" in name:

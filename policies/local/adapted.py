@@ -18,8 +18,7 @@ class AdaptedModel:
 
     def __init__(self, path: str) -> None:
         """Load the base. Raises `PolicyRefused` where it or the package peft is missing."""
-        with peft_package():
-            pass  # told before anything is loaded
+        self._peft = peft_package()
         self._model: Any = load_model(path, None)
         self._adapters: set[str] = set()
         self.context = int(getattr(self._model.config.get_text_config(), "max_position_embeddings", 1 << 30))
@@ -31,18 +30,17 @@ class AdaptedModel:
 
     def load(self, name: str, path: str) -> None:
         """Add an adapter. Raises `ValueError` or `OSError` where it does not fit; then it is not there."""
-        with peft_package() as peft:
-            if not self._adapters:
-                config = peft.PeftConfig.from_pretrained(path)
-                config.inference_mode = True
-                self._model = peft.PeftModel(self._model, config, adapter_name=name)
-            try:
-                missing = self._model.load_adapter(path, adapter_name=name).missing_keys
-                if missing:  # peft says so and goes on with an adapter that does nothing
-                    raise ValueError(f"it has nothing for {len(missing)} of the adapted weights: {missing[0]!r} ...")
-            except BaseException:
-                self._drop(name)
-                raise
+        if not self._adapters:
+            config = self._peft.PeftConfig.from_pretrained(path)
+            config.inference_mode = True
+            self._model = self._peft.PeftModel(self._model, config, adapter_name=name)
+        try:
+            missing = self._model.load_adapter(path, adapter_name=name).missing_keys
+            if missing:  # peft says so and goes on with an adapter that does nothing
+                raise ValueError(f"it has nothing for {len(missing)} of the adapted weights: {missing[0]!r} ...")
+        except BaseException:
+            self._drop(name)
+            raise
         self._model.eval().requires_grad_(requires_grad=False)
         self._adapters.add(name)
 

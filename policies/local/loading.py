@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -71,24 +69,21 @@ def weights_hash(model: Any) -> str:
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-@contextmanager
-def peft_package() -> Generator[Any]:
-    """Give the package peft, without its warning about a name that transformers 5 renamed and that peft 0.21 reads.
+def peft_package() -> Any:
+    """Return the package peft. Raises `PolicyRefused` where it is not installed.
 
-    Raises `PolicyRefused` where it is not installed.
+    Its warning about a name that transformers 5 renamed is not shown: peft 0.21 reads that name, users cannot help it.
     """
     try:
         peft: Any = import_module("peft")
     except ModuleNotFoundError as error:
         raise PolicyRefused("adapters need the package peft: pip install 'evolve-agents[rl]'") from error
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
-        yield peft
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+    return peft
 
 
 def _merge(model: Any, adapter: str) -> Any:
-    with peft_package() as peft:
-        return peft.PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    return peft_package().PeftModel.from_pretrained(model, adapter).merge_and_unload()
 
 
 def _refusal(what: str, path: str, error: Exception) -> PolicyRefused:

@@ -1,0 +1,267 @@
+"""`evolve policy`: generations are listed, compared, checked, promoted, rolled back; a run acts with the live one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from benchmarks.random_adapters import random_adapter
+from evolve import app
+from evolve.configfile import load_config
+from evolve.errors import ConfigError
+from evolve.generations import model_directory, open_registry
+from evolve.runs import RunRecord
+from policies.generations.local_engine import LocalEngine
+from policies.local import LocalPolicy
+from policies.pocket.export import export
+from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, start
+from tests.policies.generations.vllm_like import VllmLike
+from tests.policies.model_server import serving
+from tests.policies.test_local_policy import FACTS, small_llama, tokenizer_json
+
+SETTINGS = """\
+[run]
+tasks = 2
+batch_size = 2
+
+[policy]
+name = "local"
+model = "{model}"
+profile = "compact"
+max_tokens = 8
+
+[environment]
+name = "tests.evolve.toy_doors:Doors"
+max_steps = 2
+
+[memory]
+index = "exact"
+
+[playbook]
+reflector = "rules"
+curator = "direct"
+
+[gate]
+names = ["static"]
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model with room for a few turns."""
+    path = tmp_path_factory.mktemp("small")
+    llama = small_llama(heads=2, groups=1)
+    llama.config.max_position_embeddings = 2048
+    export(llama, tokenizer_json(), path, FACTS)
+    return path
+
+
+@pytest.fixture(scope="module")
+def adapters(model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder = tmp_path_factory.mktemp("adapters")
+    made = [random_adapter(model, folder / str(seed), seed) for seed in (1, 2)]
+    return [*made, random_adapter(model, folder / "idle", 3, scale=0.0)]
+
+
+@pytest.fixture
+def workspace(model: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    (folder / "evolve.toml").write_text(SETTINGS.format(model=model))
+    return folder
+
+
+@pytest.fixture
+def trained(workspace: Path, adapters: list[Path]) -> Path:
+    """A workspace with three candidates: two that change what is said, one that does not."""
+    config = load_config(workspace / "evolve.toml")
+    with open_registry(config.policy, config.workspace) as registry:
+        for number, source in enumerate(adapters):
+            metrics, settings = {"tgc": number / 4}, {"lr": 1e-4 * (number + 1), "loss": "gspo"}
+            registry.publish(source, base=registry.base, metrics=metrics, config=settings)
+    return workspace
+
+
+def test_without_generations_every_verb_says_so(workspace: Path) -> None:
+    assert "the base model answers" in evolve(workspace, "policy", "list")
+    assert evolve_json(workspace, "policy", "list") == []
+    for verb in (("show", "1"), ("diff", "0", "1"), ("canary", "1"), ("promote", "1"), ("rollback",)):
+        assert "no generations" in complaint(workspace, "policy", *verb, code=1)
+    assert not (workspace / ".evolve" / "policies").exists()
+
+
+def test_list_show_and_diff(trained: Path) -> None:
+    rows = evolve_json(trained, "policy", "list")
+    assert [(row["version"], row["state"]) for row in rows][:2] == [("policy-v0", "live"), ("policy-v1", "candidate")]
+    assert "policy-v2" in evolve(trained, "policy", "list")
+    shown = evolve_json(trained, "policy", "show", "1")
+    assert Path(shown["adapter"]).is_dir()
+    assert shown["adapter_config"]["r"] == 4
+    assert [change["type"] for change in shown["history"]] == ["published"]
+    assert "trained from policy-v0" in evolve(trained, "policy", "show", "policy-v1")
+    rows = {row["what"]: row for row in evolve_json(trained, "policy", "diff", "1", "policy-v2")}
+    assert set(rows) == {"metrics.tgc", "config.lr"}
+    assert rows["metrics.tgc"]["change"] == pytest.approx(0.25)
+    assert "no generation 'policy-v9'" in complaint(trained, "policy", "show", "policy-v9", code=1)
+
+
+def test_canary_promote_and_rollback_in_process(trained: Path) -> None:
+    assert evolve_json(trained, "policy", "canary", "1")["passed"] is True
+    assert evolve_json(trained, "policy", "list")[1]["state"] == "canary"
+    promoted = evolve_json(trained, "policy", "promote", "1")
+    assert (promoted["live"], promoted["before"]) == ("policy-v1", "policy-v0")
+    assert promoted["canary"]["to_reference"] < 1e-4 < promoted["canary"]["to_base"]
+    assert "policy-v2 is live" in evolve(trained, "policy", "promote", "policy-v2")
+    assert "policy-v1 is live again" in evolve(trained, "policy", "rollback", "--reason", "it was worse")
+    assert "it was worse" in evolve(trained, "policy", "show", "2")
+    assert evolve_json(trained, "policy", "promote", "0")["live"] == "policy-v0"
+    assert evolve_json(trained, "policy", "rollback")["live"] == "policy-v1"
+
+
+def test_an_adapter_that_changes_nothing_fails_its_canary_with_exit_code_1(trained: Path) -> None:
+    assert "changes nothing" in complaint(trained, "policy", "canary", "3", code=1)
+    failed = evolve_json(trained, "policy", "canary", "3", code=1)
+    assert failed["passed"] is False
+    assert "changes nothing" in failed["reason"]
+    assert "changes nothing" in complaint(trained, "policy", "promote", "3", code=1)
+    assert evolve_json(trained, "policy", "list")[0]["state"] == "live"
+    assert "changes nothing" in evolve(trained, "policy", "show", "3")
+
+
+def test_a_run_acts_with_the_live_generation_and_says_so(trained: Path, model: Path) -> None:
+    base = evolve_json(trained, "run")["run_id"]
+    evolve(trained, "policy", "promote", "1")
+    config = load_config(trained / "evolve.toml")
+    policy = app.make_policy(config.policy, config.workspace)
+    told = invoke(trained, "run")
+    assert "policy-v1 answers, the live generation of this workspace" in told.output
+    with app.open_store(config, read_only=True) as store:
+        before, after = (RunRecord.model_validate(data) for data in store.runs())
+    assert before.run_id == base
+    assert after.policy.endswith("/policy-v1")
+    assert after.policy_version == policy.version != before.policy_version == LocalPolicy(model).version
+
+
+def test_a_generation_of_another_base_or_beside_another_adapter_is_not_used_silently(
+    trained: Path, adapters: list[Path], model: Path, tmp_path: Path
+) -> None:
+    evolve(trained, "policy", "promote", "1")
+    file = trained / "evolve.toml"
+    file.write_text(file.read_text().replace("[policy]\n", f'[policy]\nadapter = "{adapters[1]}"\n'))
+    assert "policy-v1 is live in this workspace" in complaint(trained, "run", code=2)
+    other = Path(shutil.copytree(model, tmp_path / "other"))
+    (other / "chat_template.jinja").write_text((other / "chat_template.jinja").read_text() + " ")
+    file.write_text(SETTINGS.format(model=other))
+    assert "configure that base again" in complaint(trained, "policy", "list", code=1)
+    assert "configure that base again" in complaint(trained, "run", code=1)
+
+
+def test_an_adapter_that_was_changed_on_disk_is_not_run(trained: Path) -> None:
+    evolve(trained, "policy", "promote", "1")
+    shown = evolve_json(trained, "policy", "show", "1")
+    weights = Path(shown["adapter"]) / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
+    assert "adapters are never changed" in complaint(trained, "run", code=1)
+
+
+def test_policies_without_weights_at_hand_have_no_generations(workspace: Path) -> None:
+    config = load_config(workspace / "evolve.toml")
+    with pytest.raises(ConfigError, match=r"'openai' .* has no generations"):
+        model_directory(config.policy.model_copy(update={"name": "openai"}))
+    with pytest.raises(ConfigError, match="needs a workspace"):
+        app.make_policy(config.policy.model_copy(update={"name": "served"}))
+
+
+@contextmanager
+def served(model: Path) -> Iterator[VllmLike]:
+    with serving(VllmLike(LocalEngine(model, threads=1))) as server:
+        yield server
+
+
+def test_promotion_on_servers_and_a_served_run(trained: Path, model: Path) -> None:
+    file = trained / "evolve.toml"
+    with served(model) as one, served(model) as other:
+        found = evolve_json(trained, "policy", "promote", "1", "--url", one.url, "--url", other.url)
+        assert found["canary"]["to_reference"] < 1e-4
+        assert set(one.adapters) == set(other.adapters) == {"policy-v1"}
+        served_by = f'name = "served"\nbase_url = "{one.url}"'
+        file.write_text(SETTINGS.format(model=model).replace('name = "local"', served_by))
+        assert evolve_json(trained, "run")["status"] == "done"
+        assert {body["model"] for body in one.requests[-2:]} == {"policy-v1"}
+        one.ignores_adapters = True
+        assert "failed its canary" in complaint(trained, "policy", "canary", "2", code=1)
+        assert set(one.adapters) == {"policy-v1"}
+
+
+VLLM = """
+import json, pathlib, sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+here = pathlib.Path(__file__).parent
+port = int(sys.argv[len(sys.argv) - sys.argv[::-1].index("--port")])
+(here / "arguments").write_text(" ".join(sys.argv))
+loras = []
+class Handler(BaseHTTPRequestHandler):
+    def answer(self, body):
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+    def do_GET(self):
+        self.answer({"data": loras})
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        loras.append({"id": body["lora_name"], "root": body["lora_path"], "parent": "policy-v0"})
+        self.answer({})
+HTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(trained: Path, tmp_path: Path) -> None:
+    """A small program in vLLM's place: it takes the arguments, answers, and is gone afterwards."""
+    evolve(trained, "policy", "promote", "1")
+    program = tmp_path / "vllm"
+    program.write_text(f"#!{sys.executable}\n{VLLM}")
+    program.chmod(0o755)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = start(trained, "policy", "serve", "--vllm", str(program), "--port", str(port), "--json")
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or lines[-1] != "}\n":
+        lines.append(process.stdout.readline())
+        assert process.poll() is None, process.communicate()
+    said = json.loads("".join(lines))
+    assert said == {"url": f"http://127.0.0.1:{port}/v1", "live": "policy-v1", "loaded": ["policy-v0", "policy-v1"]}
+    arguments = (tmp_path / "arguments").read_text()
+    assert "--enable-lora --max-loras 4" in arguments
+    assert "--served-model-name policy-v0" in arguments
+    process.send_signal(signal.SIGTERM)
+    _, err = finish(process)
+    assert "stopped" in err
+
+
+def test_serve_without_vllm_says_how_to_get_one(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EVOLVE_VLLM", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert "install_vllm_cpu.sh" in complaint(workspace, "policy", "serve", code=1)
+
+
+def test_looking_at_generations_loads_no_model(trained: Path) -> None:
+    code = (
+        "import sys; from evolve.cli.main import app\n"
+        "try: app(['policy', 'list'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'transformers', 'peft', 'openai'} & set(sys.modules)))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=trained, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"

@@ -1,35 +1,32 @@
-"""Does the server compute the adapter it was given? Fixed ids, scored by the server and by the peft reference.
+"""Does the server compute the adapter it was given? It says something to fixed prompts, and peft scores the same ids.
 
 Two questions, since each alone has been answered wrongly by real servers (vllm#34186, verl#7495): are the served
-log-probabilities those of the reference with the adapter, and do they differ from those of the base model?
+log-probabilities those of the reference with the adapter, and do they differ from those of the base model? It asks as
+every request does, so it disturbs none (see `ScoringEngine` for what does).
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from memory.records import Frozen
 from policies.encoding import ChatEncoder
-from policies.generations.engine import AdapterEngine
-from policies.protocols import Message
+from policies.generations.engine import AdapterEngine, ScoringEngine
+from policies.protocols import Message, SamplingParams
 
 TOLERANCE = 1e-4
 """Largest difference of a log-probability in fp32 (1e-6 is what was measured); bf16 needs about 0.05."""
+GREEDY = SamplingParams(max_tokens=16)
 TEXTS = (
-    ("Add 2 and 3.", "The sum of 2 and 3 is 5."),
-    ("Write a line of Python that prints the numbers up to three.", "print(1, 2, 3)"),
-    ("Who may be mailed?", "Only people who are in the contacts."),
-    ("Say yes or no: is the invoice paid?", "no"),
-    ("Name a day of the week and a colour.", "Thursday, green"),
-    ("apps.mail.send failed: E17", "result = apps.mail.send(to='ann', text='hello')"),
+    "Add 2 and 3.",
+    "Write a line of Python that prints the numbers up to three.",
+    "Who may be mailed?",
+    "Say yes or no: is the invoice paid?",
+    "Name a day of the week and a colour.",
+    "apps.mail.send failed: E17",
 )
-
-
-class Probe(Frozen):
-    """A prompt and what is scored after it."""
-
-    prompt: tuple[int, ...]
-    completion: tuple[int, ...]
+Prompts = Sequence[tuple[int, ...]]
 
 
 class CanaryReport(Frozen):
@@ -48,7 +45,7 @@ class CanaryReport(Frozen):
         """What is wrong, in sentences; nothing = it passed."""
         found: list[str] = []
         if not self.tokens:
-            found.append("nothing was compared; give probes with completions")
+            found.append("nothing was compared; give prompts that are answered")
         if not self.to_reference <= self.tolerance:  # not a number is a failure, too
             found.append(
                 f"the served log-probabilities are {self.to_reference:.3g} off the reference, expected at most "
@@ -67,31 +64,24 @@ class CanaryReport(Frozen):
         return not self.failures
 
 
-def probes(encoder: ChatEncoder) -> tuple[Probe, ...]:
-    """Return the fixed probes in the ids of a tokenizer."""
-    return tuple(
-        Probe(prompt=encoder.encode([Message(role="user", content=asked)]), completion=tuple(encoder.tokens(answer)))
-        for asked, answer in TEXTS
-    )
+def probes(encoder: ChatEncoder) -> tuple[tuple[int, ...], ...]:
+    """Return the fixed prompts in the ids of a tokenizer."""
+    return tuple(encoder.encode([Message(role="user", content=text)]) for text in TEXTS)
 
 
 async def canary(
-    served: AdapterEngine,
-    reference: AdapterEngine,
-    version: str,
-    fixed: Sequence[Probe],
-    *,
-    tolerance: float = TOLERANCE,
+    served: AdapterEngine, reference: ScoringEngine, version: str, prompts: Prompts, *, tolerance: float = TOLERANCE
 ) -> CanaryReport:
-    """Score the probes three times (served, reference, base) and report. `version` is loaded in both engines."""
+    """Let the served version complete the prompts greedily, score that with the reference and its base, and report.
+
+    `version` is loaded in both engines.
+    """
     to_reference: list[float] = []
     to_base: list[float] = []
-    for probe in fixed:
-        given = await served.logprobs(probe.prompt, probe.completion, version)
-        wanted = await reference.logprobs(probe.prompt, probe.completion, version)
-        plain = await reference.logprobs(probe.prompt, probe.completion, None)
-        to_reference += differences(given, wanted)
-        to_base += differences(given, plain)
+    said = await asyncio.gather(*(served.sample(prompt, GREEDY, version) for prompt in prompts))
+    for prompt, done in zip(prompts, said, strict=True):
+        to_reference += differences(done.logprobs, await reference.logprobs(prompt, done.token_ids, version))
+        to_base += differences(done.logprobs, await reference.logprobs(prompt, done.token_ids, None))
     return CanaryReport(
         version=version,
         tokens=len(to_reference),

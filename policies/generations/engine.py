@@ -47,12 +47,6 @@ class AdapterEngine(Protocol):
         """Return how many tokens prompt and completion may have together."""
         ...
 
-    async def logprobs(
-        self, prompt: Sequence[int], completion: Sequence[int], version: str | None
-    ) -> tuple[float, ...]:
-        """Return the natural-log probability of each completion token after what precedes it, at temperature 1."""
-        ...
-
     async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
         """Return one completion, ended by the model's own end tokens, a stop string or `max_tokens`.
 
@@ -62,4 +56,18 @@ class AdapterEngine(Protocol):
 
     async def aclose(self) -> None:
         """Release connections, threads and memory; closing twice is allowed."""
+        ...
+
+
+class ScoringEngine(AdapterEngine, Protocol):
+    """An engine that can also score given ids.
+
+    vLLM is none: with LoRA on, its CPU build (0.32) ends when `prompt_logprobs` are computed in a batch with other
+    requests, and `logprob_token_ids` replaces what the others in the batch asked for.
+    """
+
+    async def logprobs(
+        self, prompt: Sequence[int], completion: Sequence[int], version: str | None
+    ) -> tuple[float, ...]:
+        """Return the natural-log probability of each completion token after what precedes it, at temperature 1."""
         ...

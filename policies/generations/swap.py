@@ -12,8 +12,8 @@ from pathlib import Path
 
 from policies.errors import PolicyError
 from policies.generations.adapters import MAX_RANK, check_adapter
-from policies.generations.canary import TOLERANCE, CanaryReport, Probe, canary
-from policies.generations.engine import AdapterEngine
+from policies.generations.canary import TOLERANCE, CanaryReport, Prompts, canary
+from policies.generations.engine import AdapterEngine, ScoringEngine
 from policies.generations.errors import AdapterRefused, CanaryFailed
 from policies.generations.records import Generation
 from policies.generations.registry import Registry
@@ -26,9 +26,9 @@ Accept = Callable[[Generation], Awaitable[str]]
 class Inspection:
     """What a generation must pass before it goes live."""
 
-    reference: AdapterEngine
+    reference: ScoringEngine
     """The same base in process."""
-    probes: tuple[Probe, ...]
+    probes: Prompts
     max_rank: int = MAX_RANK
     """Of the server."""
     tolerance: float = TOLERANCE

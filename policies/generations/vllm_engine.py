@@ -84,19 +84,6 @@ class VllmEngine:
             self._context = min(lengths)
         return self._context
 
-    async def logprobs(
-        self, prompt: Sequence[int], completion: Sequence[int], version: str | None
-    ) -> tuple[float, ...]:
-        """Score given tokens (`prompt_logprobs`); nothing is sampled but the one token that vLLM insists on."""
-        ids = [*prompt, *completion]
-        body = {"prompt": ids, "max_tokens": 1, "temperature": 0.0, "prompt_logprobs": 0}
-        choice = await self._complete(body, version)
-        try:
-            entries = choice["prompt_logprobs"][len(prompt) :]
-            return tuple(float(entry[str(token)]["logprob"]) for token, entry in zip(completion, entries, strict=True))
-        except (LookupError, TypeError, ValueError) as error:
-            raise self._not_vllm("prompt_logprobs") from error
-
     async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
         """Sample at one replica, in turns."""
         body: dict[str, Any] = {

@@ -6,6 +6,7 @@ starts once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from benchmarks.random_adapters import random_adapter
 from benchmarks.served import vllm
 from policies.generations.canary import differences
-from policies.generations.engine import AdapterEngine
+from policies.generations.engine import AdapterEngine, Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.generations.local_engine import LocalEngine
 from policies.generations.vllm_engine import VllmEngine
@@ -100,32 +101,34 @@ async def test_an_engine_of_adapters(
     async with make(model, tmp_path) as engine:
         assert await engine.loaded() == frozenset()
         assert await engine.context() == 512
-        base = await samples_as_it_scores(engine, prompt, None)
+        base = await as_the_reference_scores(engine, reference, prompt, None)
         await loads_and_unloads(engine, adapters, prompt)
-        said = [await samples_as_it_scores(engine, prompt, version) for version in ("policy-v1", "policy-v2")]
-        assert len({base, *said}) == 3, "adapters so alike prove little"
-        assert await samples_as_it_scores(engine, prompt, None) == base
-        await computes_what_the_reference_does(engine, reference, prompt, base)
-        await ends_as_asked(engine, prompt, base, model)
+        said = [await as_the_reference_scores(engine, reference, prompt, v) for v in ("policy-v1", "policy-v2")]
+        assert len({base.logprobs, *(done.logprobs for done in said)}) == 3, "adapters so alike prove little"
+        again = await as_the_reference_scores(engine, reference, prompt, None)
+        assert again.token_ids == base.token_ids
+        await together(engine, reference, prompt)
+        await ends_as_asked(engine, prompt, base.token_ids, model)
     await reference.aclose()
 
 
-async def samples_as_it_scores(engine: AdapterEngine, prompt: tuple[int, ...], version: str | None) -> tuple[int, ...]:
-    """Return the greedy ids; their log-probabilities are those that scoring gives."""
+async def as_the_reference_scores(
+    engine: AdapterEngine, reference: LocalEngine, prompt: tuple[int, ...], version: str | None
+) -> Sampled:
+    """Return a greedy completion; its log-probabilities are those of transformers and peft, and of no other version."""
     done = await engine.sample(prompt, GREEDY, version)
     assert 0 < len(done.token_ids) == len(done.logprobs) <= GREEDY.max_tokens
     assert (done.finish_reason == "length") == (len(done.token_ids) == GREEDY.max_tokens)
-    scored = await engine.logprobs(prompt, done.token_ids, version)
-    assert max(differences(done.logprobs, scored)) < 1e-4
-    return done.token_ids
+    assert max(differences(done.logprobs, await reference.logprobs(prompt, done.token_ids, version))) < 1e-4
+    for other in {None, "policy-v1", "policy-v2"} - {version}:
+        assert max(differences(done.logprobs, await reference.logprobs(prompt, done.token_ids, other))) > 1e-2
+    return done
 
 
 async def loads_and_unloads(engine: AdapterEngine, adapters: list[Path], prompt: tuple[int, ...]) -> None:
     """A version is there when it is loaded, once under its name, and no longer when it is unloaded."""
     with pytest.raises(UnknownGeneration, match="policy-v1"):
         await engine.sample(prompt, GREEDY, "policy-v1")
-    with pytest.raises(UnknownGeneration):
-        await engine.logprobs(prompt, prompt, "policy-v1")
     with pytest.raises(UnknownGeneration):
         await engine.unload("policy-v1")
     for number, path in enumerate(adapters, start=1):
@@ -143,15 +146,14 @@ async def loads_and_unloads(engine: AdapterEngine, adapters: list[Path], prompt:
     await engine.load("policy-v1", adapters[0])
 
 
-async def computes_what_the_reference_does(
-    engine: AdapterEngine, reference: AdapterEngine, prompt: tuple[int, ...], ids: tuple[int, ...]
-) -> None:
-    """The log-probabilities of the same ids are those of transformers and peft, for each version."""
-    scores = {}
-    for version in (None, "policy-v1", "policy-v2"):
-        scores[version] = await engine.logprobs(prompt, ids, version)
-        assert max(differences(scores[version], await reference.logprobs(prompt, ids, version))) < 1e-4
-    assert min(max(differences(scores[None], scores[v])) for v in ("policy-v1", "policy-v2")) > 1e-2
+async def together(engine: AdapterEngine, reference: LocalEngine, prompt: tuple[int, ...]) -> None:
+    """Requests of all versions at once are each answered by their own."""
+    versions = (None, "policy-v1", "policy-v2") * 4
+    warm = SamplingParams(max_tokens=12, temperature=1.0)
+    asked = [warm.model_copy(update={"seed": seed}) for seed in range(len(versions))]
+    done = await asyncio.gather(*(engine.sample(prompt, p, v) for p, v in zip(asked, versions, strict=True)))
+    for sampled, version in zip(done, versions, strict=True):
+        assert max(differences(sampled.logprobs, await reference.logprobs(prompt, sampled.token_ids, version))) < 1e-4
 
 
 async def ends_as_asked(engine: AdapterEngine, prompt: tuple[int, ...], base: tuple[int, ...], model: Path) -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from policies.generations.canary import CanaryReport, Probe, canary, probes
+from policies.generations.canary import CanaryReport, canary, probes
 from policies.generations.local_engine import LocalEngine
 from policies.generations.vllm_engine import VllmEngine
 from policies.pocket.corpus import END
@@ -41,8 +41,8 @@ async def test_a_server_that_serves_the_adapter_passes(server: VllmLike, referen
         await each.load("policy-v1", adapters(1))
     found = await canary(engine, reference, "policy-v1", probes(encoder))
     assert found.passed
-    assert found.tokens > 60
-    assert found.to_reference < 1e-5 < 1e-2 < found.to_base
+    assert found.tokens > 30
+    assert found.to_reference < 1e-4 < 1e-2 < found.to_base
     await engine.aclose()
     await reference.aclose()
 
@@ -55,7 +55,7 @@ async def test_a_server_that_ignores_the_adapter_fails_on_both_counts(
     for each in (engine, reference):
         await each.load("policy-v1", adapters(1))
     found = await canary(engine, reference, "policy-v1", probes(encoder))
-    assert found.to_base < 1e-5
+    assert found.to_base < 1e-4
     assert ["off the reference" in found.failures[0], "adapter is ignored" in found.failures[1]] == [True, True]
     await engine.aclose()
     await reference.aclose()
@@ -74,5 +74,5 @@ async def test_a_server_that_serves_another_adapter_fails(server: VllmLike, refe
 def test_the_probes_are_chats_of_the_models_own_tokens(encoder) -> None:
     fixed = probes(encoder)
     assert fixed == probes(encoder)
-    assert all(END in probe.prompt and END not in probe.completion for probe in fixed)
-    assert all(isinstance(probe, Probe) and len(probe.completion) > 0 for probe in fixed)
+    assert all(END in prompt for prompt in fixed)
+    assert len(set(fixed)) == len(fixed)

@@ -78,24 +78,20 @@ class VllmLike:
             return _error(404, f"The model `{name}` does not exist.")
         self.requests.append(body)
         version = None if name == MODEL or self.ignores_adapters else name
-        choice: dict[str, Any] = {"index": 0, "text": "", "finish_reason": "length"}
-        if "prompt_logprobs" in body:
-            scores = await self.engine.logprobs(prompt[:1], prompt[1:], version)
-            entries = [{str(i): {"logprob": p, "rank": 1}} for i, p in zip(prompt[1:], scores, strict=True)]
-            choice["prompt_logprobs"] = [None, *entries]
-        else:
-            wanted = {"max_tokens", "temperature", "top_p", "seed", "stop"} & set(body)
-            params = SamplingParams.model_validate({name: body[name] for name in wanted})
-            done = await self.engine.sample(prompt, params, version)
-            await asyncio.sleep(self.delay_s)
-            while name in self.held:
-                await asyncio.sleep(0.01)
-            choice |= {
-                "finish_reason": done.finish_reason,
-                "prompt_token_ids": prompt,
-                "token_ids": list(done.token_ids)[self.drops_a_token :],
-                "logprobs": {"token_logprobs": list(done.logprobs)},
-            }
+        wanted = {"max_tokens", "temperature", "top_p", "seed", "stop"} & set(body)
+        params = SamplingParams.model_validate({name: body[name] for name in wanted})
+        done = await self.engine.sample(prompt, params, version)
+        await asyncio.sleep(self.delay_s)
+        while name in self.held:
+            await asyncio.sleep(0.01)
+        choice = {
+            "index": 0,
+            "text": "",
+            "finish_reason": done.finish_reason,
+            "prompt_token_ids": prompt,
+            "token_ids": list(done.token_ids)[self.drops_a_token :],
+            "logprobs": {"token_logprobs": list(done.logprobs)},
+        }
         return JSONResponse({"id": "cmpl-1", "object": "text_completion", "model": name, "choices": [choice]})
 
 

@@ -89,7 +89,7 @@ def canary(
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
 
-    with opened(context) as (config, registry):
+    with opened(context, base=True) as (config, registry):
         try:
             report = asyncio.run(_inspected(config, registry, inspect, version, (url, tolerance, max_rank)))
         except PolicyRefused as error:
@@ -112,7 +112,7 @@ def promote(
     """Let a generation answer from now on, once it passed its canary. Requests under way end as they began."""
     from policies.generations.swap import swap
 
-    with opened(context) as (config, registry):
+    with opened(context, base=True) as (config, registry):
         known = _known(registry)
         before = known.live().version
         if known.get(version).adapter is None:
@@ -136,15 +136,22 @@ def rollback(context: typer.Context, reason: Reason = "", as_json: Json = False)
 
 
 @contextmanager
-def opened(context: typer.Context, *, read_only: bool = False) -> Generator[tuple[Config, Registry | None]]:
-    """Open the workspace's generations, None where there are none yet."""
+def opened(
+    context: typer.Context, *, read_only: bool = False, base: bool = False
+) -> Generator[tuple[Config, Registry | None]]:
+    """Open the workspace's generations, None where there are none yet.
+
+    With `base` the configured model must be theirs; that reads all its weights.
+    """
     from evolve.generations import DATABASE, FOLDER, open_registry
+    from policies.generations.registry import Registry
 
     config = load(context)
-    if not (config.workspace / FOLDER / DATABASE).exists():
+    folder = config.workspace / FOLDER
+    if not (folder / DATABASE).exists():
         yield config, None
         return
-    with open_registry(config.policy, config.workspace, read_only=read_only) as registry:
+    with open_registry(config.policy, config.workspace) if base else Registry(folder, read_only=read_only) as registry:
         yield config, registry
 
 

@@ -161,7 +161,7 @@ def test_a_generation_of_another_base_or_beside_another_adapter_is_not_used_sile
     other = Path(shutil.copytree(model, tmp_path / "other"))
     (other / "chat_template.jinja").write_text((other / "chat_template.jinja").read_text() + " ")
     file.write_text(SETTINGS.format(model=other))
-    assert "configure that base again" in complaint(trained, "policy", "list", code=1)
+    assert "configure that base again" in complaint(trained, "policy", "canary", "2", code=1)
     assert "configure that base again" in complaint(trained, "run", code=1)
 
 

@@ -58,12 +58,12 @@ class Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class Choice:
-    """What a task is shown."""
+    """What a task is shown: the same skills always in the same order, whatever found them."""
 
     chosen: tuple[Chosen, ...] = ()
     """Best first."""
     records: tuple[Record[Skill], ...] = ()
-    """The chosen ones and all they require, callees first."""
+    """The chosen ones and all they require, callees first, else oldest first: no score moves a prompt."""
     unusable: Mapping[str, str] = field(default_factory=dict[str, str])
     """Name of a skill that cannot be used -> why: a requirement is not in use, or requires it in turn."""
 
@@ -95,7 +95,7 @@ def choose(
         for score, record in ranked:
             if score < least or len(chosen) == how.k:
                 break
-            longer = library.closure([*chosen, record.payload.name])
+            longer = library.closure(sorted([*chosen, record.payload.name], key=library.names.index))
             fits = how.budget is None or cost is None or cost(longer) <= how.budget
             if record.payload.name not in chosen and fits:
                 chosen[record.payload.name] = Chosen(record, way, score)

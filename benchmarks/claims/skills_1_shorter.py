@@ -1,9 +1,9 @@
 """Claim skills_1: skills make the next task shorter. Ten unseen offices, the playbook on in both arms, held-out tasks.
 
-Same weights, same prompt profile, same stream of 60 tasks, default gates: one arm works with skills, one without. A
+Same weights, same prompt profile, same stream of 120 tasks, default gates: one arm works with skills, one without. A
 step is one action and its observation. Each figure is a paired difference of an office, in % of the arm without skills
 where it is a cost. Beside them: no memory, an A/A pair at temperature 0.7 of the arm without skills, and the arm with
-skills when its library is taken away. `--quick` lets the office's scripted worker act in two offices, without a model.
+skills when its library is taken away. `--quick`: the office's scripted worker, two offices, 60 tasks, no model.
 """
 
 from __future__ import annotations
@@ -20,12 +20,15 @@ from statistics import mean
 from benchmarks.claim import Row, Target, at_least, begin
 from benchmarks.claims.loop_1_learns import spread
 from benchmarks.office_arms import SPLITS, Bench, Cost, Tally, folder, office, steps, tokens
+from evolve.environments.office.environment import Office as Environment
+from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.stack import DEFAULT
 from evolve.skilled.figures import SkillFigures
 from policies.protocols import Policy
 
 DEPLOYMENTS, QUICK = range(10), range(2)
+TASKS, FEW = 120, 60
 SATURATED = 0.95
 """Share of tasks solved without skills from which no gain in SGC is asked for, only no loss."""
 FEWER_TOKENS, FEWER_STEPS, MORE_SGC = 40, 25, 5
@@ -58,13 +61,15 @@ def policy_for(deployment: int, scripted: bool) -> Policy:
 def measure(scripted: bool, deployment: int) -> Office:
     """Return the arms of one deployment, in this process on one core."""
     policy = policy_for(deployment, scripted)
-    off = Bench(policy, deployment, concurrency=4 if scripted else 64)
+    tasks = FEW if scripted else TASKS
+    world = Environment(OfficeConfig(deployment=deployment, train_tasks=tasks))
+    off = Bench(policy, deployment, concurrency=4 if scripted else 64, train_tasks=tasks)
     on = replace(off, skills=True)
     writers = {"reflector": "rules", "curator": "direct"} if scripted else {}
     try:
         with folder() as root:
-            off.learn(root / "off", gates=(DEFAULT,), **writers)
-            on.learn(root / "on", gates=(DEFAULT,), **writers)
+            off.learn(root / "off", gates=(DEFAULT,), world=world, **writers)
+            on.learn(root / "on", gates=(DEFAULT,), world=world, **writers)
             arms = {
                 "cold": off.evaluate(root / "cold", memory=False),
                 "off": off.evaluate(root / "off"),

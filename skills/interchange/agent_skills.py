@@ -1,8 +1,9 @@
 """Agent Skills folders (agentskills.io): `<name>/SKILL.md` with what a skill needs to run and to come back whole.
 
-Written: SKILL.md with our facts in `metadata`, `scripts/<name>.py` (`skills.interchange.script`), `assets/skill.json`
-with every field of the payload that is not in the script. Read: these, and leniently what others wrote. A script of
-others that is one function becomes a skill; any other is refused, and the text of its folder stays an instruction.
+Written: SKILL.md with our facts in `metadata`, `scripts/<name>.py` (`skills.interchange.script`), `evals/evals.json`
+(`skills.interchange.evals`), `assets/skill.json` with every field of the payload that is not in the script. Read:
+these, and leniently what others wrote. A script of others that is one function becomes a skill; any other is refused,
+and the text of its folder stays an instruction.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from memory.errors import BadInput, EvolveError
 from memory.records import Frozen
-from skills.interchange import script
+from skills.interchange import evals, script
 from skills.interchange.found import Found, Instruction, read_text, skill_or_reason
 from skills.interchange.frontmatter import Malformed, Value, lenient, safe, write
 from skills.interchange.validator import (
@@ -104,6 +105,8 @@ def export(library: Library, chosen: Mapping[str, Standing], out: Path) -> tuple
         files[folder / FILE] = _document(needed, standing)
         files[folder / "scripts" / f"{skill.name}.py"] = script.write(needed)
         files[folder / PAYLOAD] = _payload(needed)
+        if cases := evals.write(folder.name, skill):
+            files[folder / evals.EVALS] = cases
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())

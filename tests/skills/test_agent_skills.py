@@ -123,6 +123,21 @@ def test_metadata_says_what_is_known_of_a_skill(skill: Kept, tmp_path: Path) -> 
     assert all(f'{key}: "{value}"' in (made / "SKILL.md").read_text() for key, value in known.items())
 
 
+def test_the_task_and_the_tests_of_a_skill_leave_as_evals(tmp_path: Path) -> None:
+    source = 'def double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x\n'
+    tested = Skill(source=source, origin="Double the bill.", tests=(SkillTest(code="assert double(2) == 4"),))
+    records = [Record[Skill](kind=Skill.kind, slug="double", payload=tested)]
+    plain = Skill(source=source.replace("double", "twice"))
+    records.append(Record[Skill](kind=Skill.kind, slug="twice", payload=plain))
+    first, second = export(Library(records), {"double": Standing(), "twice": Standing()}, tmp_path)
+    told = json.loads((first / "evals" / "evals.json").read_text())
+    assert told["skill_name"] == "double"
+    (case,) = told["evals"]
+    assert case["prompt"] == "Double the bill."
+    assert "assert double(2) == 4" in case["assertions"][0]
+    assert not (second / "evals").exists()
+
+
 def test_nothing_is_written_over_or_in_part(skill: Kept, tmp_path: Path) -> None:
     both = Library([skill(1, "one"), skill(2, "two")])
     export(both, {"two": Standing()}, tmp_path)

@@ -50,6 +50,15 @@ def test_the_scenario_comes_before_the_query_and_the_description_last(library: L
     assert choose(Library(), TASK) == Choice()
 
 
+def test_the_same_skills_stand_in_one_order_whatever_found_them(library: Library) -> None:
+    """A prompt that changes with a score is computed anew by every cache, and run anew by every gate."""
+    everything = Choosing(query=0, description=0)
+    other = Task(id="t8", instruction="Water the plants in room twelve", scenario="other")
+    found = [choose(library, task, everything) for task in (TASK, other)]
+    assert names(found[0]) != names(found[1])
+    assert all([record.payload.name for record in each.records] == list(library.names) for each in found)
+
+
 def test_what_served_others_comes_last_whatever_the_words(skill: Kept) -> None:
     helped, harmed = UsageCounts(helpful=3), UsageCounts(helpful=1, harmful=4)
     library = Library(

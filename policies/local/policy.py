@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory.records import Usage
 from policies.encoding import ChatEncoder
@@ -41,15 +42,14 @@ class LocalPolicy:
         max_batch: int = 128,
     ) -> None:
         self.tokenizer = load_tokenizer(str(path))
-        model = load_model(str(path), None if adapter is None else str(adapter))
+        self._model = load_model(str(path), None if adapter is None else str(adapter))
         self.name: str = name or Path(path).name
-        self.version: str = weights_hash(model)
         self.generation: str | None = None
         """What its adapter is called in a registry of generations, where it comes from one."""
         self.profile: Profile = profile
-        self.encoder = ChatEncoder(self.tokenizer, end_tokens(model.generation_config, self.tokenizer))
-        self.engine: Engine = _engine(model)
-        self._batcher = Batcher(self.engine.generate, max_batch, threads)
+        self.encoder = ChatEncoder(self.tokenizer, end_tokens(self._model.generation_config, self.tokenizer))
+        self._live = _Live(_engine(self._model), weights_hash(self._model))
+        self._batcher = Batcher(self._run, max_batch, threads)
 
     @classmethod
     def pocket(cls, threads: int | None = None, *, max_batch: int = 128) -> LocalPolicy:
@@ -57,6 +57,33 @@ class LocalPolicy:
         if not (POCKET / "model.safetensors").exists():
             raise PolicyRefused("the weights of the pocket model are not installed; train them with `make pocket`")
         return cls(POCKET, threads=threads, name="pocket", profile="compact", max_batch=max_batch)
+
+    @property
+    def engine(self) -> Engine:
+        """What computes now."""
+        return self._live.engine
+
+    @property
+    def version(self) -> str:
+        """Hash of the weights that answer now; a reply names those that answered it."""
+        return self._live.version
+
+    def adopt(self, weights: Mapping[str, Any]) -> str:
+        """Answer with other weights of this model from the next batch on, and return their version.
+
+        `weights` is a state dict. A batch that is running ends as it began. Raises `PolicyRefused` for one that does
+        not fit.
+        """
+        fresh = copy.deepcopy(self._model)
+        try:
+            fresh.load_state_dict(weights)
+        except RuntimeError as error:
+            raise PolicyRefused(
+                f"these are no weights of {self.name!r}: {str(error).splitlines()[-1].strip()}"
+            ) from error
+        self._model = fresh
+        self._live = _Live(_engine(fresh), weights_hash(fresh))
+        return self.version
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return one completion. Raises `PolicyRefused` for native tools and for prompts that leave no room."""
@@ -91,6 +118,13 @@ class LocalPolicy:
         """Finish the running batch and end the worker thread."""
         await self._batcher.close()
 
+    def _run(self, requests: Sequence[Request]) -> list[Completion]:
+        live = self._live
+        completions = live.engine.generate(requests)
+        for completion in completions:
+            completion.version = live.version
+        return completions
+
     def _reply(self, completion: Completion, stops: tuple[str, ...]) -> Reply:
         prompt = completion.request.prompt
         return Reply(
@@ -105,8 +139,15 @@ class LocalPolicy:
                 cached_tokens=completion.cached,
                 calls=1,
             ),
-            policy_version=self.version,
+            policy_version=completion.version,
         )
+
+
+class _Live(NamedTuple):
+    """What answers, and its name: replaced together."""
+
+    engine: Engine
+    version: str
 
 
 def _engine(model: Any) -> Engine:

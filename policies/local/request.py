@@ -29,13 +29,14 @@ class Request:
 @dataclass
 class Completion:
     """What was generated so far for one request; `tokens` includes the end token, where one came;
-    `cached` counts prompt tokens that were not computed again."""
+    `cached` counts prompt tokens that were not computed again, `version` names the weights."""
 
     request: Request
     tokens: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
     finish_reason: str = ""
     cached: int = 0
+    version: str = ""
 
     def __post_init__(self) -> None:
         self.noise = np.random.default_rng(self.request.seed)

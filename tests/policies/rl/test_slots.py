@@ -31,7 +31,7 @@ def test_the_folders_list_is_the_list_of_members() -> None:
     assert {slot: slots.names(slot) for slot in slots.SLOTS} == {
         "advantages": ["dr_grpo", "gigpo", "grpo", "r3l", "rloo", "sage", "spo"],
         "rewards": ["overlong", "sage"],
-        "losses": ["cispo", "dapo", "gspo", "ppo"],
+        "losses": ["cispo", "dapo", "gspo", "ppo", "sft"],
         "samplers": ["spo", "uniform"],
         "allocators": ["fixed", "knapsack"],
         "filters": ["overlong", "zero_variance"],

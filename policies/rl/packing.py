@@ -1,0 +1,81 @@
+"""Several rows as one sequence: what they have in common is computed once, each goes on from it as if it were alone.
+
+Rows of a group share their prompt, often most of their tokens. A pack is a tree of tokens: every row is a path through
+it, and a token attends to the tokens before it on its path and to nothing else, so the log-probabilities are those of
+the rows on their own. Any Hugging Face model that takes a 4-D attention mask (`sdpa`, `eager`) can compute one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from policies.rl.rows import TrainRow
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """One sequence of `size` tokens."""
+
+    rows: tuple[int, ...]
+    """Indexes of the rows it was made of."""
+    ids: Ints
+    """[size]"""
+    positions: Ints
+    """[size] place of each token in its row."""
+    sees: npt.NDArray[np.bool_]
+    """[size, size] which tokens (second axis) a token attends to."""
+    before: tuple[Ints, ...]
+    """For each row, where the token before each completion token stands: the output there predicts that token."""
+
+    @property
+    def size(self) -> int:
+        """How many tokens are computed."""
+        return len(self.ids)
+
+
+def packs(rows: Sequence[TrainRow], most: int) -> tuple[Pack, ...]:
+    """Return packs of at most `most` tokens that hold each row once; a row that is longer has a pack of its own."""
+    whole = [(*row.prompt_ids, *row.completion_ids) for row in rows]
+    groups: list[list[int]] = []
+    size = 0
+    for at in sorted(range(len(rows)), key=lambda n: whole[n]):
+        new = len(whole[at]) - (common(whole[groups[-1][-1]], whole[at]) if groups else 0)
+        if not groups or size + new > most:
+            groups.append([])
+            size, new = 0, len(whole[at])
+        groups[-1].append(at)
+        size += new
+    return tuple(_pack([whole[at] for at in group], rows, group) for group in groups)
+
+
+def common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common at their beginning."""
+    limit = min(len(a), len(b))
+    return next((at for at in range(limit) if a[at] != b[at]), limit)
+
+
+def _pack(whole: Sequence[tuple[int, ...]], rows: Sequence[TrainRow], group: Sequence[int]) -> Pack:
+    ids: list[int] = []
+    positions: list[int] = []
+    paths: list[Ints] = []
+    sees: list[tuple[int, Ints]] = []
+    for n, tokens in enumerate(whole):
+        shared = common(whole[n - 1], tokens) if n else 0
+        fresh = np.arange(len(ids), len(ids) + len(tokens) - shared)
+        paths.append(np.concatenate((paths[-1][:shared], fresh)) if n else fresh)
+        sees.append((len(ids), paths[-1]))
+        ids += tokens[shared:]
+        positions += range(shared, len(tokens))
+    mask = np.zeros((len(ids), len(ids)), dtype=bool)
+    for first, path in sees:
+        shared = int(np.searchsorted(path, first))
+        mask[np.ix_(path[shared:], path[:shared])] = True
+        mask[np.ix_(path[shared:], path[shared:])] = np.tri(len(path) - shared, dtype=bool)
+    before = [path[len(rows[at].prompt_ids) - 1 : -1] for path, at in zip(paths, group, strict=True)]
+    return Pack(tuple(group), np.array(ids), np.array(positions), mask, tuple(before))

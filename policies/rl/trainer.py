@@ -1,0 +1,229 @@
+"""Our own trainer: any advantage and any loss over rows of token ids, LoRA or full weights, on a CPU or GPUs.
+
+It never learns which algorithm made its advantages. Rows that begin alike are computed together (`rl.packing`), and a
+step sees its batch as a whole however that is cut into packs: the gradients of parts add up to that of the batch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from accelerate import Accelerator
+from pydantic import Field
+from torch import Tensor
+
+from memory.records import Frozen
+from policies.errors import PolicyError, PolicyRefused
+from policies.local.loading import load_model, load_tokenizer, peft_package
+from policies.rl.aggregation import token_weights
+from policies.rl.batch import Batch, batch_of, score
+from policies.rl.packing import Pack, packs
+from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.rows import TrainRow
+
+
+class TrainingStopped(PolicyError):
+    """Training could not go on; the last checkpoint and the policy it started from are untouched."""
+
+
+class Optimising(Frozen):
+    """How weights are changed."""
+
+    weights: Literal["lora", "full"] = "lora"
+    """Train an adapter, or all weights."""
+    rank: int = Field(default=16, ge=1)
+    """Rank of the adapter; its scale is twice the rank."""
+    learning_rate: float = Field(default=1e-4, gt=0)
+    """Constant, of AdamW without decay."""
+    clip: float = Field(default=1.0, gt=0)
+    """Largest norm of a gradient."""
+    minibatches: int = Field(default=1, ge=1)
+    """Updates made of one batch of rows; from 2 on the ratio to the policy that sampled matters."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over one batch of rows."""
+    aggregation: Aggregation = "token-mean"
+    """How token losses become one number, where the loss does not say."""
+    max_tokens: int = Field(default=4096, ge=1)
+    """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
+    pack_tokens: int = Field(default=4096, ge=64)
+    """Tokens computed at a time."""
+    temperature: float = Field(default=1.0, gt=0)
+    """With which the rows were sampled."""
+    seed: int = 0
+
+
+class Trainer:
+    """The model under training, its optimiser, and how many updates it has seen.
+
+    `start` is an adapter to go on from. Raises `PolicyRefused` where a model cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        loss: PolicyLoss,
+        settings: Optimising,
+        *,
+        start: Path | None = None,
+        correction: OffPolicyCorrection | None = None,
+    ) -> None:
+        self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
+        torch.manual_seed(settings.seed)
+        self.accelerator = Accelerator(mixed_precision="bf16" if torch.cuda.is_available() else "no")
+        plain = load_model(self.path, None if settings.weights == "lora" else start and str(start))
+        made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()
+        trained = [parameter for parameter in made.parameters() if parameter.requires_grad]
+        optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
+        self.model: Any
+        self.model, self.optimizer = self.accelerator.prepare(made.train(), optimizer)
+        self.updates = 0
+
+    def step(self, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+        """Learn from a batch of rows and return metrics; `advantages` has for each row one number per turn.
+
+        Raises `BadInput` for rows without a trained token, and `TrainingStopped` where the loss is not finite.
+        """
+        began = time.perf_counter()
+        settings = self.settings
+        batch = batch_of(rows, advantages, self.accelerator.device)
+        order = torch.Generator().manual_seed(settings.seed + self.updates)
+        once = settings.epochs * settings.minibatches == 1
+        old = None if once and self.correction is None else self.logprobs(rows, batch)
+        found: list[dict[str, float]] = []
+        for _ in range(settings.epochs):
+            shuffled = torch.randperm(len(rows), generator=order).tolist()
+            for part in range(min(settings.minibatches, len(rows))):
+                found.append(self._update(rows, batch, shuffled[part :: settings.minibatches], old))
+        mean = {name: sum(each[name] for each in found) / len(found) for name in found[0]}
+        computed = sum(pack.size for pack in packs(rows, settings.pack_tokens))
+        whole = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
+        return mean | {
+            "rows": len(rows),
+            "tokens": int(batch.mask.sum()),
+            "computed_share": computed / whole,
+            "seconds": time.perf_counter() - began,
+        }
+
+    @torch.no_grad()
+    def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
+        """Return the log-probabilities of the trained tokens under the weights as they are [b, t]."""
+        found = torch.zeros_like(batch.rollout_logp)
+        for pack in packs(rows, self.settings.pack_tokens):
+            logp, _ = score(self.model, pack, rows, batch.part(pack.rows), self.settings.temperature)
+            found[list(pack.rows)] = logp
+        return found
+
+    def _update(
+        self, rows: Sequence[TrainRow], batch: Batch, chosen: Sequence[int], old: Tensor | None
+    ) -> dict[str, float]:
+        """Make one update from some of the rows."""
+        part, own = batch.part(chosen), [rows[at] for at in chosen]
+        before = None if old is None else old[list(chosen)]
+        weights = token_weights(part.mask, self.loss.aggregation or self.settings.aggregation, self.settings.max_tokens)
+        if self.correction is not None and before is not None:
+            weights = weights * self.correction(before, part.rollout_logp, part.mask)
+        totals: dict[str, float] = {}
+        for pack in packs(own, self.settings.pack_tokens):
+            at = list(pack.rows)
+            piece = part.part(at)
+            found = self._backward(pack, own, piece, None if before is None else before[at], weights[at])
+            share = float(piece.mask.sum() / part.mask.sum())
+            for name, value in found.items():
+                totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
+        norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        if not math.isfinite(float(norm)):
+            self.optimizer.zero_grad()
+            raise TrainingStopped(
+                f"the gradient became {float(norm)} at update {self.updates + 1}; lower learning_rate, or look at the "
+                "rewards; nothing of this update was applied"
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.updates += 1
+        return totals | {"gradient_norm": float(norm)}
+
+    def _backward(
+        self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
+    ) -> dict[str, float]:
+        """Add a pack's gradients, and return its share of the loss and the means of its tokens."""
+        logp, entropy = score(self.model, pack, rows, part, self.settings.temperature)
+        loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
+        total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
+        self.accelerator.backward(total)
+        drift = (logp.detach() - part.rollout_logp)[part.mask]
+        return metrics | {
+            "loss": float(total.detach()),
+            "entropy": float(entropy[part.mask].mean()),
+            "rollout_kl": float(-drift.mean()),
+        }
+
+    def save(self, directory: Path) -> None:
+        """Write the adapter, or the whole model with its tokenizer, into a new directory, all or nothing."""
+        if directory.exists():
+            raise PolicyRefused(f"{directory} exists; a policy that was written is never written over, name another")
+        new = directory.with_name(f".{directory.name}.new")
+        made = self.accelerator.unwrap_model(self.model)
+        made.save_pretrained(str(new))
+        if self.settings.weights == "full":
+            load_tokenizer(self.path).save_pretrained(str(new))
+        (new / "training.json").write_text(json.dumps(self.settings.model_dump() | {"updates": self.updates}, indent=2))
+        new.replace(directory)
+
+    def merged(self) -> dict[str, Tensor]:
+        """Return the weights of the whole model as they are now, the adapter added in: what an engine computes with."""
+        made = self.accelerator.unwrap_model(self.model)
+        if self.settings.weights == "full":
+            return {name: value.detach().clone() for name, value in made.state_dict().items()}
+        base = made.get_base_model()
+        changed = {
+            f"{name}.weight": module.get_delta_weight("default").detach()
+            for name, module in base.named_modules()
+            if hasattr(module, "get_delta_weight")
+        }
+        plain = ((name.replace(".base_layer", ""), value.detach()) for name, value in base.state_dict().items())
+        return {name: value + changed.get(name, 0.0) for name, value in plain if ".lora_" not in name}
+
+    def checkpoint(self, path: Path, progress: Mapping[str, Any] | None = None) -> None:
+        """Write what `resume` needs, all or nothing; `progress` is the caller's own and comes back from it."""
+        state = {
+            "trained": dict(self._parameters()),
+            "optimizer": self.optimizer.state_dict(),
+            "updates": self.updates,
+            "settings": self.settings.model_dump(),
+            "progress": dict(progress or {}),
+        }
+        new = path.with_name(f"{path.name}.new")
+        torch.save(state, new)
+        new.replace(path)
+
+    def resume(self, path: Path) -> dict[str, Any]:
+        """Go on from a checkpoint and return its `progress`. Raises `PolicyRefused` where the settings are others."""
+        state = torch.load(path, weights_only=True, map_location=self.accelerator.device)
+        if state["settings"] != self.settings.model_dump():
+            raise PolicyRefused(f"{path} was written with {state['settings']}, got {self.settings.model_dump()}")
+        with torch.no_grad():
+            for name, value in self._parameters():
+                value.copy_(state["trained"][name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.updates = int(state["updates"])
+        return state["progress"]
+
+    def _parameters(self) -> list[tuple[str, Any]]:
+        named = self.accelerator.unwrap_model(self.model).named_parameters()
+        return [(name, value) for name, value in named if value.requires_grad]
+
+
+def _adapted(model: Any, settings: Optimising, start: Path | None) -> Any:
+    peft = peft_package()
+    if start is not None:
+        return peft.PeftModel.from_pretrained(model, str(start), is_trainable=True)
+    config = peft.LoraConfig(
+        r=settings.rank, lora_alpha=2 * settings.rank, target_modules="all-linear", task_type="CAUSAL_LM"
+    )
+    return peft.get_peft_model(model, config)

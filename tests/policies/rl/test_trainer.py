@@ -1,0 +1,189 @@
+"""The trainer over a small random Llama: packs change nothing, the world's tokens teach nothing, and what is saved is
+what was trained.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from memory.errors import BadInput
+from policies.errors import PolicyRefused
+from policies.local.loading import load_model
+from policies.rl.batch import batch_of, score
+from policies.rl.losses.ppo import Ppo
+from policies.rl.packing import packs
+from policies.rl.rows import TrainRow, Turn, rows_of
+from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+
+ROW = TrainRow(trajectory_id="t", prompt_ids=(), completion_ids=(), sampling_logprobs=(), spans=())
+
+
+def turn(step: int, prompt: list[int], said: list[int]) -> Turn:
+    return Turn(
+        step=step,
+        prompt_ids=tuple(prompt),
+        token_ids=tuple(said),
+        logprobs=tuple(-0.5 - 0.1 * n for n in range(len(said))),
+        policy_version="v1",
+    )
+
+
+def row(*said: list[int], prompt: tuple[int, ...] = (5, 6, 7), seen: int = 9) -> TrainRow:
+    """Return an episode of which each turn says something and is answered with the token `seen`."""
+    turns: list[Turn] = []
+    ids = list(prompt)
+    for step, tokens in enumerate(said):
+        turns.append(turn(step, ids, tokens))
+        ids = [*ids, *tokens, seen]
+    (made,) = rows_of(turns, ROW)
+    return made
+
+
+ROWS = [row([11, 12], [13]), row([11, 14], [15, 16, 17]), row([20], prompt=(5, 6, 8)), row([11, 12], [13])]
+ADVANTAGES = [np.array([1.0, 0.5]), np.array([-1.0, 0.25]), np.array([0.7]), np.array([-0.2, 0.1])]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(1)
+    config = LlamaConfig(
+        vocab_size=40,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=64,
+        tie_word_embeddings=True,
+    )
+    path = tmp_path_factory.mktemp("model")
+    LlamaForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def trainer(model: Path, **settings: Any) -> Trainer:
+    loss = settings.pop("loss", Ppo())
+    return Trainer(model, loss, Optimising(**({"learning_rate": 1e-2, "rank": 4} | settings)))
+
+
+def weights(made: Trainer) -> torch.Tensor:
+    return torch.cat([value.flatten() for _, value in sorted(made.merged().items())])
+
+
+def test_turns_that_go_on_from_each_other_are_one_row_and_only_what_the_policy_wrote_is_masked_in() -> None:
+    made = rows_of([turn(0, [1, 2], [3, 4]), turn(2, [1, 2, 3, 4, 9, 9], [5])], ROW)
+    assert [(each.prompt_ids, each.completion_ids, each.loss_mask) for each in made] == [
+        ((1, 2), (3, 4, 9, 9, 5), (1, 1, 0, 0, 1))
+    ]
+    assert made[0].sampling_logprobs == (-0.5, -0.6, 0.0, 0.0, -0.5)
+    assert [span.step for span in made[0].spans] == [0, 2]
+
+
+def test_a_prompt_that_was_rewritten_begins_a_new_row() -> None:
+    made = rows_of([turn(0, [1, 2], [3, 4]), turn(1, [1, 2, 3, 8, 9], [5]), turn(2, [1, 2, 3, 8, 9, 5, 6], [7])], ROW)
+    assert [(each.prompt_ids, each.completion_ids) for each in made] == [((1, 2), (3, 4)), ((1, 2, 3, 8, 9), (5, 6, 7))]
+
+
+def test_rows_that_begin_alike_are_computed_once_and_their_logprobs_are_those_of_each_alone(model: Path) -> None:
+    net = load_model(str(model), None)
+    (pack,) = packs(ROWS, 4096)
+    assert pack.size < sum(len(each.prompt_ids) + len(each.completion_ids) for each in ROWS) - 10
+    batch = batch_of(ROWS, ADVANTAGES).part(pack.rows)
+    logp, _ = score(net, pack, ROWS, batch, 1.0)
+    for at, index in enumerate(pack.rows):
+        ids = torch.tensor([[*ROWS[index].prompt_ids, *ROWS[index].completion_ids]])
+        every = torch.log_softmax(net(ids).logits[0, :-1], -1).gather(-1, ids[0, 1:, None])[:, 0]
+        alone = every[len(ROWS[index].prompt_ids) - 1 :][torch.tensor(ROWS[index].loss_mask, dtype=torch.bool)]
+        torch.testing.assert_close(logp[at][batch.mask[at]], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"weights": "full", "learning_rate": 1e-3}, {"aggregation": "seq-mean-token-mean"}]
+)
+def test_however_a_batch_is_cut_into_packs_the_update_is_the_same(model: Path, settings: dict[str, Any]) -> None:
+    whole, cut = trainer(model, **settings), trainer(model, pack_tokens=64, **settings)
+    many = [row([at, 12], [13], prompt=tuple(range(at, at + 20))) for at in range(10, 16)]
+    advantages = [np.array([1.0, -0.5 * at]) for at in range(6)]
+    before = weights(whole)
+    assert whole.step(many, advantages)["loss"] == pytest.approx(cut.step(many, advantages)["loss"], abs=1e-6)
+    assert not torch.equal(before, weights(whole))
+    torch.testing.assert_close(weights(whole), weights(cut), rtol=0, atol=2e-5)
+
+
+def test_what_the_world_wrote_is_no_part_of_the_loss(model: Path) -> None:
+    """The last observation is seen by no later turn: another one must leave loss and gradient as they are."""
+    (a, b) = (trainer(model), trainer(model))
+    ended = [
+        row([11, 12], [13]).model_copy(
+            update={"completion_ids": (11, 12, 9, 13, last), "sampling_logprobs": (-0.5, -0.6, 0, -0.5, 0)}
+        )
+        for last in (30, 31)
+    ]
+    assert a.step([ended[0]], [ADVANTAGES[0]])["loss"] == b.step([ended[1]], [ADVANTAGES[0]])["loss"]
+    assert torch.equal(weights(a), weights(b))
+
+
+def test_a_positive_advantage_makes_a_turn_more_likely_and_a_negative_one_less(model: Path) -> None:
+    made = trainer(model, loss=Ppo(), learning_rate=3e-3)
+    two = [row([11, 12]), row([21, 22])]
+    advantages = [np.array([1.0]), np.array([-1.0])]
+    batch = batch_of(two, advantages)
+    before = made.logprobs(two, batch)
+    for _ in range(3):
+        made.step(two, advantages)
+    after = made.logprobs(two, batch)
+    assert (after[0] > before[0]).all()
+    assert (after[1] < before[1]).all()
+
+
+def test_minibatches_compare_with_the_policy_before_the_batch(model: Path) -> None:
+    made = trainer(model, minibatches=2, epochs=2, learning_rate=5e-2)
+    metrics = made.step(ROWS, ADVANTAGES)
+    assert made.updates == 4
+    assert metrics["approx_kl"] != 0
+
+
+def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(model: Path, tmp_path: Path) -> None:
+    through, first = trainer(model, minibatches=2), trainer(model, minibatches=2)
+    through.step(ROWS, ADVANTAGES)
+    first.step(ROWS, ADVANTAGES)
+    first.checkpoint(tmp_path / "checkpoint.pt")
+    second = trainer(model, minibatches=2)
+    second.resume(tmp_path / "checkpoint.pt")
+    through.step(ROWS, ADVANTAGES)
+    second.step(ROWS, ADVANTAGES)
+    assert torch.equal(weights(through), weights(second))
+    with pytest.raises(PolicyRefused, match="written with"):
+        trainer(model, minibatches=1).resume(tmp_path / "checkpoint.pt")
+
+
+def test_a_saved_adapter_is_what_was_trained_and_is_never_written_over(model: Path, tmp_path: Path) -> None:
+    made = trainer(model)
+    made.step(ROWS, ADVANTAGES)
+    made.save(tmp_path / "v1")
+    loaded = load_model(str(model), str(tmp_path / "v1")).state_dict()
+    for name, value in made.merged().items():
+        torch.testing.assert_close(loaded[name], value, rtol=0, atol=1e-6)
+    with pytest.raises(PolicyRefused, match="exists"):
+        made.save(tmp_path / "v1")
+
+
+def test_a_gradient_that_is_no_number_stops_and_leaves_the_weights(model: Path) -> None:
+    made = trainer(model)
+    before = weights(made)
+    with pytest.raises(TrainingStopped, match="lower learning_rate"):
+        made.step(ROWS, [np.full_like(each, np.inf) for each in ADVANTAGES])
+    assert torch.equal(before, weights(made))
+    made.step(ROWS, ADVANTAGES)
+    assert torch.isfinite(weights(made)).all()
+
+
+def test_rows_without_a_trained_token_are_refused(model: Path) -> None:
+    with pytest.raises(BadInput, match="without a trained token"):
+        trainer(model).step([ROW.model_copy(update={"prompt_ids": (1, 2)})], [np.zeros(0)])

@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from evolve.preset import find_preset, overlay
 from evolve.sections import BudgetSection, ControlsSection, ForgetSection, Section, SkillsSection
+from evolve.training.section import TrainSection
 from memory.records import Trust
 from policies.price import Price
 
@@ -239,6 +240,7 @@ class Config(BaseSettings):
     forget: ForgetSection = ForgetSection()
     budget: BudgetSection = BudgetSection()
     controls: ControlsSection = ControlsSection()
+    train: TrainSection = TrainSection()
 
     root: Path = Path()
     """Folder of `evolve.toml`; set by whoever loads the file. Relative paths start there."""

@@ -33,6 +33,7 @@ from evolve.cli import (
     run,
     skill_files,
     skills,
+    train,
     workspace,
 )
 from evolve.cli.output import Json, show
@@ -93,6 +94,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(presets.app, name="presets")
 skill_files.register(skills.app)
 app.add_typer(skills.app, name="skills")
+app.add_typer(train.app, name="train")
 workspace.register(app)
 run.register(app)
 compare.register(app)

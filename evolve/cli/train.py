@@ -1,0 +1,133 @@
+"""`evolve train`: what the journal offers, and training on it or on fresh rollouts. A training makes a candidate."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evolve.cli.output import Json, load, show, table
+
+if TYPE_CHECKING:
+    from evolve.config import Config
+    from evolve.training.session import Trained
+
+app = typer.Typer(help="Fine-tune the policy: plan, sft, grpo, sage, run, status.", no_args_is_help=True)
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
+]
+SHOWN = ("iteration", "epoch", "update", "success", "reward", "steps", "written", "skill_use", "loss", "seconds")
+"""Figures of the progress table; all others are in the training's `metrics.jsonl`."""
+
+
+@app.command()
+def plan(context: typer.Context, as_json: Json = False) -> None:
+    """Show what the journal offers to a training, by family of tasks, and what is left out and why."""
+    from evolve.training.session import offered
+
+    found = offered(load(context))
+    summary = {
+        "successes": len(found.successes),
+        "failures": len(found.failures),
+        "retry_pairs": len(found.pairs),
+        "groups": len(found.groups),
+        "left_out": found.left_out,
+    }
+    if as_json:
+        show(summary | {"families": found.families()}, True, "")
+        return
+    table(found.families(), False, empty="no episode of a train task with token ids; `evolve run` makes some")
+    print("; ".join(f"{name}: {value}" for name, value in summary.items() if name != "left_out"))
+    for reason, count in found.left_out.items():
+        print(f"left out: {count}, {reason}")
+
+
+@app.command()
+def sft(
+    context: typer.Context,
+    groups: Annotated[
+        bool, typer.Option("--groups", help="Tasks with both successes and failures, by `train.advantages`.")
+    ] = False,
+    values: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Train on the journal's successes alone, without a new rollout."""
+    from evolve.training.session import train_from_logs
+
+    config = _configured(context, "grpo" if groups else "sft", values)
+    with _progress(as_json) as report:
+        done = train_from_logs(config, "groups" if groups else "sft", groups=groups, report=report)
+    _told(done, as_json)
+
+
+@app.command()
+def grpo(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """Train by rollouts of single tasks in groups, each compared with its group (GRPO)."""
+    _online(context, "grpo", values, as_json)
+
+
+@app.command()
+def sage(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """Train by rollouts of chains whose tasks share the skills that were written, paid for their use (SAGE)."""
+    _online(context, "sage", values, as_json)
+
+
+@app.command("run")
+def as_configured(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """Train by rollouts as `[train]` of evolve.toml says. Called again, it goes on where it stopped."""
+    _online(context, "", values, as_json)
+
+
+@app.command()
+def status(context: typer.Context, as_json: Json = False) -> None:
+    """List the trainings of this workspace with how far each came."""
+    from evolve.generations import FOLDER
+    from evolve.training.loop import METRICS
+    from evolve.training.session import FOLDER as TRAININGS
+
+    folder = load(context).workspace / FOLDER / TRAININGS
+    rows: list[dict[str, Any]] = []
+    for each in sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime):
+        told = (each / METRICS).read_text().splitlines() if (each / METRICS).exists() else []
+        last = json.loads(told[-1]) if told else {}
+        state = "finished" if (each / "adapter").exists() else "unfinished: the same command goes on"
+        rows.append({"training": each.name, "iterations": len(told), "success": last.get("success"), "state": state})
+    table(rows, as_json, empty="no trainings; begin with `evolve train plan`")
+
+
+def _online(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:
+    from evolve.training.session import train
+
+    config = _configured(context, recipe, values)
+    with _progress(as_json) as report:
+        done = train(config, recipe or "run", report)
+    _told(done, as_json)
+
+
+def _configured(context: typer.Context, recipe: str, values: list[str] | None) -> Config:
+    """Return the configuration with the recipe's values under those of `--set`."""
+    from evolve.cli.run import assigned_values
+    from evolve.training.section import RECIPES
+
+    chosen = {f"train.{name}": value for name, value in RECIPES.get(recipe, {}).items()}
+    return load(context, chosen | assigned_values(None, values))
+
+
+@contextmanager
+def _progress(as_json: bool) -> Generator[Callable[[dict[str, float]], None]]:
+    """Give a reporter that prints a line for each batch; none with `--json`."""
+
+    def report(figures: dict[str, float]) -> None:
+        told = ((name, figures[name]) for name in SHOWN if name in figures)
+        print("  ".join(f"{name} {value:.4g}" for name, value in told), flush=True)
+
+    yield (lambda _: None) if as_json else report
+
+
+def _told(done: Trained, as_json: bool) -> None:
+    text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy canary"
+    show(done.model_dump(mode="json"), as_json, text)

@@ -1,0 +1,1 @@
+"""Fine-tuning the policy: from what the journal holds, or from fresh rollouts."""

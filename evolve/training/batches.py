@@ -1,0 +1,119 @@
+"""From rollouts to what a trainer takes: rows of token ids, and for the slots the arrays of the whole batch.
+
+What cannot be trained on is counted, never dropped in silence: episodes that were not graded, turns whose token ids are
+not known, turns cut off by the token limit, conversations that broke into several rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+
+from evolve.seeds import seed_for
+from evolve.training.turns import Replies, turns_of
+from memory.records import Frozen, Trajectory
+from policies.rl.protocols import Array, Episodes, Flags
+from policies.rl.rows import TrainRow, rows_of
+
+
+class Episode(Frozen):
+    """One episode with what it was paid, in parts, and with which others it is compared."""
+
+    trajectory: Trajectory
+    rewards: dict[str, float]
+    group: str = ""
+    chain_id: str = ""
+    position: int = 0
+    rollout: int = 0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A batch before its advantages are known."""
+
+    rows: tuple[TrainRow, ...] = ()
+    episodes: Episodes = field(default_factory=lambda: _arrays((), ()))
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    """Episodes taken and left out, by reason, and what happened to their turns."""
+
+    def advantages(self, per_step: Array, kept: Flags) -> tuple[list[TrainRow], list[Array]]:
+        """Return the rows of the trajectories that are kept, and for each its turns' advantages.
+
+        `per_step` [s] and `kept` [n] stand in the order of `episodes`, which is that of the rows.
+        """
+        place = {name: at for at, name in enumerate(dict.fromkeys(row.trajectory_id for row in self.rows))}
+        ends = np.cumsum([0, *(len(row.spans) for row in self.rows)])
+        own = (per_step[start:stop] for start, stop in pairwise(ends))
+        both = [
+            (row, advantages)
+            for row, advantages in zip(self.rows, own, strict=True)
+            if kept[place[row.trajectory_id]] and row.trained
+        ]
+        return [row for row, _ in both], [advantages for _, advantages in both]
+
+
+def prepared(episodes: Iterable[Episode], replies: Replies) -> Prepared:
+    """Return the batch of some episodes; `replies` is where their model calls were kept."""
+    rows: list[TrainRow] = []
+    taken: list[Episode] = []
+    counts = dict.fromkeys(("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns"), 0)
+    for episode in episodes:
+        trajectory = episode.trajectory
+        turns = turns_of(trajectory, replies) if trajectory.outcome is not None else None
+        if not turns:
+            counts["not_graded" if trajectory.outcome is None else "no_token_ids"] += 1
+            continue
+        made = rows_of(turns, _row(episode))
+        counts["episodes"] += 1
+        counts["forked_rows"] += len(made) - 1
+        counts["truncated_turns"] += sum(turn.truncated for turn in turns)
+        taken.append(episode)
+        rows += made
+    return Prepared(tuple(rows), _arrays(taken, rows), counts)
+
+
+def _row(episode: Episode) -> TrainRow:
+    return TrainRow(
+        trajectory_id=episode.trajectory.id,
+        task_id=episode.trajectory.task.id,
+        group=episode.group,
+        chain_id=episode.chain_id,
+        position=episode.position,
+        rollout=episode.rollout,
+        rewards=episode.rewards,
+        prompt_ids=(),
+        completion_ids=(),
+        sampling_logprobs=(),
+        spans=(),
+    )
+
+
+def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
+    groups = {name: at for at, name in enumerate(dict.fromkeys(episode.group for episode in taken))}
+    written: dict[str, list[TrainRow]] = {}
+    for row in rows:
+        written.setdefault(row.trajectory_id, []).append(row)
+    steps = [
+        (at, span.step)
+        for at, episode in enumerate(taken)
+        for row in written[episode.trajectory.id]
+        for span in row.spans
+    ]
+    rewards = [sum(episode.rewards.values()) for episode in taken]
+    last = {at: n for n, (at, _) in enumerate(steps)}
+    return Episodes(
+        rewards=np.array(rewards, dtype=np.float64),
+        groups=np.array([groups[episode.group] for episode in taken], dtype=np.int64),
+        tokens=np.array([sum(row.trained for row in written[e.trajectory.id]) for e in taken], dtype=np.int64),
+        trajectory=np.array([at for at, _ in steps], dtype=np.int64),
+        step_rewards=np.array([rewards[at] if last[at] == n else 0.0 for n, (at, _) in enumerate(steps)]),
+        anchors=np.array([_anchor(taken[at].trajectory, step) for at, step in steps], dtype=np.int64),
+    )
+
+
+def _anchor(trajectory: Trajectory, step: int) -> int:
+    """Return a number for what the agent had before it when it made a step: the task, or the observation before."""
+    return seed_for(trajectory.task.id, trajectory.steps[step - 1].observation if step else "")

@@ -1,0 +1,85 @@
+"""What the journal holds that a policy may be trained on, and what of it may not, with the reason.
+
+Taken are graded episodes of train tasks that the run itself did, with their token ids, under the policy that is to be
+trained. Left out, and counted: tasks of held-out splits (they would leak into every figure), episodes of gates and
+controls, ungraded ones, and those whose tokens are not known.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from pydantic import Field
+
+from evolve.training.batches import Episode
+from evolve.training.turns import Replies, turns_of
+from memory.records import Frozen, Trajectory
+
+TRAINED_SPLITS = ("train",)
+ARMS = ("main",)
+
+
+class Offer(Frozen):
+    """What was found."""
+
+    successes: tuple[Trajectory, ...] = ()
+    failures: tuple[Trajectory, ...] = ()
+    left_out: dict[str, int] = Field(default_factory=dict)
+    """Reason -> episodes."""
+
+    @property
+    def pairs(self) -> tuple[tuple[Trajectory, Trajectory], ...]:
+        """A failure and a success of one task: what was done, and what should have been."""
+        right = {episode.task.id: episode for episode in self.successes}
+        return tuple((wrong, right[wrong.task.id]) for wrong in self.failures if wrong.task.id in right)
+
+    @property
+    def groups(self) -> dict[str, tuple[Trajectory, ...]]:
+        """Task id -> its episodes, of tasks that were done twice or more and not always with the same end."""
+        by_task: dict[str, list[Trajectory]] = defaultdict(list)
+        for episode in (*self.successes, *self.failures):
+            by_task[episode.task.id].append(episode)
+        return {name: tuple(some) for name, some in by_task.items() if len({each.success for each in some}) > 1}
+
+    def families(self) -> list[dict[str, object]]:
+        """Return for each family of tasks (or scenario) how many successes and failures there are, by name."""
+        counted = {True: Counter(map(_family, self.successes)), False: Counter(map(_family, self.failures))}
+        names = sorted({*counted[True], *counted[False]})
+        return [{"family": name, "successes": counted[True][name], "failures": counted[False][name]} for name in names]
+
+
+def offer(trajectories: Iterable[Trajectory], replies: Replies, policy: str = "") -> Offer:
+    """Return what some episodes offer to a policy of that name (empty = any)."""
+    found: dict[bool, list[Trajectory]] = {True: [], False: []}
+    left_out: Counter[str] = Counter()
+    for episode in trajectories:
+        reason = _unfit(episode, policy) or ("" if turns_of(episode, replies) else "token ids are not known")
+        if reason:
+            left_out[reason] += 1
+        else:
+            found[episode.success].append(episode)
+    return Offer(successes=tuple(found[True]), failures=tuple(found[False]), left_out=dict(left_out))
+
+
+def episodes(chosen: Sequence[Trajectory]) -> tuple[Episode, ...]:
+    """Return episodes with their success as the reward; those of one task are compared with each other."""
+    return tuple(
+        Episode(trajectory=each, rewards={"outcome": float(each.success)}, group=each.task.id) for each in chosen
+    )
+
+
+def _unfit(episode: Trajectory, policy: str) -> str:
+    if episode.task.split not in TRAINED_SPLITS:
+        return f"split {episode.task.split!r} is held out"
+    if episode.arm not in ARMS:
+        return f"arm {episode.arm!r} is no work of the run"
+    if episode.outcome is None:
+        return "not graded"
+    if policy and episode.policy != policy:
+        return f"done by another policy ({episode.policy})"
+    return ""
+
+
+def _family(episode: Trajectory) -> str:
+    return str(episode.task.metadata.get("family") or episode.task.scenario or episode.task.environment)

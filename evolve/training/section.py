@@ -1,0 +1,65 @@
+"""`[train]` of the configuration, and the recipes that name a method's values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from evolve.sections import Section
+
+
+class TrainSection(Section):
+    """`[train]`: fine-tuning the policy (`evolve train`); `run.seed` seeds it."""
+
+    advantages: str = "sage"
+    """A file of `policies/rl/advantages`, or `module:function`."""
+    loss: str = "ppo"
+    """A file of `policies/rl/losses`, or `module:class`."""
+    filter: str = "zero_variance"
+    """A file of `policies/rl/filters`, or `module:class`: which trajectories are trained on."""
+    correction: str = ""
+    """A file of `policies/rl/corrections`: weights for tokens that another policy sampled. Empty = none."""
+    iterations: int = Field(default=40, ge=1)
+    """Batches of rollouts, each trained on once it is complete."""
+    chains: int = Field(default=8, ge=1)
+    """Chains of tasks in a batch."""
+    length: int = Field(default=2, ge=1)
+    """Tasks of a chain."""
+    by: Literal["scenario", "similarity"] = "scenario"
+    """What makes tasks a chain."""
+    rollouts: int = Field(default=8, ge=2)
+    """Times each chain is done: a group."""
+    skills: bool = True
+    """Tasks of a chain share the functions that their agent writes."""
+    counting: Literal["strict", "paper"] = "strict"
+    """What is a use of a skill that is paid for: honest use, or a call of its name."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Of sampling in rollouts."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over a batch; for `sft`, over the journal's rows."""
+    batch: int = Field(default=32, ge=1)
+    """`sft`: rows of an update."""
+    minibatches: int = Field(default=1, ge=1)
+    """Updates made of one batch of rollouts."""
+    weights: Literal["lora"] = "lora"
+    """What is trained: an adapter, so that it can be served, swapped and rolled back."""
+    rank: int = Field(default=16, ge=1)
+    """Of the adapter."""
+    learning_rate: float = Field(default=1e-4, gt=0)
+    clip: float = Field(default=1.0, gt=0)
+    """Largest norm of a gradient."""
+    aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
+        "token-mean"
+    )
+    """How the losses of tokens become one number, where the loss does not say."""
+    pack_tokens: int = Field(default=4096, ge=64)
+    """Tokens computed at a time."""
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True},
+    "grpo": {"advantages": "grpo", "loss": "ppo", "length": 1, "skills": False},
+    "sft": {"loss": "sft"},
+}
+"""Name of a method -> the values of `[train]` that it sets."""

@@ -1,0 +1,179 @@
+"""Runs a training of a workspace from its configuration to a new generation of its policy: a candidate, never live.
+
+All of a training stands in `policies/training/<name>` of the workspace; the same name goes on where it stopped. What
+was learned as text is frozen for the whole training, so that its rollouts differ by their seeds and weights alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evolve import generations
+from evolve.app import make_environment, open_store
+from evolve.config import Config
+from evolve.injection import choose_core, recall_for
+from evolve.prompting import briefing
+from evolve.rollout import Acting
+from evolve.training.logs import Offer, offer
+from evolve.training.loop import Learning, Plan, World, learn
+from evolve.training.rollouts import Recall, Sampling, unknowing
+from evolve.training.section import TrainSection
+from evolve.training.supervised import fit, rows_from
+from memory.records import Frozen
+from memory.store import Store
+from playbooks.core import core_records
+from policies.generations.adapters import inspect_adapter
+from policies.generations.base import base_of
+from policies.generations.records import Generation
+from policies.local import LocalPolicy
+from policies.rl.slots import make
+from policies.rl.trainer import Optimising, Trainer
+
+Report = Callable[[dict[str, float]], None]
+FOLDER = "training"
+
+
+class Trained(Frozen):
+    """What came of a training."""
+
+    name: str
+    folder: Path
+    generation: str
+    """The candidate that it published."""
+    updates: int
+
+
+def offered(config: Config) -> Offer:
+    """Return what the workspace's journal offers to a training."""
+    with open_store(config, len, read_only=True) as store:
+        return offer(store.trajectories(), store.get_reply)
+
+
+def train(config: Config, recipe: str, report: Report = lambda _: None) -> Trained:
+    """Train by rollouts in the configured environment, and publish the adapter as a candidate.
+
+    Raises `BadInput` for an environment without train tasks, `TrainingStopped` where a loss is no number.
+    """
+    folder, trainer = _folder(config, recipe), _trainer(config)
+    policy = generations.in_process(config.policy, config.workspace)
+    environment, section = make_environment(config), config.train
+    with open_store(config, policy.count_tokens, owner=False) as store:
+        world = World(environment, _recall(config, store, policy, folder / "snapshot"), config.run.split)
+        acting = Acting(
+            world=briefing(environment, policy.profile),
+            max_steps=config.environment.max_steps,
+            temperature=section.temperature,
+            max_tokens=config.policy.max_tokens,
+            skills=section.skills,
+        )
+        estimator, kept = make("advantages", section.advantages), make("filters", section.filter)
+        parts = Learning(policy, trainer, estimator, kept, acting)
+        asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
+    return _published(config, trainer, folder, recipe)
+
+
+def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None) -> Trained:
+    """Train on the journal alone, and publish the adapter as a candidate.
+
+    On its successes, or with `groups` on tasks that did not always end alike, by `train.advantages`. Raises `BadInput`
+    where the journal offers none.
+    """
+    section = config.train
+    with open_store(config, len, read_only=True) as store:
+        found = offer(store.trajectories(), store.get_reply)
+        estimator = make("advantages", section.advantages) if groups else None
+        rows, advantages = rows_from(found, store.get_reply, estimator)
+    folder, trainer = _folder(config, recipe), _trainer(config)
+    fit(trainer, rows, advantages, epochs=section.epochs, batch=section.batch, folder=folder, report=report)
+    return _published(config, trainer, folder, recipe)
+
+
+def _folder(config: Config, recipe: str) -> Path:
+    """Return where the training stands; made when missing."""
+    live = generations.live_generation(config.policy, config.workspace)
+    folder = config.workspace / generations.FOLDER / FOLDER / name_of(config, recipe, live)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _trainer(config: Config) -> Trainer:
+    """Return a trainer that begins at the live generation."""
+    section = config.train
+    live = generations.live_generation(config.policy, config.workspace)
+    return Trainer(
+        generations.model_directory(config.policy),
+        make("losses", section.loss),
+        _optimising(config),
+        start=live.adapter if live else None,
+        correction=make("corrections", section.correction) if section.correction else None,
+    )
+
+
+def name_of(config: Config, recipe: str, live: Generation | None) -> str:
+    """Return the name of a training: of its recipe, its settings and what it began from."""
+    decides = [recipe, config.digest, live.version if live else "base"]
+    return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
+
+
+def _optimising(config: Config) -> Optimising:
+    section: TrainSection = config.train
+    return Optimising(
+        weights=section.weights,
+        rank=section.rank,
+        learning_rate=section.learning_rate,
+        clip=section.clip,
+        minibatches=section.minibatches,
+        aggregation=section.aggregation,
+        pack_tokens=section.pack_tokens,
+        temperature=section.temperature,
+        seed=config.run.seed,
+    )
+
+
+def _plan(config: Config) -> Plan:
+    section = config.train
+    sampling = Sampling(
+        rollouts=section.rollouts, counting=section.counting, skills=section.skills, seed=config.run.seed
+    )
+    return Plan(
+        iterations=section.iterations, chains=section.chains, length=section.length, by=section.by, sampling=sampling
+    )
+
+
+def _recall(config: Config, store: Store, policy: LocalPolicy, kept: Path) -> Recall:
+    """Return what is shown for a task, by the knowledge as it was when the training began: `kept` names that state."""
+    if not config.playbook.enabled:
+        return unknowing
+    if not kept.exists():
+        snapshot = store.snapshot(config.memory.namespace)
+        kept.write_text(f"{snapshot.id}@{snapshot.position}")
+    address = kept.read_text()
+    view = store.view(config.memory.namespace, address)
+    core = core_records(choose_core(config, view, policy, 0), view)
+    return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
+
+
+def _published(config: Config, trainer: Trainer, folder: Path, recipe: str) -> Trained:
+    """Write the adapter and register it; a training that was published before is not published again."""
+    adapter = folder / "adapter"
+    if not adapter.exists():
+        trainer.save(adapter)
+    model = generations.model_directory(config.policy)
+    with generations.open_registry(config.policy, config.workspace) as registry:
+        digest = inspect_adapter(adapter, model).sha256
+        known = next((each for each in registry.generations() if each.sha256 == digest), None)
+        settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
+        made = known or registry.publish(adapter, base=base_of(model), config=settings)
+    return Trained(name=folder.name, folder=folder, generation=made.version, updates=trainer.updates)
+
+
+async def _closing(work: Any, policy: LocalPolicy) -> None:
+    try:
+        await work
+    finally:
+        await policy.aclose()

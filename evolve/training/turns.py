@@ -1,0 +1,37 @@
+"""The model calls of an episode as an engine saw them: token ids and log-probabilities, from where replies are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from memory.records import Trajectory
+from policies.protocols import Reply
+from policies.rl.rows import Turn
+
+Replies = Callable[[str], dict[str, Any] | None]
+"""What was kept under a key (`ReplyStore.get_reply`)."""
+
+
+def turns_of(trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
+    """Return the turns of an episode in order; None where one is not known token by token.
+
+    That is so where the policy offers no ids, the replies were not kept, or a secret was removed from one.
+    """
+    turns: list[Turn] = []
+    for step in (step for step in trajectory.steps if step.usage.calls or step.reply_key):
+        kept = replies(step.reply_key) if step.reply_key else None
+        reply = Reply.model_validate(kept["reply"]) if kept else None
+        if reply is None or reply.prompt_token_ids is None or reply.token_ids is None or reply.logprobs is None:
+            return None
+        turns.append(
+            Turn(
+                step=step.index,
+                prompt_ids=reply.prompt_token_ids,
+                token_ids=reply.token_ids,
+                logprobs=reply.logprobs,
+                policy_version=reply.policy_version,
+                truncated=reply.finish_reason == "length",
+            )
+        )
+    return tuple(turns)

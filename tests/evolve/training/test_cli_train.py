@@ -1,0 +1,105 @@
+"""`evolve train` on a workspace: what its journal offers, and candidates made from it and from rollouts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.app import open_store
+from evolve.configfile import load_config
+from evolve.training.logs import offer
+from memory.records import Outcome
+from tests.evolve.command import invoke
+
+pytestmark = pytest.mark.slow
+SETTINGS = """\
+[run]
+tasks = 4
+batch_size = 4
+
+[policy]
+name = "pocket"
+max_tokens = 80
+
+[environment]
+name = "office"
+deployment = 600
+max_steps = 6
+
+[memory]
+index = "exact"
+
+[train]
+rank = 4
+iterations = 1
+chains = 1
+rollouts = 2
+epochs = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace that has done four tasks of its own."""
+    path = tmp_path_factory.mktemp("trained")
+    (path / "evolve.toml").write_text(SETTINGS)
+    assert invoke(path, "run").exit_code == 0
+    return path
+
+
+def told(folder: Path, *arguments: str) -> Any:
+    result = invoke(folder, *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_the_plan_counts_what_may_be_trained_on_and_says_what_is_left_out(folder: Path) -> None:
+    plan = told(folder, "train", "plan")
+    assert plan["successes"] + plan["failures"] == 4
+    assert sum(row["successes"] for row in plan["families"]) == plan["successes"]
+    assert any("no_memory" in reason for reason in plan["left_out"]), "the control is no training data"
+
+
+def test_held_out_tasks_and_ungraded_ones_are_never_offered(folder: Path) -> None:
+    with open_store(load_config(folder / "evolve.toml"), len, read_only=True) as store:
+        main = [each for each in store.trajectories() if each.arm == "main"]
+        held_out = [each.model_copy(update={"task": each.task.model_copy(update={"split": "dev"})}) for each in main]
+        ungraded = [each.model_copy(update={"outcome": None}) for each in main]
+        other = [each.model_copy(update={"policy": "elsewhere"}) for each in main]
+        plain = [each.model_copy(update={"outcome": Outcome(success=True, reward=1.0)}) for each in main]
+        assert offer(held_out, store.get_reply).left_out == {"split 'dev' is held out": 4}
+        assert offer(ungraded, store.get_reply).left_out == {"not graded": 4}
+        assert offer(other, store.get_reply, policy="pocket").left_out == {"done by another policy (elsewhere)": 4}
+        assert offer(plain, lambda key: None).left_out == {"token ids are not known": 4}
+        assert len(offer(plain, store.get_reply).successes) == 4
+
+
+def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Path) -> None:
+    first = told(folder, "train", "sft")
+    again = told(folder, "train", "sft")
+    assert (first["generation"], first["updates"]) == (again["generation"], again["updates"]) == ("policy-v1", 1)
+    chained = told(folder, "train", "sage")
+    assert chained["generation"] == "policy-v2"
+    states = {row["version"]: row["state"] for row in told(folder, "policy", "list")}
+    assert states == {"policy-v0": "live", "policy-v1": "candidate", "policy-v2": "candidate"}
+    rows = {row["training"]: row["state"] for row in told(folder, "train", "status")}
+    assert set(rows.values()) == {"finished"}
+    assert len(rows) == 2
+
+
+def test_a_workspace_without_episodes_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "evolve.toml").write_text(SETTINGS)
+    assert invoke(tmp_path, "init", "inner").exit_code == 0
+    (tmp_path / "inner" / "evolve.toml").write_text(SETTINGS)
+    result = invoke(tmp_path / "inner", "train", "sft")
+    assert result.exit_code == 2
+    assert "evolve train plan" in result.output + result.stderr
+
+
+def test_a_member_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:
+    result = invoke(folder, "train", "sage", "--set", "train.advantages=sagee")
+    assert result.exit_code != 0
+    assert "dr_grpo" in result.output + result.stderr

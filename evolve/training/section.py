@@ -47,6 +47,7 @@ class TrainSection(Section):
     rank: int = Field(default=16, ge=1)
     """Of the adapter."""
     learning_rate: float = Field(default=1e-4, gt=0)
+    """Constant, of AdamW."""
     clip: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
     aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (

@@ -23,7 +23,7 @@ from evolve.training.logs import Offer, offer
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
-from evolve.training.supervised import fit, rows_from
+from evolve.training.supervised import examples, fit
 from memory.records import Frozen
 from memory.store import Store
 from playbooks.core import core_records
@@ -87,9 +87,9 @@ def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report
     with open_store(config, len, read_only=True) as store:
         found = offer(store.trajectories(), store.get_reply)
         estimator = make("advantages", section.advantages) if groups else None
-        rows, advantages = rows_from(found, store.get_reply, estimator)
+        given = examples(found, store.get_reply, estimator)
     folder, trainer = _folder(config, recipe), _trainer(config)
-    fit(trainer, rows, advantages, epochs=section.epochs, batch=section.batch, folder=folder, report=report)
+    fit(trainer, given, epochs=section.epochs, batch=section.batch, folder=folder, report=report)
     return _published(config, trainer, folder, recipe)
 
 

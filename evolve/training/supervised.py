@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,9 +19,14 @@ from policies.rl.rows import TrainRow
 from policies.rl.trainer import Trainer
 
 
-def rows_from(
-    offer: Offer, replies: Replies, advantages: AdvantageEstimator | None = None
-) -> tuple[list[TrainRow], list[Array]]:
+class Examples(NamedTuple):
+    """Rows, and for each its turns' advantages."""
+
+    rows: list[TrainRow]
+    advantages: list[Array]
+
+
+def examples(offer: Offer, replies: Replies, advantages: AdvantageEstimator | None = None) -> Examples:
     """Return rows with their turns' advantages: 1 for all that successes say; with an estimator, those of groups.
 
     Raises `BadInput` where the journal offers none.
@@ -32,13 +38,12 @@ def rows_from(
     if not rows:
         wanted = "successful train episodes" if advantages is None else "train tasks with both successes and failures"
         raise BadInput(f"the journal holds no {wanted} with token ids; `evolve train plan` says what it holds")
-    return rows, found
+    return Examples(rows, found)
 
 
 def fit(
     trainer: Trainer,
-    rows: Sequence[TrainRow],
-    advantages: Sequence[Array],
+    given: Examples,
     *,
     epochs: int,
     batch: int,
@@ -50,10 +55,10 @@ def fit(
     folder.mkdir(parents=True, exist_ok=True)
     done = int(trainer.resume(checkpoint)["epochs"]) if checkpoint.exists() else 0
     for epoch in range(done, epochs):
-        order = list(range(len(rows)))
+        order = list(range(len(given.rows)))
         random.Random(seed_for(trainer.settings.seed, "epoch", epoch)).shuffle(order)
         for start in range(0, len(order), batch):
             some = order[start : start + batch]
-            figures = trainer.step([rows[at] for at in some], [advantages[at] for at in some])
+            figures = trainer.step([given.rows[at] for at in some], [given.advantages[at] for at in some])
             report({"epoch": float(epoch), "update": float(trainer.updates)} | figures)
         trainer.checkpoint(checkpoint, {"epochs": epoch + 1})

@@ -99,6 +99,16 @@ class Evaluator:
         thrift = bool(ops) and all(op.kind == Skill.kind for op in ops or ())
         return Marks(passed(tasks, episodes), far, tokens=tokens, thrift=thrift)
 
+    def differ(self, before: Sequence[DeltaOp], ops: Sequence[DeltaOp], tasks: Sequence[Task]) -> list[Task]:
+        """Return the tasks that are shown something else with `ops` on top of `before`; all where a seed matters.
+
+        Where none does, every other task ends the same with and without them, and there is nothing to run.
+        """
+        if not self.seedless:
+            return list(tasks)
+        arms = (self._planned(before, tasks, 0), self._planned([*before, *ops], tasks, 0))
+        return [base.task for base, candidate in zip(*arms, strict=True) if base.id != candidate.id]
+
     def _planned(self, ops: Sequence[DeltaOp], tasks: Sequence[Task], seed: int) -> list[_Planned]:
         shown = self._shown(ops, tasks)
         whose = (self.policy.name, self.policy.version, repr(self.acting), self.environment.name)

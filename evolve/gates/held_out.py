@@ -60,6 +60,7 @@ class Trial(Frozen):
     """What was observed."""
 
     cohort: tuple[str, ...]
+    """Every task of the look; one that is shown the same in both arms was not run and has no mark in either."""
     base: dict[str, bool | None]
     candidate: dict[str, bool | None]
     again: dict[str, bool | None] | None = None
@@ -239,7 +240,7 @@ class HeldOut:
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], past: Sequence[Look]
     ) -> tuple[Decision | None, OutOfCalls | None]:
         try:
-            base, candidate = await self._arms(before, group, self.tasks)
+            base, candidate = await self._arms(before, group, self._differ(before, group, self.tasks))
         except OutOfCalls as short:
             return None, short
         return decide(
@@ -255,13 +256,14 @@ class HeldOut:
         for size in stages(len(self.tasks), rules.first):
             tasks = self.tasks[:size]
             try:
-                base, candidate = await self._arms(before, group, tasks)
+                some = self._differ(before, group, tasks)
+                base, candidate = await self._arms(before, group, some)
                 trial = self._trial(tasks, base, candidate)
                 now = {"ops": [op.op_id for op in group], "trial": trial.model_dump(mode="json")}
                 left = left_of(looked, now, rules.first, rules.error)
                 trial = trial.model_copy(update={"left": left, "guarded": self._guarded})
                 if len(pair(trial.cohort, base, candidate).lost) / size > rules.cap + 1e-9:
-                    again = await self._evaluate(before or None, tasks, seed_for(self._seed_of(group), "A/A"))
+                    again = await self._evaluate(before or None, some, seed_for(self._seed_of(group), "A/A"))
                     trial = trial.model_copy(update={"again": dict(again)})
             except OutOfCalls as short:
                 return decision, short
@@ -284,6 +286,11 @@ class HeldOut:
         seed = self._seed_of(group)
         base = await self._evaluate(before or None, tasks, seed)
         return base, await self._evaluate([*before, *group], tasks, seed)
+
+    def _differ(self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return the tasks to run: not those that cannot differ, where the evaluator can tell."""
+        differ = getattr(self._evaluate, "differ", None)
+        return tasks if differ is None else differ(before, group, tasks)
 
     def _seed_of(self, group: Sequence[DeltaOp]) -> int:
         return seed_for(self._seed, self.name, *(op.op_id for op in group))

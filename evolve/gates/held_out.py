@@ -5,10 +5,9 @@ tasks: a net gain that noise alone rarely makes, few tasks lost beyond what is l
 protected slice worse. Both record the p-value. Each look has a seed of its own, for both arms: were the base run once
 and kept, its bad luck would speak for every candidate that follows. Never run on the report split.
 
-A practical look goes in stages: `first` tasks, then twice as many, up to all. It ends as soon as the answer is plain.
-All stages of all looks at a change, alone or in groups, spend of the same small error (`evolve.statistics.spending`):
-neither looking early nor looking again adds to it. Nothing is accepted before all tasks of the protected slices were
-run. A/A runs only where the answer hangs on it. Which ops a look is about is `evolve.gates.search`.
+A practical look goes in stages: `first` tasks, then twice as many, up to all, until the answer is plain; all stages of
+all looks at a change spend of one small error (`evolve.statistics.spending`). Nothing is accepted before all tasks of
+the protected slices were run, A/A runs only where the answer hangs on it. Which ops: `evolve.gates.search`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from evolve.gates.search import search
 from evolve.gates.spent import Evidence, left_of
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import ALPHA, Look, level
-from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from evolve.statistics.progress import further, reaches
 from evolve.statistics.spending import after, level_of, stages
@@ -57,10 +56,9 @@ class Rules(Frozen):
 
 
 class Trial(Frozen):
-    """What was observed."""
+    """What was observed. A task of the cohort that is shown the same in both arms was not run and has no mark."""
 
     cohort: tuple[str, ...]
-    """Every task of the look; one that is shown the same in both arms was not run and has no mark in either."""
     base: dict[str, bool | None]
     candidate: dict[str, bool | None]
     again: dict[str, bool | None] | None = None
@@ -240,7 +238,7 @@ class HeldOut:
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], past: Sequence[Look]
     ) -> tuple[Decision | None, OutOfCalls | None]:
         try:
-            base, candidate = await self._arms(before, group, self._differ(before, group, self.tasks))
+            base, candidate = await self._arms(before, group, differing(self._evaluate, before, group, self.tasks))
         except OutOfCalls as short:
             return None, short
         return decide(
@@ -256,7 +254,7 @@ class HeldOut:
         for size in stages(len(self.tasks), rules.first):
             tasks = self.tasks[:size]
             try:
-                some = self._differ(before, group, tasks)
+                some = differing(self._evaluate, before, group, tasks)
                 base, candidate = await self._arms(before, group, some)
                 trial = self._trial(tasks, base, candidate)
                 now = {"ops": [op.op_id for op in group], "trial": trial.model_dump(mode="json")}
@@ -286,11 +284,6 @@ class HeldOut:
         seed = self._seed_of(group)
         base = await self._evaluate(before or None, tasks, seed)
         return base, await self._evaluate([*before, *group], tasks, seed)
-
-    def _differ(self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], tasks: Sequence[Task]) -> Sequence[Task]:
-        """Return the tasks to run: not those that cannot differ, where the evaluator can tell."""
-        differ = getattr(self._evaluate, "differ", None)
-        return tasks if differ is None else differ(before, group, tasks)
 
     def _seed_of(self, group: Sequence[DeltaOp]) -> int:
         return seed_for(self._seed, self.name, *(op.op_id for op in group))

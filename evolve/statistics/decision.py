@@ -31,6 +31,14 @@ class Decision(Frozen):
         return Verdict(gate=gate, accepted=accepted, rejected=rejected, status=status, evidence=self.evidence)
 
 
+def differing(
+    evaluate: Evaluate, before: Sequence[DeltaOp], ops: Sequence[DeltaOp], tasks: Sequence[Task]
+) -> Sequence[Task]:
+    """Return the tasks that `ops` on top of `before` can change: all, unless `evaluate.differ` knows better."""
+    differ = getattr(evaluate, "differ", None)
+    return tasks if differ is None else differ(before, ops, tasks)
+
+
 def changes(ops: Sequence[DeltaOp]) -> tuple[DeltaOp, ...]:
     """Return the ops that change what is recalled: all but TAG."""
     return tuple(op for op in ops if op.op is not Op.TAG)

@@ -18,6 +18,8 @@ from memory.records import Frozen, Trajectory
 from policies.rl.protocols import Array, Episodes, Flags
 from policies.rl.rows import TrainRow, rows_of
 
+COUNTED: tuple[str, ...] = ("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns")
+
 
 class Episode(Frozen):
     """One episode with what it was paid, in parts, and with which others it is compared."""
@@ -59,7 +61,7 @@ def prepared(episodes: Iterable[Episode], replies: Replies) -> Prepared:
     """Return the batch of some episodes; `replies` is where their model calls were kept."""
     rows: list[TrainRow] = []
     taken: list[Episode] = []
-    counts = dict.fromkeys(("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns"), 0)
+    counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
     for episode in episodes:
         trajectory = episode.trajectory
         turns = turns_of(trajectory, replies) if trajectory.outcome is not None else None

@@ -106,8 +106,8 @@ async def _member(
         member=member,
         links=links,
         rewards=rewards,
-        used=tuple(counted.any(0).tolist()),
-        claimed=tuple(paper.any(0).tolist()),
+        used=tuple(bool(column.any()) for column in counted.T),
+        claimed=tuple(bool(column.any()) for column in paper.T),
     )
 
 

@@ -141,6 +141,24 @@ async def test_c3_only_what_depends_on_no_seed_is_shared(kind: str, tmp_path: Pa
         assert len(bare) == (0 if kind == "seedless" else len(asked)), "the base is the stream's own episode"
 
 
+@pytest.mark.parametrize("kind", ["seedless", "seeded"])
+async def test_c3_a_look_runs_no_task_that_is_shown_the_same_in_both_arms(kind: str, tmp_path: Path) -> None:
+    office = (Sampling if kind == "seeded" else Office)(OfficeConfig(deployment=3))
+    config = office_config(tmp_path, tasks=24, calls_ratio=1000)
+    few = config.memory.model_copy(update={"recall_k": 3})  # so that a rule is in some prompts only
+    config = config.model_copy(update={"memory": few})
+    await work(config, environment=office, policy=make_worker(office))
+    with open_store(config, read_only=True) as store:
+        verdicts = [Verdict.model_validate(event.data) for event in store.events(type=VERDICT)]
+    trials = [each["trial"] for v in verdicts if v.gate == "held_out" for each in v.evidence.get("rounds", ())]
+    run = [len(trial["base"]) for trial in trials]
+    assert run == [len(trial["candidate"]) for trial in trials]
+    if kind == "seeded":
+        assert run == [len(trial["cohort"]) for trial in trials]
+    else:
+        assert 0 < sum(run) < sum(len(trial["cohort"]) for trial in trials)
+
+
 def test_c1_the_purse_counts_what_is_paid_once() -> None:
     def episode(name: str, calls: int) -> Trajectory:
         return Trajectory(id=name, task=Task(id=name, instruction=""), usage=Usage(calls=calls))

@@ -27,9 +27,6 @@ max_steps = 16
 [memory]
 embedder = "hashing"
 
-[skills]
-enabled = true        # functions that worked are kept, and later tasks call them
-
 [gate]
 names = ["default"]   # a lesson counts once tasks were measured with and without it; "static" only reads it
 """

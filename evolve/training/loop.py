@@ -2,7 +2,7 @@
 
 The policy that answers takes each update at once, so that every batch is sampled by the weights it trains. Killed at
 any moment, a training goes on from its last checkpoint: the iteration it was in is rolled out again, from the replies
-that were kept and then from the same seeds, and `history.jsonl` holds each episode of the surviving weights once.
+that were kept and then from the same seeds, and `history.jsonl` names each episode that the surviving weights saw once.
 """
 
 from __future__ import annotations
@@ -86,13 +86,19 @@ def _begin(learning: Learning, plan: Plan, folder: Path) -> int:
     learning.policy.adopt(learning.trainer.merged())
     for name in (HISTORY, METRICS):
         _keep(folder / name, done)
+    for old in set(folder.glob("replies-*")) - {_replies(folder, done)}:
+        old.unlink()
     return done
+
+
+def _replies(folder: Path, iteration: int) -> Path:
+    return folder / f"replies-{iteration}.jsonl"
 
 
 async def _iterate(
     worlds: Sequence[World], learning: Learning, plan: Plan, folder: Path, iteration: int
 ) -> dict[str, float]:
-    kept = folder / f"replies-{iteration}.jsonl"
+    kept = _replies(folder, iteration)
     _whole_lines(kept)
     replies = Recordings(kept)
     policy = CachedPolicy(learning.policy, replies, scope=f"{plan.sampling.seed}/{iteration}")
@@ -101,11 +107,11 @@ async def _iterate(
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
     chosen = learning.filter.keep(batch.episodes)
     figures["kept"] = float(chosen.sum())
-    if chosen.any():
-        rows, advantages = batch.advantages(learning.advantages(batch.episodes), chosen)
+    rows, advantages = batch.advantages(learning.advantages(batch.episodes), chosen)
+    if rows:
         figures |= learning.trainer.step(rows, advantages)
         learning.policy.adopt(learning.trainer.merged())
-    _append(folder / HISTORY, {"iteration": iteration, "episodes": sorted({row.trajectory_id for row in batch.rows})})
+    _append(folder / HISTORY, {"iteration": iteration, "episodes": sorted({row.trajectory_id for row in rows})})
     _append(folder / METRICS, figures)
     learning.trainer.checkpoint(folder / CHECKPOINT, {"iterations": iteration + 1})
     kept.unlink(missing_ok=True)

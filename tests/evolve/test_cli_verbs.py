@@ -31,6 +31,8 @@ PROMISED = {
     "gates": "log show replay",
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",
+    "train": "plan sft grpo sage run status",
+    "policy": "list show diff canary promote rollback serve",
 }
 READING = [
     "playbook list",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from policies.rl.protocols import Aggregation
-from policies.rl.ratios import masked_mean, same_shape
+from policies.rl.ratios import drift_metrics, log_ratio, same_shape
 
 __all__ = ["Sft"]
 
@@ -25,6 +25,8 @@ class Sft:
     def __call__(
         self, logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor, /
     ) -> tuple[Tensor, dict[str, float]]:
-        """Return the loss of each token [b, t], and `nll`, the mean of -log pi over trained tokens in nats."""
-        same_shape(mask, logp, advantages)
-        return (-advantages * logp).masked_fill(~mask, 0.0), {"nll": masked_mean(-logp, mask)}
+        """Return the loss of each token [b, t], and how far the policy is from the one that wrote the tokens."""
+        same_shape(mask, logp, old_logp, advantages)
+        change = log_ratio(logp, old_logp, mask)
+        loss = -advantages.masked_fill(~mask, 0.0) * logp.masked_fill(~mask, 0.0)
+        return loss, drift_metrics(mask.new_zeros(mask.shape), change.detach(), mask)

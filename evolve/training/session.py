@@ -59,7 +59,7 @@ def train(config: Config, recipe: str, report: Report = lambda _: None) -> Train
 
     Raises `BadInput` for an environment without train tasks, `TrainingStopped` where a loss is no number.
     """
-    folder, trainer = _folder(config, recipe), _trainer(config)
+    folder, trainer = _begun(config, recipe)
     policy = generations.in_process(config.policy, config.workspace)
     environment, section = make_environment(config), config.train
     with open_store(config, policy.count_tokens, owner=False) as store:
@@ -88,24 +88,18 @@ def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report
         found = offer(store.trajectories(), store.get_reply)
         estimator = make("advantages", section.advantages) if groups else None
         given = examples(found, store.get_reply, estimator)
-    folder, trainer = _folder(config, recipe), _trainer(config)
+    folder, trainer = _begun(config, recipe)
     fit(trainer, given, epochs=section.epochs, batch=section.batch, folder=folder, report=report)
     return _published(config, trainer, folder, recipe)
 
 
-def _folder(config: Config, recipe: str) -> Path:
-    """Return where the training stands; made when missing."""
+def _begun(config: Config, recipe: str) -> tuple[Path, Trainer]:
+    """Return where the training stands, made when missing, and a trainer that begins at the live generation."""
     live = generations.live_generation(config.policy, config.workspace)
+    section = config.train
     folder = config.workspace / generations.FOLDER / FOLDER / name_of(config, recipe, live)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _trainer(config: Config) -> Trainer:
-    """Return a trainer that begins at the live generation."""
-    section = config.train
-    live = generations.live_generation(config.policy, config.workspace)
-    return Trainer(
+    return folder, Trainer(
         generations.model_directory(config.policy),
         make("losses", section.loss),
         _optimising(config),

@@ -19,6 +19,8 @@ from evolve.environments import jsonl
 from evolve.errors import ConfigError
 from evolve.prompting import described
 from evolve.protocols import Environment
+from memory import objects
+from memory.errors import NotFound
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Task, Trust
 from memory.store import Store
@@ -46,16 +48,10 @@ EXTRAS = {
 
 def load_object(name: str) -> Any:
     """Return `module:attribute`. Raises `ConfigError` unless both exist; an error inside the module flies."""
-    module_name, _, attribute = name.partition(":")
     try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
-            raise
-        raise ConfigError(f"no module {module_name!r} for {name!r}; check the spelling and PYTHONPATH") from missing
-    if not hasattr(module, attribute):
-        raise ConfigError(f"module {module_name!r} has no {attribute!r}; expected `module:attribute`, got {name!r}")
-    return getattr(module, attribute)
+        return objects.load_object(name)
+    except NotFound as missing:
+        raise ConfigError(str(missing)) from missing
 
 
 def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Callable[[Any], Any]) -> Any:

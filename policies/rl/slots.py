@@ -13,6 +13,7 @@ from importlib import resources
 from typing import Any
 
 from memory.errors import BadInput, NotFound
+from memory.objects import load_object
 from policies.errors import PolicyUnavailable
 
 SLOTS = ("advantages", "rewards", "losses", "samplers", "allocators", "filters", "corrections")
@@ -34,7 +35,7 @@ def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> A
     """
     shipped = names(slot)
     if ":" in name:
-        member = _own(name)
+        member = load_object(name)
     elif name in shipped:
         module = _import(f"policies.rl.{slot}.{name}")
         member = getattr(module, module.__all__[0])
@@ -45,19 +46,6 @@ def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> A
     if isinstance(member, type):
         return member(**given)
     return partial(member, **given) if given else member
-
-
-def _own(name: str) -> Any:
-    module_name, _, attribute = name.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as missing:
-        if missing.name is None or not f"{module_name}.".startswith(f"{missing.name}."):
-            raise
-        raise NotFound(f"no module {module_name!r} for {name!r}; check the spelling and PYTHONPATH") from missing
-    if not hasattr(module, attribute):
-        raise NotFound(f"module {module_name!r} has no {attribute!r}; expected `module:attribute`, got {name!r}")
-    return getattr(module, attribute)
 
 
 def _import(module: str) -> Any:

@@ -102,7 +102,8 @@ class BatchScreen:
         self._evaluate, self._seed, self._cluster_of = evaluate, seed, cluster_of
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict on each change, skills by themselves; those whose runs cannot be afforded wait.
+        """Return a verdict on each change, skills by themselves; those whose runs cannot be afforded wait, and skills
+        while a text does.
 
         Counters run nothing. What was written from no task (an import that is restored) passes: nothing can run again.
         """
@@ -116,6 +117,8 @@ class BatchScreen:
             origins = {op.op_id: _origin(op, tasks) for op in group}
             seed = seed_for(self._seed, self.name, *origins)
             try:
+                if waiting:
+                    raise OutOfCalls("waits: texts come first, and calls are short")
                 rounds += self._rounds(tasks, origins, await self._arms(group, tasks, origins, seed))
             except OutOfCalls as short:
                 waiting |= dict.fromkeys(origins, str(short))

@@ -196,7 +196,7 @@ class HeldOut:
         self._guarded = max((at for at, task in enumerate(self.tasks, 1) if task.id in protected), default=0)
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict on each change, texts first, then skills.
+        """Return a verdict on each change, texts first; skills wait while a text waits for calls.
 
         Counters spend no look, nor do changes that were all looked at together.
         """
@@ -204,19 +204,23 @@ class HeldOut:
         if not changed:
             return unmeasured(self.name, ops)
         past, rounds, waiting = self._past(), list[Round](), dict[str, str]()
+        short: OutOfCalls | None = None
         for group in apart(changed, Skill.kind):
-            more, left = await self._search(group, past, rounds)
+            if short is not None:
+                waiting |= dict.fromkeys((op.op_id for op in group), f"{short}; texts come first")
+                continue
+            more, left, short = await self._search(group, past, rounds)
             rounds, waiting = [*rounds, *more], waiting | left
         return verdict_of(self.name, ops, rounds, waiting)
 
     async def _search(
         self, changed: Sequence[DeltaOp], past: Sequence[Verdict], earlier: Sequence[Round]
-    ) -> tuple[list[Round], dict[str, str]]:
-        """Return the rounds about some changes and why those left undecided wait, given what was decided before."""
+    ) -> tuple[list[Round], dict[str, str], OutOfCalls | None]:
+        """Return what `search` does about some changes, given what was decided before."""
         seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
         ids = [op.op_id for op in changed]
         if any(sorted(each["ops"]) == sorted(ids) and self._whole(each) for each in seen):
-            return [], dict.fromkeys(ids, "waits for more: looked at, and nothing new since")
+            return [], dict.fromkeys(ids, "waits for more: looked at, and nothing new since"), None
 
         async def look(
             before: Sequence[DeltaOp], group: Sequence[DeltaOp], rounds: Sequence[Round]

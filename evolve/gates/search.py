@@ -23,9 +23,13 @@ Look = Callable[
 
 async def search(
     ops: Sequence[DeltaOp], look: Look, *, tried: Callable[[str], int], patience: int
-) -> tuple[list[Round], dict[str, str]]:
-    """Return the rounds, and why the ops that are left undecided wait. `tried`: earlier looks at an op, by its id."""
+) -> tuple[list[Round], dict[str, str], OutOfCalls | None]:
+    """Return the rounds, why the ops that are left undecided wait, and whether for calls.
+
+    `tried`: earlier looks at an op, by its id.
+    """
     rounds: list[Round] = []
+    out_of_calls: OutOfCalls | None = None
     waiting: dict[str, str] = {}
     admitted: list[DeltaOp] = []
     groups = deque([_by_origin(ops)])
@@ -35,6 +39,7 @@ async def search(
         decision, short = await look(admitted, group, rounds)
         if decision is not None:
             rounds.append(Round(ids, decision))
+        out_of_calls = out_of_calls or short
         if short is not None or decision is None:
             waiting |= dict.fromkeys(ids, str(short))
             continue
@@ -47,7 +52,7 @@ async def search(
         elif ahead > behind:
             patient = [key for key in ids if tried(key) + 1 < patience]
             waiting |= dict.fromkeys(patient, f"waits for more: {decision.reason}")
-    return rounds, waiting
+    return rounds, waiting, out_of_calls
 
 
 def _by_origin(ops: Sequence[DeltaOp]) -> list[DeltaOp]:

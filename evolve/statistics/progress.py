@@ -2,7 +2,8 @@
 
 Two arms of one task are compared in this order: success; then the share of checks that passed; then how few actions
 failed. A change that is no better in any of them moved nothing. Of a change that is code alone the tokens that the
-agent wrote come last: a skill that only makes tasks shorter does what it is for (`Marks.thrift`). The sign of the
+agent wrote come last, in tasks that passed: a skill that only makes these shorter does what it is for
+(`Marks.thrift`). The sign of the
 comparison is all that is counted, so the sign test (exact McNemar) over tasks stays exact: without an effect, further
 and less far are equally likely.
 """
@@ -46,8 +47,8 @@ class Marks(dict[str, bool | None]):
         self.thrift = self.thrift or more.thrift
 
     def far(self, task: str, thrift: bool) -> float:
-        """Return how far a task came, less what was written in it where that counts."""
-        return self.reach[task] - (self.tokens.get(task, 0) / _TOKEN if thrift else 0.0)
+        """Return how far a task came, less what was written where that counts: in what passed."""
+        return self.reach[task] - (self.tokens.get(task, 0) / _TOKEN if thrift and self.get(task) else 0.0)
 
 
 def reach(trajectory: Trajectory) -> float | None:

@@ -9,12 +9,14 @@ from random import Random
 import pytest
 
 from evolve.gates import held_out
+from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.held_out import HeldOut
+from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import redecided
 from evolve.gates.utility import Rules, Trial, Utility, decide, replay
 from evolve.statistics.progress import Marks
 from memory.errors import BadInput
-from memory.records import DeltaOp, Op, Status, Task, UsageCounts
+from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts
 from playbooks.view import RecordView
 
 
@@ -114,3 +116,40 @@ async def test_a_skill_is_worth_something_where_tasks_get_shorter_and_none_is_lo
         assert "text" in {**verdict.rejected, **verdict.deferred}
         assert ("skill" in verdict.accepted) is (status is Status.ACTIVE)
         assert redecided(verdict, replay if gate.name == "utility" else held_out.replay) == verdict
+
+
+async def test_a_skill_that_makes_failures_shorter_is_worth_nothing() -> None:
+    tasks = [Task(id=f"t{at}", instruction="") for at in range(20)]
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        failed: dict[str, bool | None] = {task.id: False for task in tasks}
+        written = dict.fromkeys(failed, 30 if ops else 90)
+        return Marks(failed, dict.fromkeys(failed, 0.5), tokens=written, thrift=bool(ops))
+
+    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"})
+    for gate in (Utility(evaluate, tasks, seed=1, rounds=2), HeldOut(evaluate, tasks, seed=1)):
+        assert not (await gate.judge([skill], RecordView(()), [])).accepted
+
+
+@pytest.mark.parametrize("name", ["held_out", "batch_screen"])
+async def test_skills_wait_while_a_text_waits_for_calls(name: str) -> None:
+    tasks = [Task(id=f"t{at}", instruction="") for at in range(20)]
+    asked: list[str] = []
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        asked.extend(op.op_id for op in ops or ())
+        if any(op.kind != "skill" for op in ops or ()):
+            raise OutOfCalls("waits: about 40 calls are needed and 0 are left")
+        marks: dict[str, bool | None] = {task.id: True for task in tasks}
+        return Marks(marks, dict.fromkeys(marks, 1.0), tokens=dict.fromkeys(marks, 30 if ops else 90), thrift=True)
+
+    origin = Provenance(task_ids=("t0",))
+    text = DeltaOp(op=Op.ADD, op_id="text", payload={"content": "x"}, provenance=origin)
+    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"}, provenance=origin)
+    gate = HeldOut(evaluate, tasks, seed=1) if name == "held_out" else BatchScreen(evaluate, 1)
+    episodes = [Trajectory(task=tasks[0])]
+    waits = await gate.judge([skill, text], RecordView(()), episodes)
+    assert set(waits.deferred) == {"skill", "text"}
+    assert "texts come first" in waits.deferred["skill"]
+    assert set(asked) == {"text"}
+    assert (await gate.judge([skill], RecordView(()), episodes)).accepted == ("skill",), "alone it need not wait"

@@ -39,6 +39,8 @@ class RunSection(Section):
     """Split on which offline epochs are validated."""
     tasks: int | None = Field(default=None, ge=1)
     """How many tasks of the split; none = all."""
+    skip: int = Field(default=0, ge=0)
+    """How many of its first tasks are passed over (online, offline)."""
     batch_size: int = Field(default=4, ge=1)
     """Tasks that see the same knowledge. The result depends on it, and never on `concurrency`."""
     concurrency: int = Field(default=4, ge=1)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evolve.config import PolicySection
 from evolve.errors import ConfigError
+from policies.generations.adapters import MAX_RANK
 from policies.generations.base import base_of
+from policies.generations.canary import TOLERANCE, CanaryReport, probes
+from policies.generations.engine import AdapterEngine
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE, Registry
-from policies.generations.swap import checked
+from policies.generations.storage import version_name
+from policies.generations.swap import Inspection, checked
 from policies.protocols import Policy, Profile
 
 if TYPE_CHECKING:
@@ -70,18 +76,24 @@ def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
             f"policy.adapter is {section.adapter!r}, and {live.version} is live in this workspace; take the key out, "
             "or `evolve policy rollback` to the base"
         )
-    adapter = checked(live, ANY_RANK)
+    return acting_with(section, live)
+
+
+def acting_with(section: PolicySection, generation: Generation) -> LocalPolicy:
+    """Return the model with a generation's adapter, in process. Raises `AdapterRefused` for files that were changed."""
+    from policies.local import LocalPolicy
+
+    adapter = checked(generation, ANY_RANK) if generation.adapter is not None else None
     directory = model_directory(section)
-    name = f"{section.name if section.name == 'pocket' else directory.name}/{live.version}"
+    name = f"{section.name if section.name == 'pocket' else directory.name}/{generation.version}"
     policy = LocalPolicy(directory, adapter, name=name, profile=profile_of(section))
-    policy.generation = live.version
+    policy.generation = generation.version
     return policy
 
 
 def served(section: PolicySection, workspace: Path | None) -> Policy:
     """Return the live generation on the vLLM server at `base_url` (`evolve policy serve` starts one)."""
     from policies.generations.router import RoutedPolicy
-    from policies.generations.storage import version_name
     from policies.generations.vllm_engine import VllmEngine
     from policies.local.loading import load_encoder
 
@@ -92,6 +104,44 @@ def served(section: PolicySection, workspace: Path | None) -> Policy:
     encoder = load_encoder(str(model_directory(section)))
     registry = open_registry(section, workspace)
     return RoutedPolicy(registry, engine, encoder, name="served", profile=profile_of(section))
+
+
+@dataclass(frozen=True)
+class Server:
+    """Where a generation is loaded before it may answer, and what is asked of it there."""
+
+    urls: tuple[str, ...] = ()
+    """vLLM servers; none = that of policy `served`, else this process."""
+    tolerance: float = TOLERANCE
+    max_rank: int = MAX_RANK
+
+
+Act = Callable[[Registry, AdapterEngine, str, Inspection], Awaitable[CanaryReport]]
+
+
+async def inspected(
+    section: PolicySection, registry: Registry, act: Act, version: str, server: Server | None = None
+) -> CanaryReport:
+    """Do `act` (`swap.inspect` or `swap.swap`) with peft as the reference, on the servers or on what a run loads.
+
+    Raises what `act` raises.
+    """
+    from policies.generations.local_engine import LocalEngine
+    from policies.generations.vllm_engine import VllmEngine
+    from policies.local.loading import load_encoder
+
+    server = server or Server()
+    directory = model_directory(section)
+    urls = server.urls or ((section.base_url,) if section.name == "served" else ())
+    reference = LocalEngine(directory)
+    engine = VllmEngine(list(urls), version_name(0)) if urls else LocalEngine(directory, merged=True)
+    asked = probes(load_encoder(str(directory)))
+    inspection = Inspection(reference, asked, max_rank=server.max_rank, tolerance=server.tolerance)
+    try:
+        return await act(registry, engine, version, inspection)
+    finally:
+        await engine.aclose()
+        await reference.aclose()
 
 
 def sentence(policy: Policy) -> str:

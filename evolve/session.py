@@ -147,7 +147,7 @@ def _plan(opened: _Opened) -> RunRecord:
     config = opened.config
     tasks: tuple[Task, ...] = ()
     if config.run.mode not in ("frozen", "quarantine"):
-        tasks = app.load_tasks(config, opened.environment, config.run.split)[: config.run.tasks]
+        tasks = app.load_tasks(config, opened.environment, config.run.split)[config.run.skip :][: config.run.tasks]
     return RunRecord(
         run_id=new_id(),
         mode=config.run.mode,

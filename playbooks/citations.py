@@ -51,3 +51,12 @@ def cites(text: str) -> bool:
     """Return whether `text` says in brackets what it rests on: a record's number or label, or `[?]` for a guess."""
     sources = (part for group in _SOURCE.findall(text) for part in re.split(r"[,;\s]+", group))
     return any(part == "?" or _REFERENCE.fullmatch(part.casefold()) for part in sources)
+
+
+def uncited(text: str, shown: Sequence[Record[Any]]) -> str:
+    """Return `text` with each bracket that cites a shown record as a guess, `[?]`."""
+
+    def replaced(match: re.Match[str]) -> str:
+        return "[?]" if cited(match.group(), shown) else match.group()
+
+    return _SOURCE.sub(replaced, text)

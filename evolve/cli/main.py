@@ -20,6 +20,7 @@ from evolve.cli import (
     compare,
     config,
     contradictions,
+    cycle,
     gates,
     knowledge,
     logs,
@@ -98,6 +99,7 @@ app.add_typer(train.app, name="train")
 workspace.register(app)
 run.register(app)
 compare.register(app)
+cycle.register(app)
 
 
 @app.callback()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from policies.generations.registry import Registry
 
 app = typer.Typer(
-    help="Generations of the policy: list, show, diff, canary, promote, rollback, serve.", no_args_is_help=True
+    help="Generations of the policy: list, show, diff, canary, gate, promote, rollback, serve.", no_args_is_help=True
 )
 
 Version = Annotated[str, typer.Argument(help="Version (policy-v3) or its number.")]
@@ -86,12 +86,14 @@ def canary(
 
     Passed, it may be promoted. Failed, the history says why and nothing else changes.
     """
+    from evolve.generations import Server, inspected
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
 
+    server = Server(tuple(url or ()), tolerance, max_rank)
     with opened(context, base=True) as (config, registry):
         try:
-            report = asyncio.run(_inspected(config, registry, inspect, version, (url, tolerance, max_rank)))
+            report = asyncio.run(inspected(config.policy, _known(registry), inspect, version, server))
         except PolicyRefused as error:
             if as_json:
                 show({"version": version, "passed": False, "reason": str(error)}, as_json, "")
@@ -101,25 +103,54 @@ def canary(
 
 
 @app.command()
+def gate(context: typer.Context, version: Version, as_json: Json = False) -> None:
+    """Measure a generation beside the live one on held-out tasks, with the playbook and without it.
+
+    Accepted, it may be promoted; refused, the exit code is 1.
+    """
+    from evolve.training.gate import judged
+
+    with opened(context) as (config, registry):
+        name = _known(registry).get(version).version
+    trial = judged(config, name)
+    if as_json:
+        show(trial.model_dump(mode="json"), as_json, "")
+    else:
+        table(trial.rows(), as_json, empty="")
+        print(f"{'accepted' if trial.accepted else 'refused'}: {trial.reason} (look {trial.look} at these tasks)")
+        print(f"the playbook takes {trial.playbook_tokens:.0f} tokens of a prompt")
+    raise typer.Exit(0 if trial.accepted else 1)
+
+
+@app.command()
 def promote(
     context: typer.Context,
     version: Version,
     url: Urls = None,
     tolerance: Tolerance = 1e-4,
     max_rank: Rank = 16,
+    unmeasured: Annotated[
+        bool, typer.Option("--unmeasured", help="Also one that the gate did not accept; the history says so.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Let a generation answer from now on, once it passed its canary. Requests under way end as they began."""
+    """Let a generation answer from now on: one that the gate accepted, once it passed its canary.
+
+    Requests under way end as they began.
+    """
+    from evolve.generations import Server, inspected
     from policies.generations.swap import swap
 
+    server = Server(tuple(url or ()), tolerance, max_rank)
     with opened(context, base=True) as (config, registry):
         known = _known(registry)
+        _require_gate(known.get(version), unmeasured)
         before = known.live().version
         if known.get(version).adapter is None:
             known.promote(version, "the base model")
             report = None
         else:
-            report = asyncio.run(_inspected(config, known, swap, version, (url, tolerance, max_rank)))
+            report = asyncio.run(inspected(config.policy, known, swap, version, server))
         live = known.live().version
     told = f" ({_said(report)})" if report else ""
     text = f"{live} is live{told}; before it {before}: `evolve policy rollback` goes back"
@@ -155,42 +186,24 @@ def opened(
         yield config, registry
 
 
+def _require_gate(generation: Generation, unmeasured: bool) -> None:
+    from evolve.training.gate import accepted
+    from policies.generations.errors import WrongState
+
+    if generation.adapter is not None and not accepted(generation) and not unmeasured:
+        said = generation.metrics.get("gate.reason")
+        raise WrongState(
+            f"{generation.version} {f'was refused by the gate ({said})' if said else 'was not measured by the gate'}; "
+            f"run `evolve policy gate {generation.version}`, or promote it with --unmeasured"
+        )
+
+
 def _known(registry: Registry | None) -> Registry:
     from memory.errors import NotFound
 
     if registry is None:
         raise NotFound(EMPTY)
     return registry
-
-
-async def _inspected(
-    config: Config,
-    registry: Registry | None,
-    act: Callable[..., Awaitable[CanaryReport]],
-    version: str,
-    how: tuple[list[str] | None, float, int],
-) -> CanaryReport:
-    """Run `act` (inspect or swap) with peft as the reference, on the servers or on what `evolve run` loads."""
-    from evolve.generations import model_directory
-    from policies.generations.canary import probes
-    from policies.generations.local_engine import LocalEngine
-    from policies.generations.storage import version_name
-    from policies.generations.swap import Inspection
-    from policies.generations.vllm_engine import VllmEngine
-    from policies.local.loading import load_encoder
-
-    known = _known(registry)
-    directory = model_directory(config.policy)
-    urls, tolerance, max_rank = how
-    urls = urls or ([config.policy.base_url] if config.policy.name == "served" else [])
-    reference = LocalEngine(directory)
-    engine = VllmEngine(urls, version_name(0)) if urls else LocalEngine(directory, merged=True)
-    inspection = Inspection(reference, probes(load_encoder(str(directory))), max_rank=max_rank, tolerance=tolerance)
-    try:
-        return await act(known, engine, version, inspection)
-    finally:
-        await engine.aclose()
-        await reference.aclose()
 
 
 def _said(report: CanaryReport) -> str:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evolve.config import Config
     from evolve.training.session import Trained
 
-app = typer.Typer(help="Fine-tune the policy: plan, sft, grpo, sage, run, status.", no_args_is_help=True)
+app = typer.Typer(help="Fine-tune the policy: plan, sft, internalise, grpo, sage, run, status.", no_args_is_help=True)
 
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
@@ -50,7 +50,7 @@ def plan(context: typer.Context, as_json: Json = False) -> None:
 def sft(
     context: typer.Context,
     groups: Annotated[
-        bool, typer.Option("--groups", help="Tasks with both successes and failures, by `train.advantages`.")
+        bool, typer.Option("--groups", help="Scenarios with both successes and failures, by `train.advantages`.")
     ] = False,
     values: Set = None,
     as_json: Json = False,
@@ -61,6 +61,16 @@ def sft(
     config = _configured(context, "grpo" if groups else "sft", values)
     with _progress(as_json) as report:
         done = train_from_logs(config, "groups" if groups else "sft", groups=groups, report=report)
+    _told(done, as_json)
+
+
+@app.command()
+def internalise(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """Train on the journal's successes as if nothing had been shown: the weights take in the playbook."""
+    from evolve.training.session import train_from_logs
+
+    with _progress(as_json) as report:
+        done = train_from_logs(_configured(context, "internalise", values), "internalise", report=report)
     _told(done, as_json)
 
 
@@ -129,5 +139,5 @@ def _progress(as_json: bool) -> Generator[Callable[[dict[str, float]], None]]:
 
 
 def _told(done: Trained, as_json: bool) -> None:
-    text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy canary"
+    text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy gate"
     show(done.model_dump(mode="json"), as_json, text)

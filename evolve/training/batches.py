@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from evolve.seeds import seed_for
-from evolve.training.turns import Replies, turns_of
+from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Frozen, Trajectory
 from policies.rl.protocols import Array, Episodes, Flags
 from policies.rl.rows import TrainRow, rows_of
@@ -57,21 +57,21 @@ class Prepared:
         return [row for row, _ in both], [advantages for _, advantages in both]
 
 
-def prepared(episodes: Iterable[Episode], replies: Replies) -> Prepared:
-    """Return the batch of some episodes; `replies` is where their model calls were kept."""
+def prepared(episodes: Iterable[Episode], replies: Replies, turns: TurnReader = turns_of) -> Prepared:
+    """Return the batch of some episodes; `replies` is where their model calls were kept, `turns` how they are read."""
     rows: list[TrainRow] = []
     taken: list[Episode] = []
     counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
     for episode in episodes:
         trajectory = episode.trajectory
-        turns = turns_of(trajectory, replies) if trajectory.outcome is not None else None
-        if not turns:
+        found = turns(trajectory, replies) if trajectory.outcome is not None else None
+        if not found:
             counts["not_graded" if trajectory.outcome is None else "no_token_ids"] += 1
             continue
-        made = rows_of(turns, _row(episode))
+        made = rows_of(found, _row(episode))
         counts["episodes"] += 1
         counts["forked_rows"] += len(made) - 1
-        counts["truncated_turns"] += sum(turn.truncated for turn in turns)
+        counts["truncated_turns"] += sum(turn.truncated for turn in found)
         taken.append(episode)
         rows += made
     return Prepared(tuple(rows), _arrays(taken, rows), counts)

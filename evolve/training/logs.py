@@ -36,11 +36,11 @@ class Offer(Frozen):
 
     @property
     def groups(self) -> dict[str, tuple[Trajectory, ...]]:
-        """Task id -> its episodes, of tasks that were done twice or more and not always with the same end."""
-        by_task: dict[str, list[Trajectory]] = defaultdict(list)
+        """Scenario (or task, where there are none) -> its episodes, of those that did not always end alike."""
+        found: dict[str, list[Trajectory]] = defaultdict(list)
         for episode in (*self.successes, *self.failures):
-            by_task[episode.task.id].append(episode)
-        return {name: tuple(some) for name, some in by_task.items() if len({each.success for each in some}) > 1}
+            found[_group(episode)].append(episode)
+        return {name: tuple(some) for name, some in found.items() if len({each.success for each in some}) > 1}
 
     def families(self) -> list[dict[str, object]]:
         """Return for each family of tasks (or scenario) how many successes and failures there are, by name."""
@@ -63,10 +63,14 @@ def offer(trajectories: Iterable[Trajectory], replies: Replies, policy: str = ""
 
 
 def episodes(chosen: Sequence[Trajectory]) -> tuple[Episode, ...]:
-    """Return episodes with their success as the reward; those of one task are compared with each other."""
+    """Return episodes with their success as the reward; those of one scenario are compared with each other."""
     return tuple(
-        Episode(trajectory=each, rewards={"outcome": float(each.success)}, group=each.task.id) for each in chosen
+        Episode(trajectory=each, rewards={"outcome": float(each.success)}, group=_group(each)) for each in chosen
     )
+
+
+def _group(episode: Trajectory) -> str:
+    return episode.task.scenario or episode.task.id
 
 
 def _unfit(episode: Trajectory, policy: str) -> str:

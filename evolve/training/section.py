@@ -37,9 +37,14 @@ class TrainSection(Section):
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling in rollouts."""
     epochs: int = Field(default=1, ge=1)
-    """Passes over a batch; for `sft`, over the journal's rows."""
+    """Passes over a batch of rollouts."""
+    passes: int = Field(default=3, ge=1)
+    """`sft`: passes over the journal's rows."""
     batch: int = Field(default=32, ge=1)
     """`sft`: rows of an update."""
+    context: Literal["kept", "dropped", "both"] = "both"
+    """`sft`: what successes are learned under: the prompts as they were, prompts without what was learned (context
+    distillation: the weights take in the playbook), or each once."""
     minibatches: int = Field(default=1, ge=1)
     """Updates made of one batch of rollouts."""
     weights: Literal["lora"] = "lora"
@@ -62,5 +67,6 @@ RECIPES: dict[str, dict[str, Any]] = {
     "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True},
     "grpo": {"advantages": "grpo", "loss": "ppo", "length": 1, "skills": False},
     "sft": {"loss": "sft"},
+    "internalise": {"loss": "sft", "context": "dropped"},
 }
 """Name of a method -> the values of `[train]` that it sets."""

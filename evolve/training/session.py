@@ -16,14 +16,16 @@ from typing import Any
 from evolve import generations
 from evolve.app import make_environment, open_store
 from evolve.config import Config
-from evolve.injection import choose_core, recall_for
+from evolve.injection import choose_core, recall_for, shown_again
 from evolve.prompting import briefing
 from evolve.rollout import Acting
+from evolve.training.internalise import Internalising
 from evolve.training.logs import Offer, offer
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
-from evolve.training.supervised import examples, fit
+from evolve.training.supervised import fit, group_examples, success_examples
+from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen
 from memory.store import Store
 from playbooks.core import core_records
@@ -31,6 +33,7 @@ from policies.generations.adapters import inspect_adapter
 from policies.generations.base import base_of
 from policies.generations.records import Generation
 from policies.local import LocalPolicy
+from policies.local.loading import load_encoder
 from policies.rl.slots import make
 from policies.rl.trainer import Optimising, Trainer
 
@@ -80,24 +83,38 @@ def train(config: Config, recipe: str, report: Report = lambda _: None) -> Train
 def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None) -> Trained:
     """Train on the journal alone, and publish the adapter as a candidate.
 
-    On its successes, or with `groups` on tasks that did not always end alike, by `train.advantages`. Raises `BadInput`
-    where the journal offers none.
+    On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`. Raises
+    `BadInput` where the journal offers none.
     """
     section = config.train
     with open_store(config, len, read_only=True) as store:
         found = offer(store.trajectories(), store.get_reply)
-        estimator = make("advantages", section.advantages) if groups else None
-        given = examples(found, store.get_reply, estimator)
-    folder, trainer = _begun(config, recipe)
-    fit(trainer, given, epochs=section.epochs, batch=section.batch, folder=folder, report=report)
+        if groups:
+            given = group_examples(found, store.get_reply, make("advantages", section.advantages))
+        else:
+            given = success_examples(found, store.get_reply, _readers(config, store))
+    folder, trainer = _begun(config, recipe, given.digest)
+    fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
     return _published(config, trainer, folder, recipe)
 
 
-def _begun(config: Config, recipe: str) -> tuple[Path, Trainer]:
+def _readers(config: Config, store: Store) -> list[TurnReader]:
+    """Return how successes are read: as they were, without what was learned, or both."""
+    profile = generations.profile_of(config.policy)
+    told_again = Internalising(
+        encoder=load_encoder(str(generations.model_directory(config.policy))),
+        profile=profile,
+        world=briefing(make_environment(config), profile),
+        shown=lambda episode: shown_again(store, episode.injected),
+    )
+    return {"kept": [turns_of], "dropped": [told_again], "both": [turns_of, told_again]}[config.train.context]
+
+
+def _begun(config: Config, recipe: str, data: str = "") -> tuple[Path, Trainer]:
     """Return where the training stands, made when missing, and a trainer that begins at the live generation."""
     live = generations.live_generation(config.policy, config.workspace)
     section = config.train
-    folder = config.workspace / generations.FOLDER / FOLDER / name_of(config, recipe, live)
+    folder = config.workspace / generations.FOLDER / FOLDER / name_of(config, recipe, live, data)
     folder.mkdir(parents=True, exist_ok=True)
     return folder, Trainer(
         generations.model_directory(config.policy),
@@ -108,9 +125,9 @@ def _begun(config: Config, recipe: str) -> tuple[Path, Trainer]:
     )
 
 
-def name_of(config: Config, recipe: str, live: Generation | None) -> str:
-    """Return the name of a training: of its recipe, its settings and what it began from."""
-    decides = [recipe, config.digest, live.version if live else "base"]
+def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:
+    """Return the name of a training: of its recipe, its settings, what it began from and what it was given."""
+    decides = [recipe, config.digest, live.version if live else "base", data]
     return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +14,7 @@ import numpy as np
 from evolve.seeds import seed_for
 from evolve.training.batches import prepared
 from evolve.training.logs import Offer, episodes
-from evolve.training.turns import Replies
+from evolve.training.turns import Replies, TurnReader, erred, turns_of
 from memory.errors import BadInput
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
@@ -25,20 +27,42 @@ class Examples(NamedTuple):
     rows: list[TrainRow]
     advantages: list[Array]
 
+    @property
+    def digest(self) -> str:
+        """Return what tells these examples from others."""
+        told = [(row.prompt_ids, row.completion_ids, *map(float, own)) for row, own in zip(*self, strict=True)]
+        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
-def examples(offer: Offer, replies: Replies, advantages: AdvantageEstimator | None = None) -> Examples:
-    """Return rows with their turns' advantages: 1 for all that successes say; with an estimator, those of groups.
+
+def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReader] = (turns_of,)) -> Examples:
+    """Return what successful episodes said, once for each reader, with advantage 1; 0 for turns that ended in errors.
 
     Raises `BadInput` where the journal offers none.
     """
-    chosen = offer.successes if advantages is None else [each for some in offer.groups.values() for each in some]
-    batch = prepared(episodes(chosen), replies)
-    steps = np.ones(len(batch.episodes.trajectory)) if advantages is None else advantages(batch.episodes)
-    rows, found = batch.advantages(steps, np.ones(len(batch.episodes.rewards), dtype=bool))
-    if not rows:
-        wanted = "successful train episodes" if advantages is None else "train tasks with both successes and failures"
+    chosen = {each.id: each for each in offer.successes}
+    found = Examples([], [])
+    for reader in readers:
+        batch = prepared(episodes(offer.successes), replies, reader)
+        right = [float(not erred(chosen[row.trajectory_id], span.step)) for row in batch.rows for span in row.spans]
+        rows, own = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
+        found = Examples([*found.rows, *rows], [*found.advantages, *own])
+    return _some(found, "successful train episodes")
+
+
+def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimator) -> Examples:
+    """Return what was said in tasks that did not always end alike, with the advantages that an estimator gives.
+
+    Raises `BadInput` where the journal offers none.
+    """
+    batch = prepared(episodes([each for some in offer.groups.values() for each in some]), replies)
+    found = batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool))
+    return _some(Examples(*found), "train tasks with both successes and failures")
+
+
+def _some(found: Examples, wanted: str) -> Examples:
+    if not found.rows:
         raise BadInput(f"the journal holds no {wanted} with token ids; `evolve train plan` says what it holds")
-    return Examples(rows, found)
+    return found
 
 
 def fit(

@@ -11,6 +11,8 @@ from policies.rl.rows import Turn
 
 Replies = Callable[[str], dict[str, Any] | None]
 """What was kept under a key (`ReplyStore.get_reply`)."""
+TurnReader = Callable[[Trajectory, Replies], tuple[Turn, ...] | None]
+"""Returns the turns of an episode, None where they cannot be known."""
 
 
 def turns_of(trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
@@ -35,3 +37,14 @@ def turns_of(trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | Non
             )
         )
     return tuple(turns)
+
+
+def erred(trajectory: Trajectory, step: int) -> bool:
+    """Tell whether a step that the turn began at `step` asked for ended in an error."""
+    own = trajectory.steps[step : step + 1]
+    later = trajectory.steps[step + 1 :]
+    for each in later:
+        if each.usage.calls or each.reply_key:
+            break
+        own = (*own, each)
+    return any(each.error is not None for each in own)

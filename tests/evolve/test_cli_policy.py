@@ -117,14 +117,23 @@ def test_list_show_and_diff(trained: Path) -> None:
 def test_canary_promote_and_rollback_in_process(trained: Path) -> None:
     assert evolve_json(trained, "policy", "canary", "1")["passed"] is True
     assert evolve_json(trained, "policy", "list")[1]["state"] == "canary"
-    promoted = evolve_json(trained, "policy", "promote", "1")
+    promoted = evolve_json(trained, "policy", "promote", "1", "--unmeasured")
     assert (promoted["live"], promoted["before"]) == ("policy-v1", "policy-v0")
     assert promoted["canary"]["to_reference"] < 1e-4 < promoted["canary"]["to_base"]
-    assert "policy-v2 is live" in evolve(trained, "policy", "promote", "policy-v2")
+    assert "policy-v2 is live" in evolve(trained, "policy", "promote", "policy-v2", "--unmeasured")
     assert "policy-v1 is live again" in evolve(trained, "policy", "rollback", "--reason", "it was worse")
     assert "it was worse" in evolve(trained, "policy", "show", "2")
     assert evolve_json(trained, "policy", "promote", "0")["live"] == "policy-v0"
     assert evolve_json(trained, "policy", "rollback")["live"] == "policy-v1"
+
+
+def test_what_the_gate_did_not_accept_is_promoted_only_when_said(trained: Path) -> None:
+    assert "was not measured by the gate" in complaint(trained, "policy", "promote", "1", code=1)
+    trial = evolve_json(trained, "policy", "gate", "1", code=1)
+    assert (trial["live"], trial["candidate"], trial["accepted"], trial["look"]) == ("policy-v0", "policy-v1", False, 1)
+    assert "p = " in trial["reason"]
+    assert "was refused by the gate" in complaint(trained, "policy", "promote", "1", code=1)
+    assert "look 2 at these tasks" in invoke(trained, "policy", "gate", "2").output
 
 
 def test_an_adapter_that_changes_nothing_fails_its_canary_with_exit_code_1(trained: Path) -> None:
@@ -132,14 +141,14 @@ def test_an_adapter_that_changes_nothing_fails_its_canary_with_exit_code_1(train
     failed = evolve_json(trained, "policy", "canary", "3", code=1)
     assert failed["passed"] is False
     assert "changes nothing" in failed["reason"]
-    assert "changes nothing" in complaint(trained, "policy", "promote", "3", code=1)
+    assert "changes nothing" in complaint(trained, "policy", "promote", "3", "--unmeasured", code=1)
     assert evolve_json(trained, "policy", "list")[0]["state"] == "live"
     assert "changes nothing" in evolve(trained, "policy", "show", "3")
 
 
 def test_a_run_acts_with_the_live_generation_and_says_so(trained: Path, model: Path) -> None:
     base = evolve_json(trained, "run")["run_id"]
-    evolve(trained, "policy", "promote", "1")
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
     config = load_config(trained / "evolve.toml")
     policy = app.make_policy(config.policy, config.workspace)
     told = invoke(trained, "run")
@@ -154,7 +163,7 @@ def test_a_run_acts_with_the_live_generation_and_says_so(trained: Path, model: P
 def test_a_generation_of_another_base_or_beside_another_adapter_is_not_used_silently(
     trained: Path, adapters: list[Path], model: Path, tmp_path: Path
 ) -> None:
-    evolve(trained, "policy", "promote", "1")
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
     file = trained / "evolve.toml"
     file.write_text(file.read_text().replace("[policy]\n", f'[policy]\nadapter = "{adapters[1]}"\n'))
     assert "policy-v1 is live in this workspace" in complaint(trained, "run", code=2)
@@ -166,7 +175,7 @@ def test_a_generation_of_another_base_or_beside_another_adapter_is_not_used_sile
 
 
 def test_an_adapter_that_was_changed_on_disk_is_not_run(trained: Path) -> None:
-    evolve(trained, "policy", "promote", "1")
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
     shown = evolve_json(trained, "policy", "show", "1")
     weights = Path(shown["adapter"]) / "adapter_model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-4] + b"abcd")
@@ -190,7 +199,7 @@ def served(model: Path) -> Iterator[VllmLike]:
 def test_promotion_on_servers_and_a_served_run(trained: Path, model: Path) -> None:
     file = trained / "evolve.toml"
     with served(model) as one, served(model) as other:
-        found = evolve_json(trained, "policy", "promote", "1", "--url", one.url, "--url", other.url)
+        found = evolve_json(trained, "policy", "promote", "1", "--unmeasured", "--url", one.url, "--url", other.url)
         assert found["canary"]["to_reference"] < 1e-4
         assert set(one.adapters) == set(other.adapters) == {"policy-v1"}
         served_by = f'name = "served"\nbase_url = "{one.url}"'
@@ -227,7 +236,7 @@ HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 
 def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(trained: Path, tmp_path: Path) -> None:
     """A small program in vLLM's place: it takes the arguments, answers, and is gone afterwards."""
-    evolve(trained, "policy", "promote", "1")
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
     program = tmp_path / "vllm"
     program.write_text(f"#!{sys.executable}\n{VLLM}")
     program.chmod(0o755)

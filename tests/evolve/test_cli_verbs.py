@@ -21,7 +21,7 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init run resume eval compare report export version",
+    "": "init run resume eval compare cycle report export version",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",
     "memory": "search stats forget doctor reindex",
@@ -31,8 +31,8 @@ PROMISED = {
     "gates": "log show replay",
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",
-    "train": "plan sft grpo sage run status",
-    "policy": "list show diff canary promote rollback serve",
+    "train": "plan sft internalise grpo sage run status",
+    "policy": "list show diff canary gate promote rollback serve",
 }
 READING = [
     "playbook list",

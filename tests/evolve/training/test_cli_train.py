@@ -38,6 +38,7 @@ iterations = 1
 chains = 1
 rollouts = 2
 epochs = 1
+passes = 1
 """
 
 

@@ -1,0 +1,134 @@
+"""Run, train from the journal, gate, promote, and again: unattended, and taken up where it was killed.
+
+Every step is one that the command line offers by itself, and is known by what it left behind: a run by its
+configuration, a training by its name, a verdict and a promotion by the registry. `cycle.json` says how far each round
+came; a step that was done and not noted is found done, not done twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evolve import generations
+from evolve.app import load_tasks, make_environment, open_store
+from evolve.config import Config
+from evolve.runs import DONE, RunRecord, exclusive
+from evolve.session import resume, run
+from evolve.training.gate import judged
+from evolve.training.session import train_from_logs
+from memory.errors import BadInput
+from memory.records import Frozen
+from policies.generations.swap import swap
+
+FILE = "cycle.json"
+RECIPE = "sft"
+
+
+class Round(Frozen):
+    """How far a round came; what is empty is not done yet."""
+
+    number: int
+    every: int
+    """Tasks of its run."""
+    run_id: str = ""
+    solved: float | None = None
+    """Share of its tasks."""
+    candidate: str = ""
+    accepted: bool | None = None
+    reason: str = ""
+    live: str = ""
+    """What answers from then on; set last."""
+
+
+class Cycle(Frozen):
+    """The rounds so far, in order."""
+
+    rounds: tuple[Round, ...] = ()
+
+    def saved(self, path: Path, latest: Round) -> Cycle:
+        """Return and write it with the latest state of a round."""
+        done = (*(each for each in self.rounds if each.number != latest.number), latest)
+        new = path.with_name(f"{path.name}.new")
+        new.write_text(Cycle(rounds=done).model_dump_json(indent=2))
+        new.replace(path)
+        return Cycle(rounds=done)
+
+
+def cycle(config: Config, every: int, rounds: int, report: Callable[[Round], None] = lambda _: None) -> Cycle:
+    """Do as many rounds of `every` train tasks each, those that were done before included.
+
+    `report` is told a round after each step. Raises `BadInput` where the environment has too few train tasks, or the
+    cycle was begun with rounds of another size.
+    """
+    have, need = len(load_tasks(config, make_environment(config), config.run.split)), every * rounds
+    if have < need:
+        raise BadInput(
+            f"split {config.run.split!r} has {have} tasks, and {rounds} rounds of {every} need {need}; ask for fewer, "
+            "or give the environment more"
+        )
+    folder = config.workspace / generations.FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(config.workspace, "cycle"):
+        state = read(config)
+        for number in range(rounds):
+            latest = next((each for each in state.rounds if each.number == number), Round(number=number, every=every))
+            if latest.every != every:
+                raise BadInput(f"this cycle was begun with rounds of {latest.every} tasks, got {every}; keep to it")
+            while not latest.live:
+                latest = _step(config, latest)
+                state = state.saved(folder / FILE, latest)
+                report(latest)
+    return state
+
+
+def read(config: Config) -> Cycle:
+    """Return what was done of the workspace's cycle."""
+    path = config.workspace / generations.FOLDER / FILE
+    return Cycle.model_validate_json(path.read_text()) if path.exists() else Cycle()
+
+
+def _step(config: Config, latest: Round) -> Round:
+    """Do the next step of a round."""
+    if not latest.run_id:
+        done: dict[str, Any] = _worked(config, latest)
+    elif not latest.candidate and not latest.reason:
+        done = _trained(config)
+    elif latest.accepted is None and latest.candidate:
+        trial = judged(config, latest.candidate)
+        done = {"accepted": trial.accepted, "reason": trial.reason}
+    else:
+        done = {"live": _promoted(config, latest)}
+    return latest.model_copy(update=done)
+
+
+def _worked(config: Config, latest: Round) -> dict[str, Any]:
+    """Run the round's tasks, or go on with the run that was begun for them."""
+    section = config.run.model_copy(update={"tasks": latest.every, "skip": latest.number * latest.every})
+    own = config.model_copy(update={"run": section})
+    with open_store(own, len) as store:
+        records = [RunRecord.model_validate(data) for data in store.runs()]
+    begun = next((each for each in records if each.config_hash == own.digest), None)
+    if begun is not None and begun.status == DONE:
+        return {"run_id": begun.run_id}
+    result = resume(own, begun.run_id) if begun else run(own)
+    if result.status != DONE:
+        raise BadInput(f"run {result.run_id} stopped ({result.reason}); raise the budget and start the cycle again")
+    return {"run_id": result.run_id, "solved": result.metrics.tgc if result.metrics else None}
+
+
+def _trained(config: Config) -> dict[str, Any]:
+    try:
+        return {"candidate": train_from_logs(config, RECIPE).generation}
+    except BadInput as nothing:
+        return {"reason": str(nothing)}
+
+
+def _promoted(config: Config, latest: Round) -> str:
+    """Promote what was accepted, unless that was done before; return what is live."""
+    with generations.open_registry(config.policy, config.workspace) as registry:
+        if latest.accepted and registry.live().version != latest.candidate:
+            asyncio.run(generations.inspected(config.policy, registry, swap, latest.candidate))
+        return registry.live().version

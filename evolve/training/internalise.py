@@ -1,0 +1,58 @@
+"""Context distillation: what was done with the playbook in the prompt becomes what is done without it.
+
+The rows hold an episode as it would stand had nothing been shown: no knowledge in the prompt, references to it as
+guesses, and steps that ended in an error left out with what they were answered (assumed: such a step changed nothing).
+What is said is therefore not what was sampled, and is tokenised here: such rows suit `sft` alone.
+Source: context distillation (Askell et al., arXiv 2112.00861; Snell et al., arXiv 2209.15189).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evolve.injection import Shown
+from evolve.prompting import opening_messages, step_messages
+from evolve.search import asked
+from evolve.training.turns import Replies, turns_of
+from memory.records import Trajectory
+from playbooks.citations import uncited
+from policies.encoding import ChatEncoder
+from policies.protocols import Profile, Reply
+from policies.rl.rows import Turn
+
+
+@dataclass(frozen=True)
+class Internalising:
+    """How episodes of one world are told again without knowledge: a reader of turns like `turns_of`."""
+
+    encoder: ChatEncoder
+    profile: Profile
+    world: str
+    """What `prompting.briefing` returns."""
+    shown: Callable[[Trajectory], Shown]
+    """What an episode was shown."""
+
+    def __call__(self, trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
+        """Return the turns of an episode; None where it rests on skills or native tool calls, or was cut off."""
+        sampled = turns_of(trajectory, replies)
+        if not sampled or trajectory.prelude or any(step.tool_calls for step in trajectory.steps):
+            return None
+        if any(turn.truncated for turn in sampled):
+            return None
+        given = self.shown(trajectory)
+        known = (*given.core, *given.recalled)
+        ends = {turn.step: tuple(i for i in turn.token_ids[-1:] if i in self.encoder.ends) for turn in sampled}
+        messages = opening_messages(trajectory.task, "", self.profile, self.world)
+        turns: list[Turn] = []
+        for step in trajectory.steps:
+            if step.error or asked(step.reply):
+                continue
+            said = uncited(step.reply or step.action, known)
+            ids = (*self.encoder.tokens(said), *ends[step.index])
+            prompt = self.encoder.encode(messages)
+            logprobs = (0.0,) * len(ids)
+            turns.append(Turn(step=step.index, prompt_ids=prompt, token_ids=ids, logprobs=logprobs, policy_version=""))
+            own = step.model_copy(update={"reply": said})
+            messages += step_messages(own, Reply(text=said, token_ids=ids))
+        return tuple(turns)

@@ -1,0 +1,95 @@
+"""`evolve cycle`: rounds of run, training, gate and promotion; stopped anywhere, it goes on and does nothing twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evolve import generations
+from evolve.app import open_store
+from evolve.configfile import load_config
+from evolve.runs import DONE
+from evolve.training.cycle import Round, cycle, read
+from memory.errors import BadInput
+from tests.evolve.command import evolve_json, invoke
+
+pytestmark = pytest.mark.slow
+SETTINGS = """\
+[run]
+batch_size = 6
+concurrency = 16
+
+[policy]
+name = "pocket"
+max_tokens = 80
+
+[environment]
+name = "office"
+deployment = 600
+max_steps = 8
+
+[memory]
+index = "exact"
+
+[controls]
+no_memory = 0
+
+[gate]
+select_tasks = 6
+
+[train]
+rank = 4
+"""
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    (tmp_path / "evolve.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+def test_a_cycle_stopped_after_each_step_goes_on_and_does_nothing_twice(workspace: Path) -> None:
+    config = load_config(workspace / "evolve.toml")
+    steps: list[Round] = []
+
+    def kill(latest: Round) -> None:
+        steps.append(latest)
+        raise Killed
+
+    for _ in range(12):
+        try:
+            done = cycle(config, 6, 2, kill)
+        except Killed:
+            continue
+        break
+    else:
+        pytest.fail("the cycle never came to its end")
+    assert [each.number for each in done.rounds] == [0, 1]
+    assert all(each.live and each.run_id for each in done.rounds)
+    assert len(steps) <= 8
+    with open_store(config, len, read_only=True) as store:
+        runs = [data for data in store.runs() if data["mode"] == "online"]
+        assert [data["status"] for data in runs] == [DONE, DONE]
+        done_tasks = [each.task.id for data in runs for each in store.trajectories(run_id=data["run_id"], arm="main")]
+    assert len(done_tasks) == len(set(done_tasks)) == 12, "each round does tasks of its own"
+    with generations.open_registry(config.policy, config.workspace, read_only=True) as registry:
+        published = [each for each in registry.generations() if each.adapter is not None]
+        measured = [change for change in registry.history() if change.type == "measured"]
+    assert len(published) == len(measured) == sum(bool(each.candidate) for each in done.rounds)
+    assert read(config) == done
+
+
+def test_the_command_prints_the_rounds_and_says_what_does_not_fit(workspace: Path) -> None:
+    rows = evolve_json(workspace, "cycle", "--every", "4", "--rounds", "1")
+    assert [row["number"] for row in rows] == [0]
+    assert rows[0]["live"]
+    other = invoke(workspace, "cycle", "--every", "5", "--rounds", "1", "--json")
+    assert "rounds of 4 tasks, got 5" in json.loads(other.stdout)["error"]["message"]
+    with pytest.raises(BadInput, match="has 72 tasks, and 3 rounds of 30 need 90"):
+        cycle(load_config(workspace / "evolve.toml"), 30, 3)

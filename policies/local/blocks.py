@@ -54,3 +54,7 @@ class BlockCache:
             self._blocks[key] = (parent, block)
         while len(self._blocks) > self.capacity:
             self._blocks.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget all blocks."""
+        self._blocks.clear()

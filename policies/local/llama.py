@@ -81,6 +81,10 @@ class LlamaEngine:
         self.cos, self.sin = angles.cos().to(self.device), angles.sin().to(self.device)
         self.cache = BlockCache(CACHE_BYTES // (len(self.layers) * 2 * self.heads * self.size * 4))
 
+    def forget(self) -> None:
+        """Drop the cached prefixes."""
+        self.cache.clear()
+
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in order."""

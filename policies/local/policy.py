@@ -115,8 +115,9 @@ class LocalPolicy:
         return len(self.encoder.tokens(text))
 
     async def aclose(self) -> None:
-        """Finish the running batch and end the worker thread."""
+        """Finish the running batch, end the worker thread, and drop what was cached (up to 1 GiB)."""
         await self._batcher.close()
+        self.engine.forget()
 
     def _run(self, requests: Sequence[Request]) -> list[Completion]:
         live = self._live

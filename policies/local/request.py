@@ -59,3 +59,7 @@ class Engine(Protocol):
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in order."""
         ...
+
+    def forget(self) -> None:
+        """Drop what is only kept to answer faster; called when no request comes any more."""
+        ...

@@ -49,3 +49,6 @@ class TransformersEngine:
             logits_to_keep=1,
         )
         return out.logits[:, -1], out.past_key_values
+
+    def forget(self) -> None:
+        """Nothing is kept."""

@@ -146,6 +146,7 @@ async def test_what_the_prefix_cache_gives_back_changes_no_token(directory: Path
     assert [r.token_ids for r in first] == [r.token_ids for r in again] == [r.token_ids for r in alone]
     assert cached > 20, "finished rows must leave their blocks behind"
     await policy.aclose()
+    assert not policy.engine.cache._blocks, "a closed policy holds no memory"  # type: ignore[attr-defined]
 
 
 async def test_a_prefix_shared_by_the_whole_batch_changes_no_token(directory: Path) -> None:

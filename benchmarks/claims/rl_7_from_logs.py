@@ -210,8 +210,8 @@ def rows(found: Sequence[Found], cycle: Cycled, quick: bool) -> list[Row]:
         return Row(text, mean(values), target(values) if target else None, n=len(values), ci=ci, seed=0)
 
     def gained(values: Sequence[float]) -> Target:
-        low = spread(values)[0] if len(values) > 1 else values[0]
-        return Target("interval above 0" if len(values) > 1 else "> 0", lambda _: low > 0)
+        interval = spread(values) if len(values) > 1 else None
+        return Target("interval above 0", lambda value: (interval[0] if interval else value) > 0)
 
     own = ARMS[:2]
     return [

@@ -2,7 +2,8 @@
 
 Rewards are skill-integrated (SAGE, arXiv 2512.17102): a skill that was made in one task and used in a later one of the
 chain is paid for where both succeed. `paper` counts a use as SAGE does, by the name that was called; `strict`, the
-default, wants a skill that does something (`skills.usage`), since a count of names can be gamed.
+default, wants a skill that does something (`skills.usage`), since a count of names can be gamed; `none` pays for
+success alone.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from skills.names import called, parsed
 from skills.retrieval import Choosing
 from skills.usage import uses
 
-Counting = Literal["strict", "paper"]
+Counting = Literal["strict", "paper", "none"]
 Recall = Callable[[Task], Shown]
 """What is shown for a task: always the same in one training."""
 
@@ -68,7 +69,7 @@ class Rollout:
     links: tuple[Link, ...]
     rewards: tuple[dict[str, float], ...]
     used: tuple[bool, ...]
-    """Whether a skill made earlier in the chain was used, by the count that pays."""
+    """Whether a skill made earlier in the chain was used, by the count that pays (`none`: by the strict one)."""
     claimed: tuple[bool, ...]
     """The same by names alone: what is claimed and not used is how the count would be gamed."""
 
@@ -99,8 +100,9 @@ async def _member(
     how = Choosing() if sampling.skills else Choosing(k=0)
     links = await chain(setting.environment, policy, attempts, acting, Library(), how)
     strict, paper = used(links, "strict"), used(links, "paper")
-    counted = strict if sampling.counting == "strict" else paper
-    rewards = rewarded(links, counted if sampling.skills else np.zeros_like(counted))
+    counted = paper if sampling.counting == "paper" else strict
+    paid = sampling.skills and sampling.counting != "none"
+    rewards = rewarded(links, counted if paid else np.zeros_like(counted))
     return Rollout(
         chain_id=setting.chain.id,
         member=member,
@@ -118,7 +120,7 @@ def rewarded(links: Sequence[Link], used: np.ndarray[Any, np.dtype[np.bool_]]) -
     return tuple({"outcome": float(own), "skill": float(both - own)} for own, both in zip(success, whole, strict=True))
 
 
-def used(links: Sequence[Link], counting: Counting) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def used(links: Sequence[Link], counting: Literal["strict", "paper"]) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return [m, m]: True at [k, j] where task j used a skill that was made in task k < j."""
     made = {link.trajectory.task.id: at for at, link in enumerate(links)}
     found = np.zeros((len(links), len(links)), dtype=bool)

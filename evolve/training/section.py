@@ -32,8 +32,8 @@ class TrainSection(Section):
     """Times each chain is done: a group."""
     skills: bool = True
     """Tasks of a chain share the functions that their agent writes."""
-    counting: Literal["strict", "paper"] = "strict"
-    """What is a use of a skill that is paid for: honest use, or a call of its name."""
+    counting: Literal["strict", "paper", "none"] = "strict"
+    """What is a use of a skill that is paid for: honest use, a call of its name, or nothing."""
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling in rollouts."""
     epochs: int = Field(default=1, ge=1)

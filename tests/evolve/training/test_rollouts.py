@@ -49,6 +49,13 @@ async def test_without_skills_nothing_is_shared_and_success_alone_is_paid() -> N
     assert all(parts["skill"] == 0.0 for rollout in found for parts in rollout.rewards)
 
 
+async def test_with_nothing_counted_skills_are_shared_and_success_alone_is_paid() -> None:
+    paid, unpaid = [await rolled(Sampling(rollouts=1, counting=how)) for how in ("strict", "none")]
+    assert [each.used for each in paid] == [each.used for each in unpaid]
+    assert any(parts["skill"] for rollout in paid for parts in rollout.rewards), "nothing was used: this shows nothing"
+    assert not any(parts["skill"] for rollout in unpaid for parts in rollout.rewards)
+
+
 def link(action: str, task: str, success: bool, shown: Sequence[Record[Skill]] = ()) -> Link:
     prelude = "\n".join(record.payload.definition for record in shown)
     outcome = Outcome(success=success, reward=float(success))

@@ -70,7 +70,8 @@ def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
 
     live = live_generation(section, workspace) if workspace is not None else None
     if live is None:
-        return LocalPolicy.pocket() if section.name == "pocket" else LocalPolicy(Path(section.model), section.adapter)
+        shipped = section.name == "pocket" or (section.name == "served" and not section.model)
+        return LocalPolicy.pocket() if shipped else LocalPolicy(Path(section.model), section.adapter)
     if section.adapter is not None:
         raise ConfigError(
             f"policy.adapter is {section.adapter!r}, and {live.version} is live in this workspace; take the key out, "

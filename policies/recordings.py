@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +18,20 @@ class Recordings:
         """Read `path` if it exists. Raises `BadInput` for a line that is no recording."""
         self._path = path
         self._replies: dict[str, dict[str, Any]] = {}
-        if path.exists():
-            for number, line in enumerate(path.read_text(encoding="utf-8").rstrip("\n").split("\n"), start=1):
+        text = path.read_text(encoding="utf-8").rstrip("\n") if path.exists() else ""
+        if text:
+            for number, line in enumerate(text.split("\n"), start=1):
                 key, reply = self._read(number, line)
                 self._replies[key] = reply
 
     def put_reply(self, key: str, reply: dict[str, Any]) -> None:
-        """Append one reply."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"key": key, **reply}, ensure_ascii=False) + "\n")
+        """Append one reply, all or nothing. Raises `OSError` where the disk is full."""
+        line = (json.dumps({"key": key, **reply}, ensure_ascii=False) + "\n").encode()
+        with self._path.open("ab", buffering=0) as file:
+            end = file.tell()
+            if file.write(line) < len(line):
+                file.truncate(end)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         self._replies[key] = reply
 
     def get_reply(self, key: str) -> dict[str, Any] | None:

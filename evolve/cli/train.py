@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evolve.cli.output import Json, load, show, table
+from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from evolve.config import Config
     from evolve.training.session import Trained
 
-app = typer.Typer(help="Fine-tune the policy: plan, sft, internalise, grpo, sage, run, status.", no_args_is_help=True)
+app = typer.Typer(
+    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, run, status, curves.", no_args_is_help=True
+)
 
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
 ]
 SHOWN = ("iteration", "epoch", "update", "success", "reward", "steps", "written", "skill_use", "loss", "seconds")
 """Figures of the progress table; all others are in the training's `metrics.jsonl`."""
+LAST = ("success", "reward", "loss")
+"""Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
 @app.command()
@@ -95,18 +100,31 @@ def as_configured(context: typer.Context, values: Set = None, as_json: Json = Fa
 @app.command()
 def status(context: typer.Context, as_json: Json = False) -> None:
     """List the trainings of this workspace with how far each came."""
-    from evolve.generations import FOLDER
-    from evolve.training.loop import METRICS
-    from evolve.training.session import FOLDER as TRAININGS
+    from evolve.training.standing import trainings
 
-    folder = load(context).workspace / FOLDER / TRAININGS
-    rows: list[dict[str, Any]] = []
-    for each in sorted(folder.glob("*"), key=lambda path: path.stat().st_mtime):
-        told = (each / METRICS).read_text().splitlines() if (each / METRICS).exists() else []
-        last = json.loads(told[-1]) if told else {}
-        state = "finished" if (each / "adapter").exists() else "unfinished: the same command goes on"
-        rows.append({"training": each.name, "iterations": len(told), "success": last.get("success"), "state": state})
+    rows = trainings(load(context))
+    if not as_json:
+        rows = [row | {"figures": _line(row["figures"], LAST)} for row in rows]
     table(rows, as_json, empty="no trainings; begin with `evolve train plan`")
+
+
+@app.command()
+def curves(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A training, by its name in `evolve train status`.")],
+    out: Annotated[Path, typer.Option(help="Write the PNG there.")] = Path("curves.png"),
+    as_json: Json = False,
+) -> None:
+    """Draw a training's figures as PNG; with --json also print them."""
+    from evolve.training.curves import save
+    from evolve.training.standing import told_by
+
+    told = told_by(load(context), name)
+    try:
+        save(out, told, name)
+    except ModuleNotFoundError as missing:
+        raise ConfigError("curves need matplotlib: pip install 'evolve-agents[plot]'") from missing
+    show({"picture": str(out), "figures": told}, as_json, f"curves: {out}")
 
 
 def _online(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:
@@ -132,12 +150,17 @@ def _progress(as_json: bool) -> Generator[Callable[[dict[str, float]], None]]:
     """Give a reporter that prints a line for each batch; none with `--json`."""
 
     def report(figures: dict[str, float]) -> None:
-        told = ((name, figures[name]) for name in SHOWN if name in figures)
-        print("  ".join(f"{name} {value:.4g}" for name, value in told), flush=True)
+        print(_line(figures, SHOWN), flush=True)
 
     yield (lambda _: None) if as_json else report
 
 
+def _line(figures: Mapping[str, float], names: Sequence[str]) -> str:
+    return "  ".join(f"{name} {figures[name]:.4g}" for name in names if name in figures)
+
+
 def _told(done: Trained, as_json: bool) -> None:
+    if done.stopped and not as_json:
+        print(f"stopped early: {done.stopped}; what follows was made before that")
     text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy gate"
     show(done.model_dump(mode="json"), as_json, text)

@@ -22,6 +22,7 @@ from evolve.training.session import train_from_logs
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap
+from policies.rl.trainer import TrainingStopped
 
 FILE = "cycle.json"
 RECIPE = "sft"
@@ -122,7 +123,7 @@ def _worked(config: Config, latest: Round) -> dict[str, Any]:
 def _trained(config: Config) -> dict[str, Any]:
     try:
         return {"candidate": train_from_logs(config, RECIPE).generation}
-    except BadInput as nothing:
+    except (BadInput, TrainingStopped) as nothing:
         return {"reason": str(nothing)}
 
 

@@ -7,28 +7,27 @@ that were kept and then from the same seeds, and `history.jsonl` names each epis
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from evolve.protocols import Environment
 from evolve.rollout import Acting
 from evolve.seeds import seed_for
+from evolve.training import ledger
 from evolve.training.batches import Episode, Prepared, prepared
 from evolve.training.chains import By, chains
+from evolve.training.guards import Limits, collapse, sound
+from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS, STOPPED
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, roll, unknowing
 from memory.records import Frozen
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
 from policies.recordings import Recordings
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
-from policies.rl.trainer import Trainer
-
-CHECKPOINT, HISTORY, METRICS = "checkpoint.pt", "history.jsonl", "metrics.jsonl"
+from policies.rl.trainer import Trainer, TrainingStopped
 
 
 class Plan(Frozen):
@@ -41,6 +40,7 @@ class Plan(Frozen):
     """Tasks of a chain."""
     by: By = "scenario"
     sampling: Sampling = Sampling()
+    limits: Limits = Limits()
 
 
 @dataclass(frozen=True)
@@ -69,26 +69,33 @@ async def learn(
     plan: Plan,
     folder: Path,
     report: Callable[[dict[str, float]], None] = lambda _: None,
-) -> None:
-    """Train to the end of the plan, or go on where `folder` stands; `report` is told the figures of each iteration."""
-    done = _begin(learning, plan, folder)
-    for iteration in range(done, plan.iterations):
-        figures = await _iterate(worlds, learning, plan, folder, iteration)
-        report(figures)
+) -> str:
+    """Train to the end of the plan, or go on where `folder` stands; `report` is told the figures of each iteration.
+
+    Returns why a guard stopped it, empty where none did; the weights are then those of the last iteration within the
+    limits. Raises `TrainingStopped` where there are none, where most episodes of an iteration could not be graded, and
+    where a gradient is no number.
+    """
+    told = _begin(learning, folder)
+    while len(told) < plan.iterations and not ledger.stopped(folder):
+        told.append(await _iterate(worlds, learning, plan, folder, len(told)))
+        _settle(learning.trainer, plan, folder, told)
+        report(told[-1])
+    return _returned(learning.trainer, folder) if ledger.stopped(folder) else ""
 
 
-def _begin(learning: Learning, plan: Plan, folder: Path) -> int:
-    """Return how many iterations are done, with the weights as they were then; drop what was written after."""
+def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
+    """Return the figures of the iterations that are done, with the weights as they were; drop what came after."""
     folder.mkdir(parents=True, exist_ok=True)
-    done = 0
-    if (folder / CHECKPOINT).exists():
-        done = int(learning.trainer.resume(folder / CHECKPOINT)["iterations"])
+    kept = next((path for path in (folder / CHECKPOINT, folder / GOOD) if path.exists()), None)
+    done = int(learning.trainer.resume(kept)["iterations"]) if kept else 0
     learning.policy.adopt(learning.trainer.merged())
-    for name in (HISTORY, METRICS):
-        _keep(folder / name, done)
+    if not ledger.stopped(folder):
+        for name in (HISTORY, METRICS):
+            ledger.keep(folder / name, done)
     for old in set(folder.glob("replies-*")) - {_replies(folder, done)}:
         old.unlink()
-    return done
+    return ledger.lines(folder / METRICS)
 
 
 def _replies(folder: Path, iteration: int) -> Path:
@@ -99,10 +106,11 @@ async def _iterate(
     worlds: Sequence[World], learning: Learning, plan: Plan, folder: Path, iteration: int
 ) -> dict[str, float]:
     kept = _replies(folder, iteration)
-    _whole_lines(kept)
+    ledger.cut(kept)
     replies = Recordings(kept)
     policy = CachedPolicy(learning.policy, replies, scope=f"{plan.sampling.seed}/{iteration}")
     rollouts = await roll(draw(worlds, plan, iteration), policy, learning.acting, plan.sampling, iteration)
+    _require_graded(rollouts, iteration)
     batch = prepared(_episodes(rollouts), replies.get_reply)
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
     chosen = learning.filter.keep(batch.episodes)
@@ -111,11 +119,44 @@ async def _iterate(
     if rows:
         figures |= learning.trainer.step(rows, advantages)
         learning.policy.adopt(learning.trainer.merged())
-    _append(folder / HISTORY, {"iteration": iteration, "episodes": sorted({row.trajectory_id for row in rows})})
-    _append(folder / METRICS, figures)
-    learning.trainer.checkpoint(folder / CHECKPOINT, {"iterations": iteration + 1})
-    kept.unlink(missing_ok=True)
+    episodes = sorted({row.trajectory_id for row in rows})
+    ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes})
+    ledger.append(folder / METRICS, figures)
     return figures
+
+
+def _require_graded(rollouts: Sequence[Rollout], iteration: int) -> None:
+    """Stop where the world broke: what is left of such a batch is no sample of it."""
+    done = [link.trajectory for rollout in rollouts for link in rollout.links]
+    errors = [each.error or "no grade" for each in done if each.outcome is None]
+    if 2 * len(errors) > len(done):
+        raise TrainingStopped(
+            f"{len(errors)} of the {len(done)} episodes of iteration {iteration} could not be graded, the first for "
+            f"{errors[0]}; mend that, then the same command goes on; nothing was trained on them"
+        )
+
+
+def _settle(trainer: Trainer, plan: Plan, folder: Path, told: Sequence[dict[str, float]]) -> None:
+    """End an iteration: with a checkpoint, or with why training stops here."""
+    if reason := collapse(told, plan.limits):
+        ledger.write(folder / STOPPED, reason)
+    else:
+        if sound(told, plan.limits) and (folder / CHECKPOINT).exists():
+            (folder / CHECKPOINT).replace(folder / GOOD)
+        trainer.checkpoint(folder / CHECKPOINT, {"iterations": len(told)})
+    _replies(folder, len(told) - 1).unlink(missing_ok=True)
+
+
+def _returned(trainer: Trainer, folder: Path) -> str:
+    """Go back to the last weights that acted within the limits, and return why."""
+    reason = ledger.stopped(folder)
+    if not (folder / GOOD).exists():
+        raise TrainingStopped(
+            f"{reason}; no iteration before was within the limits, so there is nothing to publish; lower "
+            "train.learning_rate, or set that limit for this model"
+        )
+    ledger.keep(folder / HISTORY, int(trainer.resume(folder / GOOD)["iterations"]))
+    return reason
 
 
 def draw(worlds: Sequence[World], plan: Plan, iteration: int) -> list[Setting]:
@@ -161,26 +202,3 @@ def _episodes(rollouts: Sequence[Rollout]) -> list[Episode]:
 
 def _counts(batch: Prepared) -> dict[str, float]:
     return {name: float(count) for name, count in batch.counts.items()}
-
-
-def _append(path: Path, line: dict[str, Any]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line) + "\n")
-
-
-def _keep(path: Path, done: int) -> None:
-    """Drop the lines of iterations that the checkpoint does not know, and a line that was not finished."""
-    if path.exists():
-        _whole_lines(path)
-        lines = [line for line in path.read_text().splitlines(keepends=True) if json.loads(line)["iteration"] < done]
-        new = path.with_name(f".{path.name}.new")
-        new.write_text("".join(lines))
-        new.replace(path)
-
-
-def _whole_lines(path: Path) -> None:
-    """Cut off what was written of a line when the process ended."""
-    if path.exists():
-        data = path.read_bytes()
-        with path.open("r+b") as file:
-            file.truncate(data.rfind(b"\n") + 1)

@@ -9,9 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from filelock import FileLock, Timeout
 
 from evolve import generations
 from evolve.app import make_environment, open_store
@@ -19,6 +22,8 @@ from evolve.config import Config
 from evolve.injection import choose_core, recall_for, shown_again
 from evolve.prompting import briefing
 from evolve.rollout import Acting
+from evolve.training import ledger
+from evolve.training.guards import Limits
 from evolve.training.internalise import Internalising
 from evolve.training.logs import Offer, offer
 from evolve.training.loop import Learning, Plan, World, learn
@@ -26,6 +31,7 @@ from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
+from memory.errors import JournalError
 from memory.records import Frozen
 from memory.store import Store
 from playbooks.core import core_records
@@ -35,10 +41,10 @@ from policies.generations.records import Generation
 from policies.local import LocalPolicy
 from policies.local.loading import load_encoder
 from policies.rl.slots import make
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
+T = TypeVar("T")
 Report = Callable[[dict[str, float]], None]
-FOLDER = "training"
 
 
 class Trained(Frozen):
@@ -49,6 +55,8 @@ class Trained(Frozen):
     generation: str
     """The candidate that it published."""
     updates: int
+    stopped: str = ""
+    """Why a guard ended it early; the candidate is then made of the last weights within the limits."""
 
 
 def offered(config: Config) -> Offer:
@@ -60,9 +68,16 @@ def offered(config: Config) -> Offer:
 def train(config: Config, recipe: str, report: Report = lambda _: None) -> Trained:
     """Train by rollouts in the configured environment, and publish the adapter as a candidate.
 
-    Raises `BadInput` for an environment without train tasks, `TrainingStopped` where a loss is no number.
+    Raises `BadInput` for an environment without train tasks, `JournalError` where another process does this training,
+    and `TrainingStopped` as `learn` does.
     """
-    folder, trainer = _begun(config, recipe)
+    with _training(config, recipe) as (folder, trainer):
+        stopped = _rolled_out(config, folder, trainer, report)
+        return _published(config, trainer, folder, recipe, stopped)
+
+
+def _rolled_out(config: Config, folder: Path, trainer: Trainer, report: Report) -> str:
+    """Train by rollouts; return why a guard stopped it."""
     policy = generations.in_process(config.policy, config.workspace)
     environment, section = make_environment(config), config.train
     with open_store(config, policy.count_tokens, owner=False) as store:
@@ -76,8 +91,7 @@ def train(config: Config, recipe: str, report: Report = lambda _: None) -> Train
         )
         estimator, kept = make("advantages", section.advantages), make("filters", section.filter)
         parts = Learning(policy, trainer, estimator, kept, acting)
-        asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
-    return _published(config, trainer, folder, recipe)
+        return asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
 
 
 def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None) -> Trained:
@@ -93,9 +107,9 @@ def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report
             given = group_examples(found, store.get_reply, make("advantages", section.advantages))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store))
-    folder, trainer = _begun(config, recipe, given.digest)
-    fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
-    return _published(config, trainer, folder, recipe)
+    with _training(config, recipe, given.digest) as (folder, trainer):
+        fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
+        return _published(config, trainer, folder, recipe)
 
 
 def _readers(config: Config, store: Store) -> list[TurnReader]:
@@ -110,19 +124,41 @@ def _readers(config: Config, store: Store) -> list[TurnReader]:
     return {"kept": [turns_of], "dropped": [told_again], "both": [turns_of, told_again]}[config.train.context]
 
 
-def _begun(config: Config, recipe: str, data: str = "") -> tuple[Path, Trainer]:
-    """Return where the training stands, made when missing, and a trainer that begins at the live generation."""
+@contextmanager
+def _training(config: Config, recipe: str, data: str = "") -> Generator[tuple[Path, Trainer]]:
+    """Give where a training stands, made when missing, and a trainer that begins at the live generation.
+
+    No other process does this training meanwhile.
+    """
     live = generations.live_generation(config.policy, config.workspace)
     section = config.train
-    folder = config.workspace / generations.FOLDER / FOLDER / name_of(config, recipe, live, data)
+    folder = config.workspace / generations.FOLDER / ledger.FOLDER / name_of(config, recipe, live, data)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder, Trainer(
-        generations.model_directory(config.policy),
-        make("losses", section.loss),
-        _optimising(config),
-        start=live.adapter if live else None,
-        correction=make("corrections", section.correction) if section.correction else None,
-    )
+    with _alone(folder):
+        yield (
+            folder,
+            Trainer(
+                generations.model_directory(config.policy),
+                make("losses", section.loss),
+                _optimising(config),
+                start=live.adapter if live else None,
+                correction=make("corrections", section.correction) if section.correction else None,
+            ),
+        )
+
+
+@contextmanager
+def _alone(folder: Path) -> Generator[None]:
+    """Keep other processes out. Raises `JournalError` where one is in."""
+    lock = FileLock(folder / ".lock", blocking=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise JournalError(f"{folder.name} is under way in another process; wait for it, or stop it") from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:
@@ -152,7 +188,12 @@ def _plan(config: Config) -> Plan:
         rollouts=section.rollouts, counting=section.counting, skills=section.skills, seed=config.run.seed
     )
     return Plan(
-        iterations=section.iterations, chains=section.chains, length=section.length, by=section.by, sampling=sampling
+        iterations=section.iterations,
+        chains=section.chains,
+        length=section.length,
+        by=section.by,
+        sampling=sampling,
+        limits=Limits(**section.model_dump(include=set(Limits.model_fields))),
     )
 
 
@@ -162,29 +203,39 @@ def _recall(config: Config, store: Store, policy: LocalPolicy, kept: Path) -> Re
         return unknowing
     if not kept.exists():
         snapshot = store.snapshot(config.memory.namespace)
-        kept.write_text(f"{snapshot.id}@{snapshot.position}")
+        ledger.write(kept, f"{snapshot.id}@{snapshot.position}")
     address = kept.read_text()
     view = store.view(config.memory.namespace, address)
     core = core_records(choose_core(config, view, policy, 0), view)
     return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
 
 
-def _published(config: Config, trainer: Trainer, folder: Path, recipe: str) -> Trained:
-    """Write the adapter and register it; a training that was published before is not published again."""
+def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:
+    """Write the adapter and register it; a training that was published before is not published again.
+
+    Raises `TrainingStopped` for weights that are those of the live generation.
+    """
     adapter = folder / "adapter"
     if not adapter.exists():
         trainer.save(adapter)
     model = generations.model_directory(config.policy)
     with generations.open_registry(config.policy, config.workspace) as registry:
         digest = inspect_adapter(adapter, model).sha256
+        if digest == registry.live().sha256:
+            raise TrainingStopped(
+                f"the weights are still those of {registry.live().version}, which is live: no batch had a gradient, so "
+                "there is nothing to publish; `evolve train status` tells the figures, more rollouts or another "
+                "train.filter make groups that differ"
+            )
         known = next((each for each in registry.generations() if each.sha256 == digest), None)
         settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
+        settings |= {"stopped": stopped} if stopped else {}
         made = known or registry.publish(adapter, base=base_of(model), config=settings)
-    return Trained(name=folder.name, folder=folder, generation=made.version, updates=trainer.updates)
+    return Trained(name=folder.name, folder=folder, generation=made.version, updates=trainer.updates, stopped=stopped)
 
 
-async def _closing(work: Any, policy: LocalPolicy) -> None:
+async def _closing(work: Awaitable[T], policy: LocalPolicy) -> T:
     try:
-        await work
+        return await work
     finally:
         await policy.aclose()

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from evolve.seeds import seed_for
+from evolve.training import ledger
 from evolve.training.batches import prepared
+from evolve.training.ledger import CHECKPOINT, HISTORY, METRICS
 from evolve.training.logs import Offer, episodes
 from evolve.training.turns import Replies, TurnReader, erred, turns_of
 from memory.errors import BadInput
@@ -75,14 +77,20 @@ def fit(
     report: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> None:
     """Go over the rows `epochs` times in batches, or go on where `folder` stands; a checkpoint follows each pass."""
-    checkpoint = folder / "checkpoint.pt"
+    checkpoint = folder / CHECKPOINT
     folder.mkdir(parents=True, exist_ok=True)
     done = int(trainer.resume(checkpoint)["epochs"]) if checkpoint.exists() else 0
+    for name in (HISTORY, METRICS):
+        ledger.keep(folder / name, done, by="epoch")
     for epoch in range(done, epochs):
         order = list(range(len(given.rows)))
         random.Random(seed_for(trainer.settings.seed, "epoch", epoch)).shuffle(order)
         for start in range(0, len(order), batch):
             some = order[start : start + batch]
-            figures = trainer.step([given.rows[at] for at in some], [given.advantages[at] for at in some])
-            report({"epoch": float(epoch), "update": float(trainer.updates)} | figures)
+            found = trainer.step([given.rows[at] for at in some], [given.advantages[at] for at in some])
+            figures = {"epoch": float(epoch), "update": float(trainer.updates)} | found
+            ledger.append(folder / METRICS, figures)
+            report(figures)
+        episodes = sorted({row.trajectory_id for row in given.rows})
+        ledger.append(folder / HISTORY, {"epoch": epoch, "episodes": episodes})
         trainer.checkpoint(checkpoint, {"epochs": epoch + 1})

@@ -48,7 +48,10 @@ def write_adapter(root: Path, number: int, source: Path, base: Base) -> Path:
     final = root / FOLDER / version_name(number)
     unfinished = final.with_name(f".{final.name}.tmp")
     shutil.rmtree(unfinished, ignore_errors=True)
-    shutil.copytree(source, unfinished)
+    for file in (path for path in source.rglob("*") if path.is_file()):
+        place = unfinished / file.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, place)
     (unfinished / BASE).write_text(base.model_dump_json(indent=2), encoding="utf-8")
     for path in (*unfinished.rglob("*"), unfinished):
         _sync(path)

@@ -23,6 +23,7 @@ from policies.errors import PolicyError, PolicyRefused
 from policies.local.loading import load_model, load_tokenizer, peft_package
 from policies.rl.aggregation import token_weights
 from policies.rl.batch import Batch, batch_of, score
+from policies.rl.disk import writing
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
@@ -164,14 +165,18 @@ class Trainer:
         }
 
     def save(self, directory: Path) -> None:
-        """Write the adapter, or the whole model with its tokenizer, into a new directory, all or nothing."""
+        """Write the adapter, or the whole model with its tokenizer, into a new directory, all or nothing.
+
+        Raises `OSError` where the disk is full.
+        """
         if directory.exists():
             raise PolicyRefused(f"{directory} exists; a policy that was written is never written over, name another")
         new = directory.with_name(f".{directory.name}.new")
         made = self.accelerator.unwrap_model(self.model)
-        made.save_pretrained(str(new))
-        if self.settings.weights == "full":
-            load_tokenizer(self.path).save_pretrained(str(new))
+        with writing(new):
+            made.save_pretrained(str(new))
+            if self.settings.weights == "full":
+                load_tokenizer(self.path).save_pretrained(str(new))
         (new / "training.json").write_text(json.dumps(self.settings.model_dump() | {"updates": self.updates}, indent=2))
         new.replace(directory)
 
@@ -199,7 +204,8 @@ class Trainer:
             "progress": dict(progress or {}),
         }
         new = path.with_name(f"{path.name}.new")
-        torch.save(state, new)
+        with writing(new), new.open("wb") as file:
+            torch.save(state, file)
         new.replace(path)
 
     def resume(self, path: Path) -> dict[str, Any]:

@@ -31,7 +31,7 @@ PROMISED = {
     "gates": "log show replay",
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",
-    "train": "plan sft internalise grpo sage run status",
+    "train": "plan sft internalise grpo sage run status curves",
     "policy": "list show diff canary gate promote rollback serve",
 }
 READING = [

@@ -19,6 +19,7 @@ from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.protocols import Message, Reply, ReplyStore, SamplingParams
 from policies.recordings import Recordings
 from policies.scripted import ScriptedPolicy
+from tests.policies.full_disk import largest_file
 
 GREEDY = SamplingParams()
 
@@ -68,6 +69,24 @@ async def test_another_process_replays_it(tmp_path: Path) -> None:
     assert (await replayed.generate(says("a"), GREEDY)).text == first.text
     with pytest.raises(PolicyRefused, match=r"no recorded reply of 'scripted'.*record again"):
         await replayed.generate(says("b"), GREEDY)
+
+
+def test_a_file_that_a_killed_process_only_opened_holds_nothing(tmp_path: Path) -> None:
+    (tmp_path / "replies.jsonl").touch()
+    assert Recordings(tmp_path / "replies.jsonl").get_reply("a") is None
+
+
+def test_a_full_disk_leaves_no_half_of_a_reply(tmp_path: Path) -> None:
+    path = tmp_path / "replies.jsonl"
+    replies = Recordings(path)
+    replies.put_reply("a", {"reply": 1})
+    whole = path.read_bytes()
+    with largest_file(len(whole) + 5), pytest.raises(OSError, match="No space left"):
+        replies.put_reply("b", {"reply": 2})
+    assert path.read_bytes() == whole
+    assert replies.get_reply("b") is None
+    replies.put_reply("c", {"reply": 3})
+    assert Recordings(path).get_reply("c") == {"reply": 3}
 
 
 async def test_a_reply_is_stored_before_it_is_used(replies: ReplyStore) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from evolve.app import open_store
+from evolve.config import PolicySection
 from evolve.configfile import load_config
+from evolve.generations import in_process
 from evolve.training.logs import offer
 from memory.records import Outcome
 from tests.evolve.command import invoke
@@ -86,9 +90,56 @@ def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Pa
     assert chained["generation"] == "policy-v2"
     states = {row["version"]: row["state"] for row in told(folder, "policy", "list")}
     assert states == {"policy-v0": "live", "policy-v1": "candidate", "policy-v2": "candidate"}
-    rows = {row["training"]: row["state"] for row in told(folder, "train", "status")}
-    assert set(rows.values()) == {"finished"}
-    assert len(rows) == 2
+    rows = told(folder, "train", "status")
+    assert [(row["done"], row["state"]) for row in rows] == [("1 epochs", "finished"), ("1 iterations", "finished")]
+    assert rows[0]["training"] == first["name"]
+    assert rows[0]["figures"]["loss"] > 0
+    assert rows[1]["figures"]["steps"] > 0
+    for row in rows:
+        drawn = told(folder, "train", "curves", row["training"], "--out", "some/curves.png")
+        assert drawn["figures"][-1] == row["figures"]
+        assert (folder / "some" / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_training_that_collapsed_says_why_and_makes_no_candidate(folder: Path) -> None:
+    before = told(folder, "policy", "list")
+    tight = ("--set", "train.patience=1", "--set", "train.min_entropy=100")
+    all_of_it = ("--set", "train.filter='tests.evolve.training.test_loop:Everything'")
+    result = invoke(folder, "train", "grpo", *tight, *all_of_it)
+    assert result.exit_code == 1
+    assert "entropy of a token" in result.stderr
+    assert told(folder, "policy", "list") == before
+    assert any(row["state"].startswith("stopped: entropy of a token") for row in told(folder, "train", "status"))
+
+
+def test_one_process_at_a_time_does_a_training(folder: Path) -> None:
+    name = told(folder, "train", "sft")["name"]
+    with FileLock(folder / ".evolve" / "policies" / "training" / name / ".lock"):
+        result = invoke(folder, "train", "sft")
+    assert result.exit_code == 1
+    assert "is under way in another process" in result.stderr
+
+
+def test_a_training_that_is_not_there_is_named_with_those_that_are(folder: Path) -> None:
+    name = told(folder, "train", "sft")["name"]
+    result = invoke(folder, "train", "curves", "nosuch")
+    assert result.exit_code == 1
+    assert name in result.stderr
+
+
+def test_a_served_pocket_is_the_shipped_one_when_it_is_trained() -> None:
+    assert in_process(PolicySection(name="served"), None).name == "pocket"
+
+
+def test_a_training_that_changed_no_weight_of_the_live_policy_publishes_nothing(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    for words in ("sft", "canary 1", "promote 1"):
+        assert invoke(own, *(["train", words] if words == "sft" else ["policy", *words.split()])).exit_code == 0
+    before = told(own, "policy", "list")
+    result = invoke(own, "train", "sft", "--set", "train.learning_rate=1e-60")
+    assert result.exit_code == 1
+    assert "the weights are still those of policy-v1" in result.stderr
+    assert told(own, "policy", "list") == before
 
 
 def test_a_workspace_without_episodes_says_what_to_do(tmp_path: Path) -> None:

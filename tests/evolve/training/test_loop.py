@@ -8,21 +8,26 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
+from evolve.errors import EnvironmentFailure
 from evolve.rollout import Acting
 from evolve.training.batches import prepared
-from evolve.training.loop import CHECKPOINT, HISTORY, METRICS, Learning, Plan, World, learn
+from evolve.training.guards import Limits
+from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
+from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Sampling
+from memory.records import Task
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from policies.rl.advantages.sage import sage
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Episodes, Flags
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
 pytestmark = pytest.mark.slow
 ACTING = Acting(world="", max_steps=4, temperature=1.0, max_tokens=60, skills=True)
 PLAN = Plan(iterations=2, chains=2, sampling=Sampling(rollouts=2, seed=4))
+SMALL = Plan(iterations=2, chains=1, length=1, sampling=Sampling(rollouts=2, seed=4))
 
 
 class Everything:
@@ -40,10 +45,22 @@ def stop(figures: dict[str, float]) -> None:
     raise Stopped
 
 
-def learning(advantages=sage) -> Learning:
+def learning(advantages=sage, learning_rate: float = 1e-3) -> Learning:
     policy = LocalPolicy.pocket(threads=1)
-    trainer = Trainer(POCKET, Ppo(), Optimising(learning_rate=1e-3, rank=4, seed=1))
+    trainer = Trainer(POCKET, Ppo(), Optimising(learning_rate=learning_rate, rank=4, seed=1))
     return Learning(policy, trainer, advantages, Everything(), ACTING)
+
+
+class Breaking(Office):
+    """An office that breaks after so many episodes."""
+
+    lives = 99
+
+    def start(self, task: Task, seed: int = 0) -> OfficeEpisode:
+        self.lives -= 1
+        if self.lives < 0:
+            raise EnvironmentFailure("the server is gone")
+        return super().start(task, seed)
 
 
 WORLDS = [World(Office(OfficeConfig(deployment=600)))]
@@ -90,6 +107,61 @@ async def test_rows_hold_sampled_ids_and_the_next_batch_comes_from_the_new_weigh
     assert figures["episodes"] == 8
     assert figures["no_token_ids"] == figures["not_graded"] == 0
     assert abs(float(figures["rollout_kl"])) < 1e-3, "the trainer scores the sampled tokens as the engine did"  # type: ignore[arg-type]
+
+
+async def test_what_collapses_is_stopped_and_goes_back_to_the_weights_before(tmp_path: Path) -> None:
+    batches: list[Episodes] = []
+
+    def late(episodes: Episodes) -> np.ndarray:
+        """Learn nothing from the first batch, and far too much from the second."""
+        batches.append(episodes)
+        return np.full(len(episodes.trajectory), float(len(batches) > 1))
+
+    limits = Limits(patience=1, max_entropy=1.0, max_growth=50, min_valid=0)
+    plan = SMALL.model_copy(update={"iterations": 9, "limits": limits})
+    parts = learning(late, learning_rate=0.5)
+    reason = await learn(WORLDS, parts, plan, tmp_path)
+    assert "train.max_entropy" in reason
+    assert [line["iteration"] for line in lines(tmp_path / METRICS)] == [0, 1, 2]
+    assert [line["iteration"] for line in lines(tmp_path / HISTORY)] == [0]
+    assert parts.trainer.updates == 1
+    again = learning(late, learning_rate=0.5)
+    assert await learn(WORLDS, again, plan, tmp_path) == reason
+    assert again.trainer.updates == 1
+    one, other = parts.trainer.merged(), again.trainer.merged()
+    assert all(one[name].equal(other[name]) for name in one)
+    assert not list(tmp_path.glob("replies-*"))
+
+
+async def test_a_collapse_from_the_first_iteration_on_leaves_nothing_to_publish(tmp_path: Path) -> None:
+    plan = SMALL.model_copy(update={"limits": Limits(patience=1, min_entropy=100)})
+    for _ in range(2):
+        with pytest.raises(TrainingStopped, match=r"entropy of a token .* nothing to publish"):
+            await learn(WORLDS, learning(), plan, tmp_path)
+    assert len(lines(tmp_path / METRICS)) == 1
+
+
+async def test_a_kill_between_two_names_of_a_checkpoint_is_gone_on_from(tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        await learn(WORLDS, learning(), SMALL, tmp_path, stop)
+    (tmp_path / CHECKPOINT).replace(tmp_path / GOOD)
+    (tmp_path / "replies-1.jsonl").touch()
+    await learn(WORLDS, learning(), SMALL, tmp_path)
+    assert [line["iteration"] for line in lines(tmp_path / HISTORY)] == [0, 1]
+
+
+async def test_a_world_that_broke_stops_training_and_nothing_of_the_batch_is_trained_on(tmp_path: Path) -> None:
+    office = Breaking(OfficeConfig(deployment=600))
+    parts = learning()
+    await learn([World(office)], parts, SMALL.model_copy(update={"iterations": 1}), tmp_path)
+    office.lives = 0
+    with pytest.raises(TrainingStopped, match=r"of iteration 1 could not be graded, .* the server is gone"):
+        await learn([World(office)], parts, SMALL, tmp_path)
+    assert [line["iteration"] for line in lines(tmp_path / HISTORY)] == [0]
+    office.lives = 99
+    again = learning()
+    await learn([World(office)], again, SMALL, tmp_path)
+    assert [line["iteration"] for line in lines(tmp_path / HISTORY)] == [0, 1]
 
 
 def test_an_empty_batch_is_counted_and_has_no_rows() -> None:

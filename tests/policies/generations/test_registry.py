@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -16,6 +17,7 @@ from policies.generations import storage
 from policies.generations.base import Base
 from policies.generations.errors import AdapterRefused, WrongState
 from policies.generations.registry import Registry
+from tests.policies.full_disk import largest_file
 
 
 def published(registry: Registry, source: Path, *, passed: bool = True) -> str:
@@ -165,6 +167,15 @@ def test_a_process_killed_while_publishing_leaves_no_generation(registry: Regist
     assert [path.name for path in folder.glob("policy-v*")] == []
     assert (folder / ".policy-v1.tmp").is_dir()
     assert registry.publish(adapters(1), base=base).version == "policy-v1"
+
+
+def test_a_full_disk_is_told_as_one_and_publishes_nothing(registry: Registry, adapters) -> None:
+    source = adapters(1)
+    with largest_file(1000), pytest.raises(OSError, match="File too large") as told:
+        registry.publish(source, base=registry.base)
+    assert told.value.errno == errno.EFBIG
+    assert len(registry.generations()) == 1
+    assert registry.publish(source, base=registry.base).version == "policy-v1"
 
 
 def test_an_adapter_is_copied_whole_and_the_source_may_go(registry: Registry, adapters, tmp_path: Path) -> None:

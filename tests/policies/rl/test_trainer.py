@@ -20,6 +20,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.packing import packs
 from policies.rl.rows import TrainRow, Turn, rows_of
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from tests.policies.full_disk import largest_file
 
 ROW = TrainRow(trajectory_id="t", prompt_ids=(), completion_ids=(), sampling_logprobs=(), spans=())
 
@@ -172,6 +173,23 @@ def test_a_saved_adapter_is_what_was_trained_and_is_never_written_over(model: Pa
         torch.testing.assert_close(loaded[name], value, rtol=0, atol=1e-6)
     with pytest.raises(PolicyRefused, match="exists"):
         made.save(tmp_path / "v1")
+
+
+def test_a_full_disk_is_told_as_one_and_leaves_what_was_written_before(model: Path, tmp_path: Path) -> None:
+    made = trainer(model)
+    path = tmp_path / "checkpoint.pt"
+    made.checkpoint(path, {"iterations": 1})
+    before = path.read_bytes()
+    with largest_file(2000):
+        with pytest.raises(OSError, match="File too large") as told:
+            made.checkpoint(path, {"iterations": 2})
+        assert told.value.filename == f"{path}.new"
+        with pytest.raises(OSError, match="File too large"):
+            made.save(tmp_path / "v1")
+    assert path.read_bytes() == before
+    assert not (tmp_path / "v1").exists()
+    made.save(tmp_path / "v1")
+    assert trainer(model).resume(path) == {"iterations": 1}
 
 
 def test_a_gradient_that_is_no_number_stops_and_leaves_the_weights(model: Path) -> None:

@@ -1,0 +1,39 @@
+"""How far the trainings of a workspace came, read from what they left on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evolve.config import Config
+from evolve.generations import FOLDER
+from evolve.training import ledger
+from memory.errors import NotFound
+
+
+def trainings(config: Config) -> list[dict[str, Any]]:
+    """Return how far each training of the workspace came, the oldest first, with its last figures."""
+    folders = (config.workspace / FOLDER / ledger.FOLDER).glob("*")
+    return [_standing(each) for each in sorted(folders, key=lambda path: path.stat().st_mtime)]
+
+
+def told_by(config: Config, name: str) -> list[dict[str, float]]:
+    """Return the figures of a training. Raises `NotFound` for one that is not there or has told none."""
+    found = ledger.lines(config.workspace / FOLDER / ledger.FOLDER / name / ledger.METRICS)
+    if not found:
+        known = ", ".join(row["training"] for row in trainings(config)) or "none"
+        raise NotFound(f"no training {name!r} with figures; there are {known}: see `evolve train status`")
+    return found
+
+
+def _standing(folder: Path) -> dict[str, Any]:
+    told, stopped = ledger.lines(folder / ledger.METRICS), ledger.stopped(folder)
+    done = "finished" if (folder / "adapter").exists() else "unfinished: the same command goes on"
+    last = told[-1] if told else {}
+    by = next((name for name in ("iteration", "epoch") if name in last), "")
+    return {
+        "training": folder.name,
+        "done": f"{int(last[by]) + 1} {by}s" if by else "nothing",
+        "state": f"stopped: {stopped}" if stopped else done,
+        "figures": last,
+    }

@@ -12,6 +12,9 @@ from evolve.sections import Section
 class TrainSection(Section):
     """`[train]`: fine-tuning the policy (`evolve train`); `run.seed` seeds it."""
 
+    backend: Literal["torch", "trl_sync", "trl_async"] = "torch"
+    """What makes an update: our own trainer, or TRL 1.16's, which computes a part of the losses and refuses the rest.
+    `trl_async` is refused: it needs a vLLM server and a GPU, and is not driven by `evolve train`."""
     advantages: str = "sage"
     """A file of `policies/rl/advantages`, or `module:function`."""
     loss: str = "ppo"

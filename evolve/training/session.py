@@ -40,6 +40,7 @@ from policies.generations.base import base_of
 from policies.generations.records import Generation
 from policies.local import LocalPolicy
 from policies.local.loading import load_encoder
+from policies.rl.backends import make_trainer
 from policies.rl.slots import make
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
@@ -137,7 +138,8 @@ def _training(config: Config, recipe: str, data: str = "") -> Generator[tuple[Pa
     with _alone(folder):
         yield (
             folder,
-            Trainer(
+            make_trainer(
+                section.backend,
                 generations.model_directory(config.policy),
                 make("losses", section.loss),
                 _optimising(config),

@@ -76,14 +76,19 @@ class Trainer:
     ) -> None:
         self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
         torch.manual_seed(settings.seed)
-        self.accelerator = Accelerator(mixed_precision="bf16" if torch.cuda.is_available() else "no")
         plain = load_model(self.path, None if settings.weights == "lora" else start and str(start))
         made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()
         trained = [parameter for parameter in made.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
+        self.accelerator: Any
         self.model: Any
-        self.model, self.optimizer = self.accelerator.prepare(made.train(), optimizer)
+        self.accelerator, self.model, self.optimizer = self._prepared(made.train(), optimizer)
         self.updates = 0
+
+    def _prepared(self, model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
+        """Return the accelerator, and model and optimizer as it computes with them."""
+        accelerator = Accelerator(mixed_precision=precision())
+        return (accelerator, *accelerator.prepare(model, optimizer))
 
     def step(self, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
         """Learn from a batch of rows and return metrics; `advantages` has for each row one number per turn.
@@ -102,12 +107,11 @@ class Trainer:
             for part in range(min(settings.minibatches, len(rows))):
                 found.append(self._update(rows, batch, shuffled[part :: settings.minibatches], old))
         mean = {name: sum(each[name] for each in found) / len(found) for name in found[0]}
-        computed = sum(pack.size for pack in packs(rows, settings.pack_tokens))
         whole = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
         return mean | {
             "rows": len(rows),
             "tokens": int(batch.mask.sum()),
-            "computed_share": computed / whole,
+            "computed_share": self._computed(rows) / whole,
             "seconds": time.perf_counter() - began,
         }
 
@@ -119,6 +123,10 @@ class Trainer:
             logp, _ = score(self.model, pack, rows, batch.part(pack.rows), self.settings.temperature)
             found[list(pack.rows)] = logp
         return found
+
+    def _computed(self, rows: Sequence[TrainRow]) -> int:
+        """Return how many tokens one pass over the rows computes."""
+        return sum(pack.size for pack in packs(rows, self.settings.pack_tokens))
 
     def _update(
         self, rows: Sequence[TrainRow], batch: Batch, chosen: Sequence[int], old: Tensor | None
@@ -140,10 +148,7 @@ class Trainer:
         norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         if not math.isfinite(float(norm)):
             self.optimizer.zero_grad()
-            raise TrainingStopped(
-                f"the gradient became {float(norm)} at update {self.updates + 1}; lower learning_rate, or look at the "
-                "rewards; nothing of this update was applied"
-            )
+            raise stopped(float(norm), self.updates + 1)
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.updates += 1
@@ -223,6 +228,19 @@ class Trainer:
     def _parameters(self) -> list[tuple[str, Any]]:
         named = self.accelerator.unwrap_model(self.model).named_parameters()
         return [(name, value) for name, value in named if value.requires_grad]
+
+
+def precision() -> Literal["bf16", "no"]:
+    """Return the mixed precision that is computed in: bf16 on a GPU, none on a CPU."""
+    return "bf16" if torch.cuda.is_available() else "no"
+
+
+def stopped(norm: float, update: int) -> TrainingStopped:
+    """Return the error for a gradient that is no number."""
+    return TrainingStopped(
+        f"the gradient became {norm} at update {update}; lower learning_rate, or look at the rewards; nothing of this "
+        "update was applied"
+    )
 
 
 def _adapted(model: Any, settings: Optimising, start: Path | None) -> Any:

@@ -155,3 +155,12 @@ def test_a_member_that_is_not_there_is_named_with_those_that_are(folder: Path) -
     result = invoke(folder, "train", "sage", "--set", "train.advantages=sagee")
     assert result.exit_code != 0
     assert "dr_grpo" in result.output + result.stderr
+
+
+def test_a_backend_refuses_what_it_does_not_compute_before_anything_is_rolled_out(folder: Path) -> None:
+    for backend, recipe, named in (("trl_sync", "sft", "Sft("), ("trl_async", "grpo", "vLLM server")):
+        result = invoke(folder, "train", recipe, "--set", f"train.backend={backend}")
+        said = " ".join((result.output + result.stderr).split())
+        assert result.exit_code == 1
+        assert named in said
+        assert "torch" in said

@@ -1,0 +1,157 @@
+"""TRL behind the trainer's protocol: the same update as ours, the same files, and a refusal by name for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from memory.errors import BadInput
+from policies.errors import PolicyRefused
+from policies.local.loading import load_model, load_tokenizer
+from policies.local.policy import POCKET
+from policies.rl.backends import make_trainer
+from policies.rl.batch import batch_of
+from policies.rl.corrections.tis import Tis
+from policies.rl.losses.cispo import Cispo
+from policies.rl.losses.dapo import Dapo
+from policies.rl.losses.gspo import Gspo
+from policies.rl.losses.ppo import Ppo
+from policies.rl.losses.sft import Sft
+from policies.rl.packing import packs
+from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trl import samples
+from tests.policies.rl.test_trainer import ADVANTAGES, ROWS, model, weights
+
+pytestmark = pytest.mark.slow
+_ = model  # a fixture
+SAME = [np.full_like(each, each[0]) for each in ADVANTAGES]
+"""One advantage a row."""
+
+
+@pytest.fixture(scope="module")
+def chat(model: Path) -> Path:
+    """The small random model, with a tokenizer that TRL may ask for what ends a text."""
+    load_tokenizer(str(POCKET)).save_pretrained(model)
+    return model
+
+
+def made(backend: Any, chat: Path, loss: Any = None, **settings: Any) -> Trainer:
+    chosen = Optimising(**({"learning_rate": 1e-2, "rank": 4, "max_tokens": 32} | settings))
+    return make_trainer(backend, chat, loss or Ppo(), chosen)
+
+
+@pytest.mark.parametrize(
+    ("loss", "way"),
+    [
+        (Ppo(), "token-mean"),
+        (Ppo(low=0.01, high=0.01, dual_clip=1.02), "seq-mean-token-mean"),
+        (Ppo(dual_clip=None), "seq-mean-token-sum"),
+        (Ppo(low=0.05), "seq-mean-token-sum-norm"),
+        (Dapo(), "seq-mean-token-mean"),
+        (Cispo(low=1.0), "token-mean"),
+        (Gspo(low=0.01, high=0.02), "token-mean"),
+    ],
+)
+@pytest.mark.parametrize("pack_tokens", [4096, 64])
+def test_trl_makes_the_update_that_our_trainer_makes(chat: Path, loss: Any, way: Any, pack_tokens: int) -> None:
+    advantages = SAME if isinstance(loss, Gspo) else ADVANTAGES
+    rows = [row.model_copy(update={"prompt_ids": (*range(10, 22), *row.prompt_ids)}) for row in (*ROWS, ROWS[1])]
+    settings = {"aggregation": way, "epochs": 3, "pack_tokens": pack_tokens}
+    ours, theirs = (made(each, chat, loss, **settings) for each in ("torch", "trl_sync"))
+    a, b = (each.step(rows, [*advantages, advantages[1]]) for each in (ours, theirs))
+    assert b["clip_fraction"] > 0 or isinstance(loss, Cispo)
+    for name in ("loss", "entropy", "gradient_norm"):
+        assert a[name] == pytest.approx(b[name], abs=2e-5, rel=2e-4), name
+    batch = batch_of(ROWS, ADVANTAGES)
+    torch.testing.assert_close(ours.logprobs(ROWS, batch), theirs.logprobs(ROWS, batch), rtol=0, atol=1e-3)
+    assert theirs.updates == ours.updates == 3
+
+
+def test_a_trl_training_that_is_resumed_goes_on_as_if_it_had_not_stopped(chat: Path, tmp_path: Path) -> None:
+    through, first = made("trl_sync", chat, minibatches=2), made("trl_sync", chat, minibatches=2)
+    for each in (through, first):
+        each.step(ROWS, ADVANTAGES)
+    first.checkpoint(tmp_path / "checkpoint.pt", {"iterations": 1})
+    second = made("trl_sync", chat, minibatches=2)
+    assert second.resume(tmp_path / "checkpoint.pt") == {"iterations": 1}
+    for each in (through, second):
+        each.step(ROWS, ADVANTAGES)
+    assert torch.equal(weights(through), weights(second))
+
+
+def test_a_saved_adapter_of_trl_is_what_was_trained_and_our_trainer_goes_on_from_it(chat: Path, tmp_path: Path) -> None:
+    theirs = made("trl_sync", chat)
+    theirs.step(ROWS, ADVANTAGES)
+    theirs.save(tmp_path / "v1")
+    loaded = load_model(str(chat), str(tmp_path / "v1")).state_dict()
+    for name, value in theirs.merged().items():
+        torch.testing.assert_close(loaded[name], value, rtol=0, atol=1e-6)
+    ours = make_trainer("torch", chat, Ppo(), Optimising(rank=4), start=tmp_path / "v1")
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=0, atol=1e-6)
+
+
+def test_a_gradient_of_trl_that_is_no_number_stops_and_leaves_the_weights(chat: Path) -> None:
+    theirs = made("trl_sync", chat)
+    before = weights(theirs)
+    with pytest.raises(TrainingStopped, match="lower learning_rate"):
+        theirs.step(ROWS, [np.full_like(each, np.inf) for each in ADVANTAGES])
+    assert torch.equal(before, weights(theirs))
+    theirs.step(ROWS, ADVANTAGES)
+    assert torch.isfinite(weights(theirs)).all()
+
+
+@pytest.mark.parametrize(
+    ("loss", "way", "named"),
+    [
+        (Sft(), "token-mean", "Sft"),
+        (Cispo(), "token-mean", r"Cispo\(low=0.2"),
+        (Cispo(low=1.0), "seq-mean-token-mean", "seq-mean-token-mean"),
+        (Ppo(dual_clip=1.1), "token-mean", "dual_clip=1.1"),
+    ],
+)
+def test_trl_refuses_by_name_what_it_does_not_compute(chat: Path, loss: Any, way: Any, named: str) -> None:
+    with pytest.raises(PolicyRefused, match=f'{named}.*train.backend = "torch"'):
+        made("trl_sync", chat, loss, aggregation=way)
+
+
+def test_trl_refuses_corrections_and_several_advantages_where_the_ratio_is_of_the_row(chat: Path) -> None:
+    with pytest.raises(PolicyRefused, match=r"Tis\(.*train.backend"):
+        make_trainer("trl_sync", chat, Ppo(), Optimising(), correction=Tis())
+    with pytest.raises(BadInput, match="gspo takes one advantage a row"):
+        made("trl_sync", chat, Gspo()).step(ROWS, ADVANTAGES)
+
+
+def test_the_async_backend_says_what_it_needs(chat: Path) -> None:
+    with pytest.raises(PolicyRefused, match=r"FlashAttention 3.*vLLM server.*trl_sync"):
+        made("trl_async", chat)
+
+
+def test_rows_are_what_trl_packs_for_its_async_trainer() -> None:
+    """TRL's own packing of our samples holds as many tokens as our packs and trains the same targets."""
+    from trl.experimental.async_grpo.async_grpo_trainer import DataCollatorForRollout
+    from trl.experimental.async_grpo.packing import TreeRow
+
+    packed = TreeRow()
+    for each in samples(ROWS, SAME):
+        packed.add(
+            {
+                name: torch.as_tensor(value) if name.endswith(("ids", "mask", "probs")) else value
+                for name, value in asdict(each).items()
+            }
+        )
+    batch = DataCollatorForRollout(pad_token_id=0).torch_call([[packed]])
+    wanted = batch_of(ROWS, SAME)
+    before = batch["token_index"][0]
+    assert batch["shift_labels"][0][before].tolist() == wanted.tokens[wanted.mask].tolist()
+    assert batch["advantages"][0].tolist() == pytest.approx(wanted.advantages[wanted.mask].tolist())
+    assert batch["old_log_probs"][0].tolist() == pytest.approx(wanted.rollout_logp[wanted.mask].tolist())
+    assert int(batch["global_n_tokens"]) == int(wanted.mask.sum())
+    (pack,) = packs(ROWS, 4096)
+    assert pack.size <= batch["input_ids"].numel() < sum(len(r.prompt_ids) + len(r.completion_ids) for r in ROWS)
+    with pytest.raises(BadInput, match="trl_async takes one advantage a row"):
+        samples(ROWS, ADVANTAGES)

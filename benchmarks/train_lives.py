@@ -87,7 +87,7 @@ def prepared(folder: Path) -> Path:
     """Make a workspace that has done tasks, and in which an adapter trained on them is live. Return the folder."""
     folder.mkdir(parents=True)
     settings(folder, steps=6)
-    for line in ("run", "train sft --set train.epochs=1", "policy canary 1", "policy promote 1"):
+    for line in ("run", "train sft --set train.passes=1", "policy promote 1 --unmeasured"):
         ended = command(folder, line)
         if ended.code:
             raise RuntimeError(f"evolve {line}: {ended.err}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from policies.generations.registry import Registry
 
 app = typer.Typer(
-    help="Generations of the policy: list, show, diff, canary, gate, promote, rollback, serve.", no_args_is_help=True
+    help="Generations of the policy: list, show, add, diff, canary, gate, promote, rollback, serve.",
+    no_args_is_help=True,
 )
 
 Version = Annotated[str, typer.Argument(help="Version (policy-v3) or its number.")]
@@ -56,6 +58,23 @@ def show_one(context: typer.Context, version: Version, as_json: Json = False) ->
     lines = [f"{name}: {'-' if value is None else value}" for name, value in facts.items()]
     lines += ["", *(f"{c['created_at'][:19]}  {c['type']:<11} {c['reason']}".rstrip() for c in history)]
     show(facts | {"history": history}, as_json, "\n".join(lines))
+
+
+@app.command()
+def add(
+    context: typer.Context,
+    directory: Annotated[Path, typer.Argument(help="Of an adapter (PEFT) of the configured base.")],
+    as_json: Json = False,
+) -> None:
+    """Register an adapter that was trained elsewhere: a candidate, like one that was trained here."""
+    from evolve.generations import model_directory, open_registry
+    from policies.generations.base import base_of
+
+    config = load(context)
+    with open_registry(config.policy, config.workspace) as registry:
+        base = base_of(model_directory(config.policy))
+        made = registry.publish(directory, base=base, config={"recipe": "added", "source": str(directory.resolve())})
+    show(_facts(made), as_json, f"{made.version} is a candidate; next: evolve policy gate {made.version}")
 
 
 @app.command()

@@ -62,8 +62,8 @@ class TrainSection(Section):
         "token-mean"
     )
     """How the losses of tokens become one number, where the loss does not say."""
-    pack_tokens: int = Field(default=4096, ge=64)
-    """Tokens computed at a time."""
+    pack_tokens: int = Field(default=1024, ge=64)
+    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
     patience: int = Field(default=5, ge=1)
     """Iterations on end beyond one of the limits below that stop training by rollouts; the candidate is then made of
     the last weights within them. What the limits call the start is the mean of the first so many iterations."""

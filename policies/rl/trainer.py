@@ -52,8 +52,8 @@ class Optimising(Frozen):
     """How token losses become one number, where the loss does not say."""
     max_tokens: int = Field(default=4096, ge=1)
     """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
-    pack_tokens: int = Field(default=4096, ge=64)
-    """Tokens computed at a time."""
+    pack_tokens: int = Field(default=1024, ge=64)
+    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
     temperature: float = Field(default=1.0, gt=0)
     """With which the rows were sampled."""
     seed: int = 0

@@ -114,6 +114,14 @@ def test_list_show_and_diff(trained: Path) -> None:
     assert "no generation 'policy-v9'" in complaint(trained, "policy", "show", "policy-v9", code=1)
 
 
+def test_an_adapter_from_elsewhere_is_added_as_a_candidate(workspace: Path, adapters: list[Path]) -> None:
+    made = evolve_json(workspace, "policy", "add", str(adapters[0]))
+    assert (made["version"], made["state"], made["parent"]) == ("policy-v1", "candidate", "policy-v0")
+    assert made["config"] == {"recipe": "added", "source": str(adapters[0])}
+    assert "expected a PEFT adapter" in complaint(workspace, "policy", "add", str(workspace), code=1)
+    assert len(evolve_json(workspace, "policy", "list")) == 2
+
+
 def test_canary_promote_and_rollback_in_process(trained: Path) -> None:
     assert evolve_json(trained, "policy", "canary", "1")["passed"] is True
     assert evolve_json(trained, "policy", "list")[1]["state"] == "canary"

@@ -32,7 +32,7 @@ PROMISED = {
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",
     "train": "plan sft internalise grpo sage run status curves",
-    "policy": "list show diff canary gate promote rollback serve",
+    "policy": "list show add diff canary gate promote rollback serve",
 }
 READING = [
     "playbook list",

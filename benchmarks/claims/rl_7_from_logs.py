@@ -53,6 +53,8 @@ from policies.generations.swap import swap
 OFFICES, QUICK, UNSEEN = range(500, 505), range(500, 501), 490
 """An office of training, and the first of those that nobody trained on."""
 TASKS, FEW = 300, 60
+RATE = 1e-3
+"""Of sft: the model is small."""
 CYCLE, EVERY, ROUNDS, KILLS = 505, 48, 3, 4
 ARMS = ("same office, playbook off", "same office, playbook on", "unseen office, playbook off", "unseen, rules given")
 
@@ -93,7 +95,7 @@ def measure(quick: bool, deployment: int) -> Found:
     """Work, train, gate, promote and measure in one office, in this process on one core."""
     tasks = FEW if quick else TASKS
     with folder() as root:
-        config = config_of(root / "own", deployment, tasks)
+        config = config_of(root / "own", deployment, tasks, learning_rate=RATE)
         other = with_rules(config_of(root / "other", UNSEEN + deployment % 10, tasks))
         run(config)
         solved = evaluated("parent", config, other)
@@ -172,7 +174,7 @@ def cycled(rounds: int, kills: int) -> Cycled:
         settings = (
             f'[run]\nconcurrency = 64\n[policy]\nname = "pocket"\nmax_tokens = 120\n[gate]\nnames = ["{DEFAULT}"]\n'
             f'[memory]\nindex = "exact"\nrecall_k = 40\n[environment]\nname = "office"\nmax_steps = 16\n'
-            f"deployment = {CYCLE}\ntrain_tasks = {EVERY * ROUNDS}\n"
+            f"deployment = {CYCLE}\ntrain_tasks = {EVERY * ROUNDS}\n[train]\nlearning_rate = {RATE}\n"
         )
         (root / "evolve.toml").write_text(settings)
         command = [sys.executable, "-m", "evolve.cli.main", "--config", str(root / "evolve.toml"), "cycle"]

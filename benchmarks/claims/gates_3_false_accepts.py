@@ -19,7 +19,7 @@ from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
 from benchmarks.gate_replay import replayed
 from benchmarks.gate_trials import Live, Truth, arms, beside_others, power, stream, useless
 from benchmarks.gate_worlds import USELESS, Effect, Life, World, lives, share
-from evolve.gates import batch_screen, held_out, online_ab, utility
+from evolve.gates import batch_screen, held_out_rules, online_ab, utility
 from evolve.metrics import interval
 from evolve.statistics.alpha import ALPHA, Look, level
 from evolve.statistics.clusters import t_interval
@@ -36,7 +36,7 @@ GOOD = Truth(0.12, 0.04, 0.04)
 EIGHT, NOISE_OF_GOOD = Effect(helps=0.088), 0.0436
 """12 % gained and 4 % lost: 8.8 % of the tasks are solved with it, beside what chance flips."""
 HELP, HARM = Effect(helps=0.1, moves=0.1), Effect(harms=0.08)
-STRICT = held_out.Rules(mode="strict")
+STRICT = held_out_rules.Rules(mode="strict")
 HIDE = online_ab.Rules().probability
 MINIMUM_WINS = "5/5 6/6 7/7 7/8 8/9 9/10 9/11 10/12 10/13 11/14 12/15 12/16 13/17 13/18 14/19 15/20"
 """Reference, section 5.6: least wins of so many discordant tasks for one-sided exact p < 0.05."""
@@ -162,8 +162,8 @@ def false_share(rng: Random) -> float:
     for _ in range(40):
         works = rng.random() < 0.3
         base, candidate, _ = arms(rng, 200, GOOD if works else useless(0.05))
-        trial = held_out.Trial(cohort=tuple(base), base=base, candidate=candidate, past=tuple(past))
-        decision = held_out.decide(trial, STRICT)
+        trial = held_out_rules.Trial(cohort=tuple(base), base=base, candidate=candidate, past=tuple(past))
+        decision = held_out_rules.decide(trial, STRICT)
         past.append(Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted))
         bad += decision.accepted and not works
     return bad / max(1, sum(look.accepted for look in past))
@@ -227,13 +227,13 @@ def replay_row(size: Size) -> Row:
     for _ in range(size.replays):
         base, candidate, again = arms(rng, 60, Truth(0.2, 0.05))
         ids = tuple(base)
-        held = held_out.Trial(cohort=ids, base=base, candidate=candidate, again=again)
+        held = held_out_rules.Trial(cohort=ids, base=base, candidate=candidate, again=again)
         fresh = utility.Trial(cohort=ids, without=(base, again), with_change=(candidate, candidate))
         shown = online_ab.Trial(exposures=stream(rng, Live((0.7,), (0.3,)), 60))
         made = (
             (batch_screen.replay, batch_screen.decide(batch_screen.Trial(cohort=ids, base=base, candidate=candidate))),
-            (held_out.replay, held_out.decide(held)),
-            (held_out.replay, held_out.decide(held, STRICT)),
+            (held_out_rules.replay, held_out_rules.decide(held)),
+            (held_out_rules.replay, held_out_rules.decide(held, STRICT)),
             (utility.replay, utility.decide(fresh)),
             (online_ab.replay, online_ab.decide(shown)),
         )

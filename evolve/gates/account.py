@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evolve.gates import batch_screen, canary, held_out, online_ab, replay, utility
+from evolve.gates import batch_screen, canary, held_out, held_out_rules, online_ab, replay, utility
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB
@@ -18,7 +18,7 @@ from memory.store import Store
 
 REPLAYS: Mapping[str, Replay] = {
     "batch_screen": batch_screen.replay,
-    "held_out": held_out.replay,
+    "held_out": held_out_rules.replay,
     "utility": utility.replay,
     "online_ab": online_ab.replay,
     "canary": canary.replay,
@@ -72,7 +72,7 @@ def verdicts(store: Store, namespace: str) -> tuple[Verdict, ...]:
 
 def looks(store: Store, namespace: str) -> tuple[Look, ...]:
     """Return the strict looks of a namespace in order: the past of the next one."""
-    return held_out.looks(verdicts(store, namespace))
+    return held_out_rules.looks(verdicts(store, namespace))
 
 
 def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:

@@ -1,183 +1,43 @@
 """Gate `held_out`: tasks that no knowledge was written from, run with and without the change on the same seeds.
 
-Two modes. `strict`: one-sided exact McNemar, at a level that `evolve.statistics.alpha` gives. `practical`, for fewer
-tasks: a net gain that noise alone rarely makes, few tasks lost beyond what is lost without any change (A/A), and no
-protected slice worse. Both record the p-value. Each look has a seed of its own, for both arms: were the base run once
-and kept, its bad luck would speak for every candidate that follows. Never run on the report split.
+What is accepted: `evolve.gates.held_out_rules`; which ops are looked at together: `evolve.gates.search`. Each look has
+a seed of its own, for both arms: were the base run once and kept, its bad luck would speak for every candidate that
+follows. Never run on the report split.
 
 A practical look goes in stages: `first` tasks, then twice as many, up to all, until the answer is plain; all stages of
 all looks at a change spend of one small error (`evolve.statistics.spending`). Nothing is accepted before all tasks of
-the protected slices were run, A/A runs only where the answer hangs on it. Which ops: `evolve.gates.search`.
+the protected slices were run, A/A runs only where the answer hangs on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
 
-from pydantic import Field
-
+from evolve.gates.held_out_rules import NAME, Rules, Trial, decide, look_of, looks
 from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import Round, evidence_of, rounds_of, verdict_of
 from evolve.gates.search import search
-from evolve.gates.spent import Evidence, left_of
+from evolve.gates.spent import Evidence, left_of, share_of_code
 from evolve.seeds import seed_for
-from evolve.statistics.alpha import ALPHA, Look, level
+from evolve.statistics.alpha import Look
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
-from evolve.statistics.paired import Paired, Passed, p_better, pair
-from evolve.statistics.progress import further, reaches
-from evolve.statistics.spending import after, level_of, stages
-from memory.errors import BadInput
+from evolve.statistics.paired import Passed, p_better, pair
+from evolve.statistics.progress import Marks, reaches
+from evolve.statistics.spending import level_of, stages
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+from memory.records import DeltaOp, Task, Trajectory, Verdict
 from skills.record import Skill
 
 PATIENCE = 3
 """Looks after which a change that seems good, and is not seen to be, is refused."""
-
-
-class Rules(Frozen):
-    """The settings of a decision."""
-
-    mode: Literal["strict", "practical"] = "practical"
-    alpha: float = Field(default=ALPHA, gt=0, lt=1)
-    """Strict: share of useless changes among the accepted that is allowed in the long run."""
-    min_delta: float = Field(default=0.0, ge=0, lt=1)
-    """Practical: least net gain as a share of the tasks; one task in any case."""
-    error: float = Field(default=0.1, gt=0, lt=1)
-    """Practical: chance that a change that does nothing is accepted, over all looks at it. 0.1 asks for 5 wins without
-    a loss at first, 7 of 8, 9 of 11: the margin grows with the flips seen, so it needs no estimate of the noise."""
-    cap: float = Field(default=0.02, ge=0, lt=1)
-    """Practical: share of tasks that may be lost above the A/A floor."""
-    first: int = Field(default=12, ge=1)
-    """Practical: tasks of the first stage of a look; as many as there are, and there is but one stage."""
-    enough: int = Field(default=50, ge=1)
-    """Below so many tasks what is accepted is provisional, not active."""
-
-
-class Trial(Frozen):
-    """What was observed. A task of the cohort that is shown the same in both arms was not run and has no mark."""
-
-    cohort: tuple[str, ...]
-    base: dict[str, bool | None]
-    candidate: dict[str, bool | None]
-    again: dict[str, bool | None] | None = None
-    """The base once more with another seed (A/A); practical mode needs it when more is lost than the cap allows."""
-    reach: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    """Task id -> how far it came in the base and in the candidate; without it success alone counts."""
-    slices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    """Protected slices: name -> ids of tasks of the cohort."""
-    left: float | None = None
-    """Practical: what earlier looks left of the error of these changes; none = there were no earlier looks."""
-    guarded: int = 0
-    """Practical: so many tasks have to be run, those of all protected slices, before anything is accepted."""
-    past: tuple[Look, ...] = ()
-    """Strict: every look before this one."""
-
-
-def decide(trial: Trial, rules: Rules | None = None) -> Decision:
-    """Accept iff the mode's conditions all hold; the reason names those that do not.
-
-    Raises `BadInput` for an empty cohort, a slice outside of it, a missing A/A run or a past that breaks its own rule.
-    """
-    rules = rules or Rules()
-    found = pair(trial.cohort, trial.base, trial.candidate)
-    computed, failed = (_strict if rules.mode == "strict" else _practical)(trial, rules, found)
-    counts = f"gained {len(found.gained)} and lost {len(found.lost)} of {found.n} held-out tasks"
-    if trial.reach and rules.mode == "practical":
-        counts += f", further in {computed['ahead']} and less far in {computed['behind']}"
-    status = Status.ACTIVE if found.n >= rules.enough else Status.PROVISIONAL
-    return Decision(
-        accepted=not failed,
-        reason="; ".join([counts, *failed]),
-        status=Status.REJECTED if failed else status,
-        evidence={
-            "trial": trial.model_dump(mode="json"),
-            "rules": rules.model_dump(mode="json"),
-            "statistics": found.statistics | computed,
-        },
-    )
-
-
-def replay(evidence: Mapping[str, Any]) -> Decision:
-    """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
-
-
-def _strict(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
-    allowed = level(trial.past, rules.alpha)
-    won, lost = len(found.gained), len(found.lost)
-    p = p_better(won, lost)
-    computed = {"level": allowed, "ahead": won, "behind": lost}
-    return computed, [] if p <= allowed else [f"p = {p:.3g} is above {allowed:.3g}, the level of this look"]
-
-
-def _practical(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
-    ahead, behind = _further(trial, trial.cohort)
-    allowed, left = _spent(trial, rules)
-    won, lost = len(found.gained), len(found.lost)
-    floor = _floor(trial)
-    if floor is None and lost / found.n > rules.cap + 1e-9:
-        raise BadInput("practical mode got no A/A run, expected the base run twice; run it again with another seed")
-    needed = max(1.0, rules.min_delta * found.n)
-    balance = {name: _balance(trial, name, found) for name in trial.slices}
-    p = p_better(ahead, behind)
-    conditions = {
-        f"the net gain {ahead - behind} is below {needed:g}": ahead - behind >= needed - 1e-9,
-        "nothing was gained": ahead >= 1,
-        f"p = {p:.3g} is above {allowed:.3g}, the level of this look": p <= allowed,
-        f"{lost - won} fewer tasks pass": won >= lost or not trial.reach,
-        f"lost more than {floor or 0:.3g} (A/A) + {rules.cap:g}": lost / found.n <= (floor or 0) + rules.cap + 1e-9,
-    } | {f"protected slice {name!r} fell by {-change}": change >= 0 for name, change in balance.items()}
-    computed = {"floor": floor, "slices": balance, "ahead": ahead, "behind": behind, "max_p": allowed, "left": left}
-    return computed, [text for text, holds in conditions.items() if not holds]
-
-
-def _further(trial: Trial, cohort: Sequence[str]) -> tuple[int, int]:
-    ahead, behind = further(cohort, trial.base, trial.candidate, trial.reach)
-    return len(ahead), len(behind)
-
-
-def _spent(trial: Trial, rules: Rules) -> tuple[float, float]:
-    """Return the level of the last stage of a look, 0 where it can accept nothing, and what is left of the error."""
-    allowed, left, before = 0.0, rules.error if trial.left is None else trial.left, -1
-    for size in stages(len(trial.cohort), rules.first):
-        flipped = sum(_further(trial, trial.cohort[:size]))
-        if size >= trial.guarded and flipped != before:  # the same flips are no second chance
-            allowed, left, before = level_of(left), after(left, flipped), flipped
-    return allowed, left
-
-
-def _floor(trial: Trial) -> float | None:
-    """Return the share of tasks that flip one way when nothing changes; None without an A/A run."""
-    if trial.again is None:
-        return None
-    noise = pair(trial.cohort, trial.base, trial.again)
-    return (len(noise.gained) + len(noise.lost)) / (2 * noise.n)
-
-
-def _balance(trial: Trial, name: str, found: Paired) -> int:
-    tasks = set(trial.slices[name])
-    if not tasks or tasks - set(trial.cohort):
-        raise BadInput(f"slice {name!r} got {sorted(tasks)}, expected tasks of the cohort; run the slice's tasks too")
-    return len(tasks & set(found.gained)) - len(tasks & set(found.lost))
-
-
-def looks(verdicts: Iterable[Verdict]) -> tuple[Look, ...]:
-    """Return the strict looks among journalled verdicts, in order: the past of the next one."""
-    found = [each for v in verdicts if v.gate == HeldOut.name for each in rounds_of(v)]
-    strict = [each for each in found if Rules.model_validate(each["rules"]).mode == "strict"]
-    return tuple(_look(replay(each)) for each in strict)
-
-
-def _look(decision: Decision) -> Look:
-    return Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted)
+HALF = 0.5
+"""Share of the episodes from which skills wait while a text waits for calls."""
 
 
 class HeldOut:
     """Runs the select split with and without the ops; `tasks` in an order of which any prefix is a fair sample."""
 
-    name = "held_out"
+    name = NAME
 
     def __init__(
         self,
@@ -196,7 +56,7 @@ class HeldOut:
         self._guarded = max((at for at, task in enumerate(self.tasks, 1) if task.id in protected), default=0)
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return a verdict on each change, texts first; skills wait while a text waits for calls.
+        """Return a verdict on each change, texts first; while one waits for calls, skills have half of what is run.
 
         Counters spend no look, nor do changes that were all looked at together.
         """
@@ -204,9 +64,10 @@ class HeldOut:
         if not changed:
             return unmeasured(self.name, ops)
         past, rounds, waiting = self._past(), list[Round](), dict[str, str]()
+        seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
         short: OutOfCalls | None = None
         for group in apart(changed, Skill.kind):
-            if short is not None:
+            if short is not None and share_of_code([*seen, *map(evidence_of, rounds)]) >= HALF:
                 waiting |= dict.fromkeys((op.op_id for op in group), f"{short}; texts come first")
                 continue
             more, left, short = await self._search(group, past, rounds)
@@ -227,7 +88,7 @@ class HeldOut:
         ) -> tuple[Decision | None, OutOfCalls | None]:
             now = [*earlier, *rounds]
             if self._rules.mode == "strict":
-                return await self._strict(before, group, (*looks(past), *(_look(each.decision) for each in now)))
+                return await self._strict(before, group, (*looks(past), *(look_of(each.decision) for each in now)))
             return await self._practical(before, group, [*seen, *map(evidence_of, now)])
 
         def tried(op_id: str) -> int:
@@ -235,7 +96,7 @@ class HeldOut:
 
         return await search(changed, look, tried=tried, patience=PATIENCE)
 
-    def _whole(self, evidence: Mapping[str, Any]) -> bool:
+    def _whole(self, evidence: Evidence) -> bool:
         return len(evidence["trial"]["cohort"]) == len(self.tasks)
 
     async def _strict(
@@ -300,5 +161,6 @@ class HeldOut:
             base=dict(base),
             candidate=dict(candidate),
             reach=reaches(base, candidate),
+            thrift=isinstance(candidate, Marks) and candidate.thrift,
             slices={name: ids for name, ids in inside.items() if ids},
         )

@@ -11,7 +11,8 @@ from evolve.gates.account import verdicts
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import SLICE, Canary
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.held_out import HeldOut, Rules
+from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out_rules import Rules
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.replay import Replay
 from evolve.gates.splits import select_tasks, slices

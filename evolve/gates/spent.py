@@ -1,4 +1,4 @@
-"""What the looks before this one left of the error of a change, read back from their evidence."""
+"""What the looks before this one spent: of the error of a change, and of episodes; read back from their evidence."""
 
 from __future__ import annotations
 
@@ -21,6 +21,12 @@ def left_of(looks: Sequence[Evidence], now: Evidence, first: int, error: float) 
         for op_id in set(look["ops"]) & set(left):
             left[op_id] -= look["trial"]["left"] - look["statistics"]["left"]
     return min(left.values())
+
+
+def share_of_code(looks: Sequence[Evidence]) -> float:
+    """Return which share of the episodes of some looks was for changes that are code alone; 0 without looks."""
+    runs = [(look["trial"].get("thrift", False), len(look["trial"]["base"]) + len(look["trial"]["candidate"])) for look in looks]
+    return sum(count for code, count in runs if code) / max(1, sum(count for _, count in runs))
 
 
 def _runs(look: Evidence, first: int) -> tuple[object, ...]:

@@ -20,7 +20,8 @@ import pytest
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
-from evolve.gates.held_out import HeldOut, Rules
+from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out_rules import Rules
 from evolve.gates.none import NoGate
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.replay import Replay

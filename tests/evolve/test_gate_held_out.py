@@ -19,7 +19,8 @@ import pytest
 
 from benchmarks.gate_trials import Truth, arms
 from benchmarks.gate_worlds import USELESS, Effect, World, lives, share
-from evolve.gates.held_out import HeldOut, Rules, Trial, decide, looks, replay
+from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out_rules import Rules, Trial, decide, looks, replay
 from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import redecided
 from evolve.statistics.alpha import Look, level

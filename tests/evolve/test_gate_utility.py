@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from evolve.gates import held_out
+from evolve.gates import held_out_rules
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.held_out import HeldOut
 from evolve.gates.purse import OutOfCalls
@@ -16,7 +16,7 @@ from evolve.gates.rounds import redecided
 from evolve.gates.utility import Rules, Trial, Utility, decide, replay
 from evolve.statistics.progress import Marks
 from memory.errors import BadInput
-from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts
+from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts, Verdict
 from playbooks.view import RecordView
 
 
@@ -115,7 +115,7 @@ async def test_a_skill_is_worth_something_where_tasks_get_shorter_and_none_is_lo
         verdict = await gate.judge([skill, text], RecordView(()), [])
         assert "text" in {**verdict.rejected, **verdict.deferred}
         assert ("skill" in verdict.accepted) is (status is Status.ACTIVE)
-        assert redecided(verdict, replay if gate.name == "utility" else held_out.replay) == verdict
+        assert redecided(verdict, replay if gate.name == "utility" else held_out_rules.replay) == verdict
 
 
 async def test_a_skill_that_makes_failures_shorter_is_worth_nothing() -> None:
@@ -131,25 +131,46 @@ async def test_a_skill_that_makes_failures_shorter_is_worth_nothing() -> None:
         assert not (await gate.judge([skill], RecordView(()), [])).accepted
 
 
-@pytest.mark.parametrize("name", ["held_out", "batch_screen"])
-async def test_skills_wait_while_a_text_waits_for_calls(name: str) -> None:
-    tasks = [Task(id=f"t{at}", instruction="") for at in range(20)]
-    asked: list[str] = []
+class Priced:
+    """Both kinds help; texts cannot be paid once they were looked at `paid` times."""
 
-    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
-        asked.extend(op.op_id for op in ops or ())
-        if any(op.kind != "skill" for op in ops or ()):
+    def __init__(self, tasks: Sequence[Task], paid: int) -> None:
+        self.tasks, self.paid, self.asked = tasks, paid, list[str]()
+
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        self.asked += [op.op_id for op in ops or ()]
+        texts = [op for op in ops or () if op.kind != "skill"]
+        self.paid -= bool(texts)
+        if texts and self.paid < 0:
             raise OutOfCalls("waits: about 40 calls are needed and 0 are left")
         marks: dict[str, bool | None] = {task.id: True for task in tasks}
-        return Marks(marks, dict.fromkeys(marks, 1.0), tokens=dict.fromkeys(marks, 30 if ops else 90), thrift=True)
+        thrift = bool(ops) and not texts
+        return Marks(marks, dict.fromkeys(marks, 1.0), tokens=dict.fromkeys(marks, 30 if ops else 90), thrift=thrift)
 
-    origin = Provenance(task_ids=("t0",))
-    text = DeltaOp(op=Op.ADD, op_id="text", payload={"content": "x"}, provenance=origin)
-    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"}, provenance=origin)
-    gate = HeldOut(evaluate, tasks, seed=1) if name == "held_out" else BatchScreen(evaluate, 1)
-    episodes = [Trajectory(task=tasks[0])]
-    waits = await gate.judge([skill, text], RecordView(()), episodes)
+
+ORIGIN = Provenance(task_ids=("t0",))
+TEXT = DeltaOp(op=Op.ADD, op_id="text", payload={"content": "x"}, provenance=ORIGIN)
+SKILL = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"}, provenance=ORIGIN)
+TASKS = [Task(id=f"t{at}", instruction="") for at in range(20)]
+
+
+async def test_skills_wait_for_the_screen_while_a_text_does() -> None:
+    priced, episodes = Priced(TASKS, 0), [Trajectory(task=TASKS[0])]
+    waits = await BatchScreen(priced, 1).judge([SKILL, TEXT], RecordView(()), episodes)
     assert set(waits.deferred) == {"skill", "text"}
     assert "texts come first" in waits.deferred["skill"]
-    assert set(asked) == {"text"}
-    assert (await gate.judge([skill], RecordView(()), episodes)).accepted == ("skill",), "alone it need not wait"
+    assert priced.asked == ["text"]
+    alone = await BatchScreen(priced, 1).judge([SKILL], RecordView(()), episodes)
+    assert alone.accepted == ("skill",), "alone it need not wait"
+
+
+async def test_while_a_text_waits_skills_have_half_of_what_is_run() -> None:
+    past: list[Verdict] = []
+    gate = HeldOut(Priced(TASKS, 0), TASKS, seed=1, past=lambda: past)
+    past.append(await gate.judge([SKILL, TEXT], RecordView(()), []))
+    assert past[0].accepted == ("skill",), "nothing was run for skills yet"
+    assert set(past[0].deferred) == {"text"}
+    other = SKILL.model_copy(update={"op_id": "other"})
+    waits = await gate.judge([other, TEXT], RecordView(()), [])
+    assert "texts come first" in waits.deferred["other"], "all that was run was for skills"
+    assert (await gate.judge([other], RecordView(()), [])).accepted == ("other",), "alone it need not wait"

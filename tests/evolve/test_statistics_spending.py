@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evolve.gates.held_out import Rules
+from evolve.gates.held_out_rules import Rules
 from evolve.statistics.paired import minimum_wins
 from evolve.statistics.spending import after, level_of, stages
 

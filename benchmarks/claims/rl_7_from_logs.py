@@ -11,149 +11,27 @@ of an office, its interval is over offices. `evolve cycle` then does three round
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
-from pathlib import Path
 from statistics import mean
 
 from benchmarks.claim import Row, Target, at_least, begin, exactly
 from benchmarks.claims.loop_1_learns import spread
-from benchmarks.office_arms import SPLITS, folder, office
-from evolve import generations
+from benchmarks.from_logs import ARMS, OFFICES, QUICK, RATE, Found, measured
+from benchmarks.office_arms import folder
 from evolve.app import open_store
-from evolve.config import (
-    Config,
-    EnvironmentSection,
-    GateSection,
-    MemorySection,
-    PlaybookSection,
-    PolicySection,
-    RunSection,
-)
-from evolve.environments.office.rules import RULES
-from evolve.environments.office.wording import sentence
+from evolve.config import Config, PolicySection
 from evolve.gates.stack import DEFAULT
-from evolve.session import Parts, run
-from evolve.training.gate import judged
-from evolve.training.section import RECIPES, TrainSection
-from evolve.training.session import train_from_logs
-from memory.records import DeltaOp, Op, Provenance, Status, Trust
-from policies.generations.swap import swap
 
-OFFICES, QUICK, UNSEEN = range(500, 505), range(500, 501), 490
-"""An office of training, and the first of those that nobody trained on."""
-TASKS, FEW = 300, 60
-RATE = 1e-3
-"""Of sft: the model is small."""
 CYCLE, EVERY, ROUNDS, KILLS = 505, 48, 3, 4
-ARMS = ("same office, playbook off", "same office, playbook on", "unseen office, playbook off", "unseen, rules given")
-
-
-@dataclass(frozen=True)
-class Found:
-    """What came of one office: for each generation (parent, sft, groups) and arm, % of tasks solved."""
-
-    solved: dict[tuple[str, str], float]
-    accepted: bool
-    reason: str
-    playbook_tokens: float
-    seconds: float
-    """Of the training on successes."""
-
-    def gain(self, arm: str, child: str = "sft") -> float:
-        """Return by how many points a generation is better than the parent."""
-        return self.solved[child, arm] - self.solved["parent", arm]
-
-
-def config_of(root: Path, deployment: int, tasks: int, **train: object) -> Config:
-    """Return the configuration of an office's workspace."""
-    return Config(
-        root=root,
-        run=RunSection(concurrency=64),
-        playbook=PlaybookSection(),
-        policy=PolicySection(name="pocket", max_tokens=120),
-        environment=EnvironmentSection.model_validate(
-            {"name": "office", "max_steps": 16, "deployment": deployment, "train_tasks": tasks}
-        ),
-        memory=MemorySection(index="exact", recall_k=40),
-        gate=GateSection(names=(DEFAULT,)),
-        train=TrainSection.model_validate(RECIPES["sft"] | train),
-    )
-
-
-def measure(quick: bool, deployment: int) -> Found:
-    """Work, train, gate, promote and measure in one office, in this process on one core."""
-    tasks = FEW if quick else TASKS
-    with folder() as root:
-        config = config_of(root / "own", deployment, tasks, learning_rate=RATE)
-        other = with_rules(config_of(root / "other", UNSEEN + deployment % 10, tasks))
-        run(config)
-        solved = evaluated("parent", config, other)
-        began = time.perf_counter()
-        child = train_from_logs(config, "sft").generation
-        seconds = time.perf_counter() - began
-        trial = judged(config, child)
-        promote(config, child)
-        solved |= evaluated("sft", config, other)
-        grouped = config_of(root / "own", deployment, tasks, **RECIPES["grpo"], passes=1)
-        promote(grouped, train_from_logs(grouped, "groups", groups=True).generation)
-        solved |= evaluated("groups", config, other)
-        return Found(solved, trial.accepted, trial.reason, trial.playbook_tokens, seconds)
-
-
-def with_rules(config: Config) -> Config:
-    """Give a workspace the rules of its office, as an operator would write them."""
-    place = office(dict(config.environment.options)["deployment"])
-    texts = [sentence(rule, place.values[rule.id]) for rule in RULES]
-    written = Provenance(trust=Trust.OPERATOR, author="benchmark")
-    ops = [
-        DeltaOp(op=Op.ADD, payload={"content": text}, status=Status.ACTIVE, pinned=True, provenance=written)
-        for text in texts
-    ]
-    with open_store(config, len) as store:
-        commit = store.commit(config.memory.namespace, ops, actor="benchmark")
-    if commit.refused:
-        raise RuntimeError(f"the playbook was refused: {commit.refused[0].reason}")
-    return config
-
-
-def promote(config: Config, version: str) -> None:
-    """Let a generation answer, whatever the gate said of it: its verdict is a figure of its own here."""
-    with generations.open_registry(config.policy, config.workspace) as registry:
-        asyncio.run(generations.inspected(config.policy, registry, swap, version))
-
-
-def evaluated(name: str, own: Config, other: Config) -> dict[tuple[str, str], float]:
-    """Return what the live generation of a workspace solves in each arm."""
-    policy = generations.in_process(own.policy, own.workspace)
-    solved: dict[tuple[str, str], float] = {}
-    try:
-        for arm, (config, playbook) in zip(
-            ARMS, [(own, False), (own, True), (other, False), (other, True)], strict=True
-        ):
-            section = RunSection(mode="frozen", eval_splits=SPLITS, concurrency=64)
-            update = {"run": section, "playbook": PlaybookSection(enabled=playbook)}
-            reports = run(config.model_copy(update=update), parts=Parts(policy=policy)).evaluations
-            marks = [
-                mark is True
-                for report in reports
-                if report.arm in ("main", "no_memory")
-                for mark in report.passed.values()
-            ]
-            solved[name, arm] = 100 * mean(marks)
-    finally:
-        asyncio.run(policy.aclose())
-    return solved
 
 
 @dataclass(frozen=True)
@@ -221,10 +99,10 @@ def rows(found: Sequence[Found], cycle: Cycled, quick: bool) -> list[Row]:
         row("candidates that the gate accepted, %", lambda f: 100 * f.accepted, lambda _: at_least(100)),
         *[row(f"sft, {arm}: points gained", partial(Found.gain, arm=arm)) for arm in ARMS[2:]],
         *[row(f"then groups, {arm}: points gained", partial(Found.gain, arm=arm, child="groups")) for arm in ARMS],
-        *[row(f"parent, {arm}, % solved", lambda f, arm=arm: f.solved["parent", arm]) for arm in ARMS],
+        *[row(f"parent, {arm}, % solved", lambda f, arm=arm: f.solved["parent"][arm]) for arm in ARMS],
         row(
             "sft without the playbook minus parent with it, points",
-            lambda f: f.solved["sft", own[0]] - f.solved["parent", own[1]],
+            lambda f: f.solved["sft"][own[0]] - f.solved["parent"][own[1]],
         ),
         row("tokens of the playbook in a prompt, which that would save", lambda f: f.playbook_tokens),
         row("seconds of training on successes", lambda f: f.seconds),
@@ -241,9 +119,9 @@ def main() -> None:
     found: list[Found] = []
     deployments = QUICK if claim.quick else OFFICES
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
-        for at, each in zip(deployments, pool.map(partial(measure, claim.quick), deployments), strict=True):
+        for at, each in zip(deployments, pool.map(partial(measured, claim.quick), deployments), strict=True):
             found.append(each)
-            told = "  ".join(f"{name}/{arm} {value:.0f}" for (name, arm), value in each.solved.items())
+            told = "  ".join(f"{name} {[round(value) for value in of.values()]}" for name, of in each.solved.items())
             print(f"office {at}: {told}  gate: {each.reason}", flush=True)
     cycle = cycled(1, 1) if claim.quick else cycled(ROUNDS, KILLS)
     claim.conclude(rows(found, cycle, claim.quick))

@@ -25,7 +25,10 @@ def left_of(looks: Sequence[Evidence], now: Evidence, first: int, error: float) 
 
 def share_of_code(looks: Sequence[Evidence]) -> float:
     """Return which share of the episodes of some looks was for changes that are code alone; 0 without looks."""
-    runs = [(look["trial"].get("thrift", False), len(look["trial"]["base"]) + len(look["trial"]["candidate"])) for look in looks]
+    runs = [
+        (look["trial"].get("thrift", False), len(look["trial"]["base"]) + len(look["trial"]["candidate"]))
+        for look in looks
+    ]
     return sum(count for code, count in runs if code) / max(1, sum(count for _, count in runs))
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.gates.account import REPLAYS
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
 from evolve.gates.held_out import HeldOut
@@ -117,6 +117,5 @@ async def test_k6_only_what_was_measured_becomes_active(name: str, view: RecordV
 @pytest.mark.parametrize("op", [GOOD, BAD], ids=["good", "bad"])
 async def test_k7_the_decision_is_made_again(name: str, op: DeltaOp, view: RecordView) -> None:
     verdict = await judged(name, view, op)
-    replay = import_module(f"evolve.gates.{verdict.gate}").replay
     journalled = Verdict.model_validate(json.loads(verdict.model_dump_json()))
-    assert redecided(journalled, replay) == verdict
+    assert redecided(journalled, REPLAYS[verdict.gate]) == verdict

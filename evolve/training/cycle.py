@@ -8,7 +8,7 @@ came; a step that was done and not noted is found done, not done twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +78,9 @@ def cycle(config: Config, every: int, rounds: int, report: Callable[[Round], Non
             latest = next((each for each in state.rounds if each.number == number), Round(number=number, every=every))
             if latest.every != every:
                 raise BadInput(f"this cycle was begun with rounds of {latest.every} tasks, got {every}; keep to it")
+            earlier = {each.candidate for each in state.rounds if each.number < number}
             while not latest.live:
-                latest = _step(config, latest)
+                latest = _step(config, latest, earlier)
                 state = state.saved(folder / FILE, latest)
                 report(latest)
     return state
@@ -91,12 +92,12 @@ def read(config: Config) -> Cycle:
     return Cycle.model_validate_json(path.read_text()) if path.exists() else Cycle()
 
 
-def _step(config: Config, latest: Round) -> Round:
-    """Do the next step of a round."""
+def _step(config: Config, latest: Round, earlier: Collection[str]) -> Round:
+    """Do the next step of a round; `earlier` are the candidates of those before."""
     if not latest.run_id:
         done: dict[str, Any] = _worked(config, latest)
     elif not latest.candidate and not latest.reason:
-        done = _trained(config)
+        done = _trained(config, earlier)
     elif latest.accepted is None and latest.candidate:
         trial = judged(config, latest.candidate)
         done = {"accepted": trial.accepted, "reason": trial.reason}
@@ -120,11 +121,13 @@ def _worked(config: Config, latest: Round) -> dict[str, Any]:
     return {"run_id": result.run_id, "solved": result.metrics.tgc if result.metrics else None}
 
 
-def _trained(config: Config) -> dict[str, Any]:
+def _trained(config: Config, earlier: Collection[str]) -> dict[str, Any]:
+    """Train on the journal; the same data makes the same candidate, which had its trial."""
     try:
-        return {"candidate": train_from_logs(config, RECIPE).generation}
+        made = train_from_logs(config, RECIPE).generation
     except (BadInput, TrainingStopped) as nothing:
         return {"reason": str(nothing)}
+    return {"reason": f"no task of this round succeeded: {made} again"} if made in earlier else {"candidate": made}
 
 
 def _promoted(config: Config, latest: Round) -> str:

@@ -118,7 +118,8 @@ def _passed(config: Config, policy: LocalPolicy, memory: bool) -> tuple[Passed, 
         update={"mode": "frozen", "eval_splits": (config.gate.select_split,), "tasks": config.gate.select_tasks}
     )
     playbook = config.playbook.model_copy(update={"enabled": memory})
-    frozen = config.model_copy(update={"run": section, "playbook": playbook})
+    gate = config.gate.model_copy(update={"names": ("static",)})  # nothing is learned, and their tasks are these
+    frozen = config.model_copy(update={"run": section, "playbook": playbook, "gate": gate})
     (report, *_) = run(frozen, parts=Parts(policy=policy, environment=make_environment(config))).evaluations
     with open_store(config, policy.count_tokens, read_only=True) as store:
         shown = [shown_again(store, each.injected) for each in store.trajectories(run_id=report.id)]

@@ -37,6 +37,7 @@ index = "exact"
 no_memory = 0
 
 [gate]
+names = ["default"]
 select_tasks = 6
 
 [train]

@@ -118,6 +118,7 @@ def trained(arm: str, seed: int, size: Size, folder: Path) -> Path | None:
 
 async def _demonstrated(trainer: Trainer, seed: int, size: Size, folder: Path) -> None:
     """Learn from the shipped weights' own successes in chains, skills and all."""
+    folder.mkdir(parents=True, exist_ok=True)
     policy, replies = LocalPolicy.pocket(threads=1), Recordings(folder / "replies.jsonl")
     settings = [
         Setting(each, office)

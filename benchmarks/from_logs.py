@@ -40,7 +40,7 @@ CELLS = RESULTS / "cells" / "rl_7"
 OFFICES, QUICK, UNSEEN = range(500, 505), range(500, 501), 490
 """An office of training, and the first of those that nobody trained on."""
 TASKS, FEW = 300, 60
-RATE = 1e-3
+RATE = 2e-4
 """Of sft: the model is small."""
 ARMS = ("same office, playbook off", "same office, playbook on", "unseen office, playbook off", "unseen, rules given")
 

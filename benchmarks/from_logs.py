@@ -12,10 +12,9 @@ from pathlib import Path
 from statistics import mean
 
 from benchmarks.claim import git
-from benchmarks.office_arms import SPLITS, folder, office
+from benchmarks.office_arms import SPLITS, folder, office, write_rules
 from benchmarks.table import RESULTS
 from evolve import generations
-from evolve.app import open_store
 from evolve.config import (
     Config,
     EnvironmentSection,
@@ -25,15 +24,13 @@ from evolve.config import (
     PolicySection,
     RunSection,
 )
-from evolve.environments.office.rules import RULES
-from evolve.environments.office.wording import sentence
 from evolve.gates.stack import DEFAULT
 from evolve.session import Parts, run
 from evolve.state import MAIN, NO_MEMORY
 from evolve.training.gate import judged
 from evolve.training.section import RECIPES, TrainSection
 from evolve.training.session import train_from_logs
-from memory.records import DeltaOp, Frozen, Op, Provenance, Status, Trust
+from memory.records import Frozen
 from policies.generations.swap import swap
 
 CELLS = RESULTS / "cells" / "rl_7"
@@ -118,17 +115,7 @@ def measure(tasks: int, deployment: int) -> Found:
 
 def with_rules(config: Config) -> Config:
     """Give a workspace the rules of its office, as an operator would write them."""
-    place = office(dict(config.environment.options)["deployment"])
-    texts = [sentence(rule, place.values[rule.id]) for rule in RULES]
-    written = Provenance(trust=Trust.OPERATOR, author="benchmark")
-    ops = [
-        DeltaOp(op=Op.ADD, payload={"content": text}, status=Status.ACTIVE, pinned=True, provenance=written)
-        for text in texts
-    ]
-    with open_store(config, len) as store:
-        commit = store.commit(config.memory.namespace, ops, actor="benchmark")
-    if commit.refused:
-        raise RuntimeError(f"the playbook was refused: {commit.refused[0].reason}")
+    write_rules(config, office(dict(config.environment.options)["deployment"]).oracle, len)
     return config
 
 

@@ -157,21 +157,7 @@ class Bench:
 
     def with_rules(self, root: Path, sentences: Sequence[str]) -> Path:
         """Make a workspace under `root` whose playbook is `sentences`, as an operator would write it."""
-        config = self.config(root)
-        ops = [
-            DeltaOp(
-                op=Op.ADD,
-                payload={"content": text},
-                status=Status.ACTIVE,
-                pinned=True,
-                provenance=Provenance(trust=Trust.OPERATOR, author="benchmark"),
-            )
-            for text in sentences
-        ]
-        with open_store(config, self.policy.count_tokens) as store:
-            commit = store.commit(config.memory.namespace, ops, actor="benchmark")
-        if commit.refused:
-            raise RuntimeError(f"the playbook was refused: {commit.refused[0].reason}")
+        write_rules(self.config(root), sentences, self.policy.count_tokens)
         return root
 
     def reworded(self) -> list[str]:
@@ -206,6 +192,19 @@ class Bench:
                 tally.sgc[report.split] = report.metrics.sgc
                 tally.trajectories += store.trajectories(run_id=report.id)
         return tally
+
+
+def write_rules(config: Config, sentences: Sequence[str], count_tokens: Callable[[str], int]) -> None:
+    """Give a workspace the playbook `sentences`, as an operator would write it."""
+    written = Provenance(trust=Trust.OPERATOR, author="benchmark")
+    ops = [
+        DeltaOp(op=Op.ADD, payload={"content": text}, status=Status.ACTIVE, pinned=True, provenance=written)
+        for text in sentences
+    ]
+    with open_store(config, count_tokens) as store:
+        commit = store.commit(config.memory.namespace, ops, actor="benchmark")
+    if commit.refused:
+        raise RuntimeError(f"the playbook was refused: {commit.refused[0].reason}")
 
 
 @contextmanager

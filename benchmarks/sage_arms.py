@@ -15,20 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean
 
-import numpy as np
-
 from benchmarks.table import RESULTS, ROOT
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.parallel import all_of
 from evolve.rollout import Acting, Attempt
 from evolve.seeds import id_for, seed_for
 from evolve.skilled.chains import Link, chain
-from evolve.training.batches import Episode, prepared
 from evolve.training.chains import Chain, chains
+from evolve.training.logs import Offer
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Counting, Sampling, Setting, roll
-from evolve.training.supervised import Examples, fit
-from evolve.training.turns import erred
+from evolve.training.supervised import fit, success_examples
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
@@ -130,11 +127,9 @@ async def _demonstrated(trainer: Trainer, seed: int, size: Size, folder: Path) -
         rollouts = await roll(settings, cached, acting(True, 1.0), Sampling(rollouts=4, seed=seed), 0)
     finally:
         await policy.aclose()
-    done = {t.id: t for r in rollouts for link in r.links if (t := link.trajectory).success}
-    batch = prepared((Episode(trajectory=t, rewards={"outcome": 1.0}) for t in done.values()), replies.get_reply)
-    right = [float(not erred(done[row.trajectory_id], span.step)) for row in batch.rows for span in row.spans]
-    rows, advantages = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
-    fit(trainer, Examples(rows, advantages), epochs=2, batch=32, folder=folder)
+    done = [t for r in rollouts for link in r.links if (t := link.trajectory).success]
+    given = success_examples(Offer(successes=tuple(done)), replies.get_reply)
+    fit(trainer, given, epochs=2, batch=32, folder=folder)
 
 
 async def _learned(trainer: Trainer, how: Arm, seed: int, size: Size, folder: Path) -> None:

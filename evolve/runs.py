@@ -142,11 +142,19 @@ def exclusive(workspace: Path, run_id: str) -> Generator[None]:
     """Hold the run's lock. Raises `JournalError` when another process works on it."""
     folder = workspace / "runs"
     folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / f"{run_id}.lock")
+    taken = f"run {run_id!r} is being worked on by another process; wait for it or stop it"
+    with alone(folder / f"{run_id}.lock", taken):
+        yield
+
+
+@contextmanager
+def alone(file: Path, taken: str) -> Generator[None]:
+    """Hold a lock. Raises `JournalError` with the text `taken` where another process holds it."""
+    lock = FileLock(file, blocking=False)
     try:
-        lock.acquire(timeout=0)
-    except Timeout as taken:
-        raise JournalError(f"run {run_id!r} is being worked on by another process; wait for it or stop it") from taken
+        lock.acquire()
+    except Timeout as held:
+        raise JournalError(taken) from held
     try:
         yield
     finally:

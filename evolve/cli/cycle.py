@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, table
-from evolve.cli.run import Set, assigned_values
+from evolve.cli.output import Json, table
+from evolve.cli.train import Set, configured
 
 if TYPE_CHECKING:
     from evolve.training.cycle import Round
@@ -30,10 +30,8 @@ def cycle(
     Called again, also after a kill, it goes on where it stopped.
     """
     from evolve.training import cycle as module
-    from evolve.training.section import RECIPES
 
-    recipe = {f"train.{name}": value for name, value in RECIPES[module.RECIPE].items()}
-    config = load(context, recipe | assigned_values(None, values))
+    config = configured(context, module.RECIPE, values)
 
     def told(latest: Round) -> None:
         if not as_json:

@@ -63,7 +63,7 @@ def sft(
     """Train on the journal's successes alone, without a new rollout."""
     from evolve.training.session import train_from_logs
 
-    config = _configured(context, "grpo" if groups else "sft", values)
+    config = configured(context, "grpo" if groups else "sft", values)
     with _progress(as_json) as report:
         done = train_from_logs(config, "groups" if groups else "sft", groups=groups, report=report)
     _told(done, as_json)
@@ -75,7 +75,7 @@ def internalise(context: typer.Context, values: Set = None, as_json: Json = Fals
     from evolve.training.session import train_from_logs
 
     with _progress(as_json) as report:
-        done = train_from_logs(_configured(context, "internalise", values), "internalise", report=report)
+        done = train_from_logs(configured(context, "internalise", values), "internalise", report=report)
     _told(done, as_json)
 
 
@@ -92,7 +92,7 @@ def sage(context: typer.Context, values: Set = None, as_json: Json = False) -> N
 
 
 @app.command("run")
-def as_configured(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+def asconfigured(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts as `[train]` of evolve.toml says. Called again, it goes on where it stopped."""
     _online(context, "", values, as_json)
 
@@ -130,13 +130,13 @@ def curves(
 def _online(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:
     from evolve.training.session import train
 
-    config = _configured(context, recipe, values)
+    config = configured(context, recipe, values)
     with _progress(as_json) as report:
         done = train(config, recipe or "run", report)
     _told(done, as_json)
 
 
-def _configured(context: typer.Context, recipe: str, values: list[str] | None) -> Config:
+def configured(context: typer.Context, recipe: str, values: list[str] | None) -> Config:
     """Return the configuration with the recipe's values under those of `--set`."""
     from evolve.cli.run import assigned_values
     from evolve.training.section import RECIPES

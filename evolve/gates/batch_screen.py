@@ -115,10 +115,11 @@ class BatchScreen:
         waiting: dict[str, str] = {}
         for group in apart(changed, Skill.kind):
             origins = {op.op_id: _origin(op, tasks) for op in group}
+            if waiting:
+                waiting |= dict.fromkeys(origins, "waits: texts come first, and calls are short")
+                continue
             seed = seed_for(self._seed, self.name, *origins)
             try:
-                if waiting:
-                    raise OutOfCalls("waits: texts come first, and calls are short")
                 rounds += self._rounds(tasks, origins, await self._arms(group, tasks, origins, seed))
             except OutOfCalls as short:
                 waiting |= dict.fromkeys(origins, str(short))

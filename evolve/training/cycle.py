@@ -17,6 +17,7 @@ from evolve.app import load_tasks, make_environment, open_store
 from evolve.config import Config
 from evolve.runs import DONE, RunRecord, exclusive
 from evolve.session import resume, run
+from evolve.training import ledger
 from evolve.training.gate import judged
 from evolve.training.session import train_from_logs
 from memory.errors import BadInput
@@ -52,10 +53,9 @@ class Cycle(Frozen):
     def saved(self, path: Path, latest: Round) -> Cycle:
         """Return and write it with the latest state of a round."""
         done = (*(each for each in self.rounds if each.number != latest.number), latest)
-        new = path.with_name(f"{path.name}.new")
-        new.write_text(Cycle(rounds=done).model_dump_json(indent=2))
-        new.replace(path)
-        return Cycle(rounds=done)
+        state = Cycle(rounds=done)
+        ledger.write(path, state.model_dump_json(indent=2))
+        return state
 
 
 def cycle(config: Config, every: int, rounds: int, report: Callable[[Round], None] = lambda _: None) -> Cycle:

@@ -14,14 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from filelock import FileLock, Timeout
-
 from evolve import generations
 from evolve.app import make_environment, open_store
 from evolve.config import Config
 from evolve.injection import choose_core, recall_for, shown_again
 from evolve.prompting import briefing
 from evolve.rollout import Acting
+from evolve.runs import alone
 from evolve.training import ledger
 from evolve.training.guards import Limits
 from evolve.training.internalise import Internalising
@@ -31,7 +30,6 @@ from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
-from memory.errors import JournalError
 from memory.records import Frozen
 from memory.store import Store
 from playbooks.core import core_records
@@ -135,7 +133,8 @@ def _training(config: Config, recipe: str, data: str = "") -> Generator[tuple[Pa
     section = config.train
     folder = config.workspace / generations.FOLDER / ledger.FOLDER / name_of(config, recipe, live, data)
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
+    taken = f"{folder.name} is under way in another process; wait for it, or stop it"
+    with alone(folder / ".lock", taken):
         yield (
             folder,
             make_trainer(
@@ -147,20 +146,6 @@ def _training(config: Config, recipe: str, data: str = "") -> Generator[tuple[Pa
                 correction=make("corrections", section.correction) if section.correction else None,
             ),
         )
-
-
-@contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """Keep other processes out. Raises `JournalError` where one is in."""
-    lock = FileLock(folder / ".lock", blocking=False)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise JournalError(f"{folder.name} is under way in another process; wait for it, or stop it") from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:

@@ -163,7 +163,7 @@ def promote(
     server = Server(tuple(url or ()), tolerance, max_rank)
     with opened(context, base=True) as (config, registry):
         known = _known(registry)
-        _require_gate(known.get(version), unmeasured)
+        _require_gate(known, version, unmeasured)
         before = known.live().version
         if known.get(version).adapter is None:
             known.promote(version, "the base model")
@@ -205,16 +205,22 @@ def opened(
         yield config, registry
 
 
-def _require_gate(generation: Generation, unmeasured: bool) -> None:
+def _require_gate(registry: Registry, version: str, unmeasured: bool) -> None:
+    """Refuse what the gate did not accept, or record that it was not asked for."""
     from evolve.training.gate import accepted
     from policies.generations.errors import WrongState
 
-    if generation.adapter is not None and not accepted(generation) and not unmeasured:
-        said = generation.metrics.get("gate.reason")
-        raise WrongState(
-            f"{generation.version} {f'was refused by the gate ({said})' if said else 'was not measured by the gate'}; "
-            f"run `evolve policy gate {generation.version}`, or promote it with --unmeasured"
-        )
+    generation = registry.get(version)
+    if generation.adapter is None or accepted(generation):
+        return
+    if unmeasured:
+        registry.measure(version, {"gate.waived": True})
+        return
+    said = generation.metrics.get("gate.reason")
+    raise WrongState(
+        f"{generation.version} {f'was refused by the gate ({said})' if said else 'was not measured by the gate'}; "
+        f"run `evolve policy gate {generation.version}`, or promote it with --unmeasured"
+    )
 
 
 def _known(registry: Registry | None) -> Registry:

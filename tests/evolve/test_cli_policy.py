@@ -142,6 +142,10 @@ def test_what_the_gate_did_not_accept_is_promoted_only_when_said(trained: Path) 
     assert "p = " in trial["reason"]
     assert "was refused by the gate" in complaint(trained, "policy", "promote", "1", code=1)
     assert "look 2 at these tasks" in invoke(trained, "policy", "gate", "2").output
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
+    assert {"gate.waived": True} in [
+        change["data"] for change in evolve_json(trained, "policy", "show", "1")["history"]
+    ]
 
 
 def test_an_adapter_that_changes_nothing_fails_its_canary_with_exit_code_1(trained: Path) -> None:

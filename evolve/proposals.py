@@ -1,10 +1,12 @@
 """The review queue: learned changes that wait for a person. Events only; a waiting change is in no prompt.
 
-`review.pending` holds the op, `review.accepted` and `review.rejected` close it; an op is decided once.
+`review.pending` holds the op, `review.accepted` and `review.rejected` close it; an op is decided once. One that was
+deferred (`review.deferred`) still waits, after all others.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +15,7 @@ from memory.records import Commit, DeltaOp, Event, Frozen, Trust
 from memory.store import Store
 
 PENDING, ACCEPTED, REJECTED = "review.pending", "review.accepted", "review.rejected"
+DEFERRED = "review.deferred"
 
 
 class Proposal(Frozen):
@@ -26,6 +29,8 @@ class Proposal(Frozen):
     decision: str = ""
     """Empty while it waits, else `accepted` or `rejected`."""
     reason: str = ""
+    deferred: int = 0
+    """How often it was put off."""
 
 
 def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) -> int:
@@ -40,12 +45,13 @@ def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) ->
 
 
 def proposals(store: Store, namespace: str | None = None, *, decided: bool = False) -> tuple[Proposal, ...]:
-    """Return the queue in order of submission; with `decided` also what was accepted or rejected."""
+    """Return the queue in order of submission, what was put off last; with `decided` also what was answered."""
     closed = {
         event.subject: (name, str(event.data.get("reason", "")))
         for kind, name in ((ACCEPTED, "accepted"), (REJECTED, "rejected"))
         for event in store.events(type=kind, namespace=namespace)
     }
+    deferred = Counter(event.subject for event in store.events(type=DEFERRED, namespace=namespace))
     found: list[Proposal] = []
     for event in store.events(type=PENDING, namespace=namespace):
         decision, reason = closed.get(event.subject, ("", ""))
@@ -59,9 +65,10 @@ def proposals(store: Store, namespace: str | None = None, *, decided: bool = Fal
                     seq=event.seq,
                     decision=decision,
                     reason=reason,
+                    deferred=deferred[event.subject],
                 )
             )
-    return tuple(found)
+    return tuple(sorted(found, key=lambda proposal: proposal.deferred))
 
 
 def find(store: Store, name: str) -> Proposal:
@@ -94,6 +101,13 @@ def reject(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal
     proposal = _waiting(store, name)
     _decide(store, REJECTED, proposal, {"actor": actor, "reason": reason})
     return proposal.model_copy(update={"decision": "rejected", "reason": reason})
+
+
+def defer(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
+    """Put a waiting change off: it waits on, after all others. Raises as `reject`."""
+    proposal = _waiting(store, name)
+    _decide(store, DEFERRED, proposal, {"actor": actor, "reason": reason})
+    return proposal.model_copy(update={"deferred": proposal.deferred + 1})
 
 
 def _waiting(store: Store, name: str) -> Proposal:

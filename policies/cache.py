@@ -62,14 +62,7 @@ class CachedPolicy(WrappedPolicy):
             return reply.model_copy(update={"key": key})
 
     def _key(self, messages: Sequence[Message], params: SamplingParams) -> str:
-        request = [
-            self._scope,
-            self.name,
-            self.version,
-            [_request(message) for message in messages],
-            params.model_dump(mode="json"),
-        ]
-        key = _digest(request)
+        key = request_key((self._scope, self.name, self.version), messages, params)
         if params.temperature == 0 or params.seed is not None:
             return key
         self._asked[key] += 1
@@ -87,6 +80,11 @@ class CachedPolicy(WrappedPolicy):
 
     def __repr__(self) -> str:
         return f"CachedPolicy({self.policy!r}, scope={self._scope!r}, replay_only={self._replay_only})"
+
+
+def request_key(asked: tuple[str, str, str], messages: Sequence[Message], params: SamplingParams) -> str:
+    """Return the key of a request to `asked` = (scope, model, version): equal keys, equal prompt to the byte."""
+    return _digest([*asked, [_request(message) for message in messages], params.model_dump(mode="json")])
 
 
 def _request(message: Message) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from evolve.cli import (
     skill_files,
     skills,
     train,
+    ui,
     workspace,
 )
 from evolve.cli.output import Json, show
@@ -100,6 +101,7 @@ workspace.register(app)
 run.register(app)
 compare.register(app)
 cycle.register(app)
+ui.register(app)
 
 
 @app.callback()

@@ -82,6 +82,22 @@ def reject(
 
 
 @app.command()
+def defer(
+    context: typer.Context,
+    names: Names,
+    reason: Annotated[str, typer.Option(help="Why; kept in the journal.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Put proposals off: they wait on, after all others."""
+    from evolve import proposals
+
+    with writing(context) as (_, store):
+        for name in names:
+            proposals.defer(store, name, actor=ACTOR, reason=reason)
+    show({"deferred": names}, as_json, f"{len(names)} deferred")
+
+
+@app.command()
 def edit(
     context: typer.Context,
     name: Name,

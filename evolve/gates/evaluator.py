@@ -45,6 +45,11 @@ def episodes_of(run_id: str) -> str:
     return f"{run_id}/gates"
 
 
+def run_of(run_id: str) -> str:
+    """Return the run that an episode belongs to, whether the stream did it or a gate."""
+    return run_id.removesuffix("/gates")
+
+
 @dataclass(frozen=True)
 class _Planned:
     """An episode that a gate wants."""

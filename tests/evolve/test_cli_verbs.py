@@ -21,12 +21,12 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init run resume eval compare cycle report export version",
+    "": "init run resume eval compare cycle report export ui version",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",
     "memory": "search stats forget doctor reindex",
     "logs": "list show",
-    "review": "list show accept reject edit",
+    "review": "list show accept reject edit defer",
     "config": "show path check",
     "gates": "log show replay",
     "presets": "list show",

@@ -1,0 +1,1 @@
+"""The page: what was learned and why, in the browser, on this machine only."""

@@ -1,0 +1,58 @@
+"""What every page works with: the open workspace and who may do what."""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from evolve.config import Config
+from evolve.inspector.security import Refused
+from memory.store import Store
+
+
+@dataclass
+class Desk:
+    """An open workspace."""
+
+    config: Config
+    store: Store
+    key: str
+    """Who knows it may look; from it follows what a form has to bring."""
+    read_only: bool = False
+    file: Path | None = None
+    """The evolve.toml that was named; None = the nearest one."""
+    said: list[str] = field(default_factory=lambda: [])
+    """What the last change came to, shown once on the next page."""
+
+    @property
+    def namespace(self) -> str:
+        return self.config.memory.namespace
+
+    @property
+    def csrf(self) -> str:
+        """Return what a form of this page brings along, and no other page can know."""
+        return hmac.new(self.key.encode(), b"form", "sha256").hexdigest()
+
+
+def desk_of(request: Request) -> Desk:
+    """Return the server's desk."""
+    return request.app.state.desk
+
+
+async def own_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form that one of our pages sent. Raises `Refused` for any other, and when read-only."""
+    desk = desk_of(request)
+    if desk.read_only:
+        raise Refused("this page only shows; start `evolve ui` without --read-only to change something")
+    fields = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+    if not hmac.compare_digest(fields.pop("csrf", "").encode(), desk.csrf.encode()):
+        raise Refused("this form is not from the page that is open now; load the page again and repeat it")
+    return fields
+
+
+At = Annotated[Desk, Depends(desk_of)]
+Form = Annotated[dict[str, str], Depends(own_form)]

@@ -1,0 +1,1 @@
+"""One page, one file: what it reads, and what its buttons do."""

@@ -1,0 +1,102 @@
+"""Playbook and notebook: what is known, with how often it was shown and what came of it; and the prompt it makes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+from pydantic import Field
+
+from evolve.injection import choose_core
+from evolve.inspector.desk import At, Desk
+from evolve.inspector.onlooker import Onlooker
+from evolve.inspector.paging import Paging
+from evolve.inspector.rendering import show
+from evolve.prompting import knowledge
+from evolve.worth import cases
+from memory import listing
+from memory.errors import BadInput
+from memory.listing import Order
+from memory.records import Frozen, Record, Status
+
+router = APIRouter()
+
+ROWS = 50
+IN_USE, ALL = "in use", "all"
+STATUSES: dict[str, tuple[str, ...]] = {
+    IN_USE: (Status.ACTIVE.value, Status.PROVISIONAL.value),
+    **{status.value: (status.value,) for status in Status},
+    ALL: (),
+}
+"""What can be chosen -> the statuses it means."""
+
+
+class Asked(Frozen):
+    """Which records a list shows."""
+
+    q: str = Field(default="", max_length=300)
+    status: str = IN_USE
+    order: Order = "newest"
+    page: int = Field(default=1, ge=1, le=1_000_000)
+
+
+Wanted = Annotated[Asked, Query()]
+
+
+@router.get("/playbook")
+def playbook(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
+    """List the bullets."""
+    return show(request, "records.html", records(desk, "bullet", asked))
+
+
+@router.get("/notebook")
+def notebook(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
+    """List the mistake notes."""
+    return show(request, "records.html", records(desk, "note", asked))
+
+
+@router.get("/prompt")
+def prompt(request: Request, desk: At) -> HTMLResponse:
+    """Show what stands in every prompt now, and what it costs."""
+    return show(request, "prompt.html", rendered(desk))
+
+
+def records(desk: Desk, kind: str, asked: Asked) -> dict[str, Any]:
+    """Return a screen of records of a kind with their worth."""
+    found, total = screen(desk, kind, asked)
+    return {
+        "kind": kind,
+        "asked": asked,
+        "statuses": tuple(STATUSES),
+        "cases": cases(desk.store, desk.config.forget, found),
+        "paging": Paging(asked.page, ROWS, total),
+        "any": total or any(listing.counts(desk.store.journal, desk.namespace).get(kind, {}).values()),
+    }
+
+
+def screen(desk: Desk, kind: str, asked: Asked) -> tuple[tuple[Record[Any], ...], int]:
+    """Return the records of a screen, and how many fit in all. Raises `BadInput` for an unknown status."""
+    if asked.status not in STATUSES:
+        raise BadInput(f"got status {asked.status!r}; expected one of {', '.join(STATUSES)}")
+    wanted = listing.Wanted(desk.namespace, (kind,), STATUSES[asked.status], asked.q, asked.order)
+    ids, total = listing.records(desk.store.journal, wanted, offset=(asked.page - 1) * ROWS, limit=ROWS)
+    return desk.store.reader.load(ids), total
+
+
+def rendered(desk: Desk) -> dict[str, Any]:
+    """Return the core as the next episode reads it, with its tokens."""
+    reader = Onlooker(desk.config.policy)
+    view = desk.store.view(desk.namespace)
+    core: list[Record[Any]] = []
+    for key in choose_core(desk.config, view, reader, 0).ids:
+        core += filter(None, [view.get(key)])
+    text = knowledge(core, (), reader.profile)
+    bill = [(record, reader.count_tokens(knowledge([record], (), reader.profile))) for record in core]
+    return {
+        "text": text,
+        "bill": bill,
+        "tokens": reader.count_tokens(text),
+        "counted": reader.exact,
+        "budget": desk.config.playbook.token_budget,
+    }

@@ -1,0 +1,173 @@
+"""Overview: does it learn, what did it learn last, at what cost, and what needs a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from evolve.curve import WINDOW, moving_mean
+from evolve.gates.events import VERDICT
+from evolve.gates.ledger import spent
+from evolve.generations import FOLDER, live_generation
+from evolve.inspector.desk import At, Desk
+from evolve.inspector.rendering import chart, show
+from evolve.metrics import interval
+from evolve.proposals import proposals
+from evolve.state import MAIN, NO_MEMORY
+from memory import listing
+from memory.errors import EvolveError
+from memory.listing import EpisodeLine
+from memory.records import Verdict
+from policies.generations.records import Generation
+from policies.generations.registry import DATABASE
+
+router = APIRouter()
+
+CHANGES = tuple(f"knowledge.{name}" for name in ("add", "edit", "merge", "supersede", "remove", "restore"))
+LATEST = 12
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the gates of a run said about changes."""
+
+    accepted: int = 0
+    rejected: int = 0
+    deferred: int = 0
+
+
+@router.get("/")
+def overview(request: Request, desk: At) -> HTMLResponse:
+    """Show the workspace at a glance."""
+    return show(request, "overview.html", data(desk))
+
+
+def data(desk: Desk) -> dict[str, Any]:
+    """Return the figures of the latest run that learned, and the state of the workspace."""
+    journal = desk.store.journal
+    known = listing.counts(journal, desk.namespace)
+    found, runs = listing.runs(journal, limit=10)
+    run = next((each for each in found if each.get("mode") in ("online", "offline")), None)
+    episodes = listing.episodes(journal, run["run_id"]) if run else []
+    answers = _answers(desk, run)
+    policy = _live(desk)
+    pending = len(proposals(desk.store, desk.namespace))
+    return {
+        "run": run,
+        "runs": runs,
+        "curve": curve(episodes),
+        "halves": halves(episodes),
+        "totals": totals(episodes),
+        "answers": answers,
+        "gates": spent(desk.store, run["run_id"], _ratio(desk, run)) if run else None,
+        "known": {kind: _in_use(of) for kind, of in known.items()},
+        "pending": pending,
+        "policy": policy,
+        "changes": _changes(desk),
+        "alerts": _alerts(run, episodes, pending, policy),
+    }
+
+
+def curve(episodes: Sequence[EpisodeLine]) -> str:
+    """Return success of the stream as a moving mean, with the control's mean as a line; empty before the first task."""
+    passed = [each.success for each in episodes if each.arm == MAIN]
+    control = [each.success for each in episodes if each.arm == NO_MEMORY]
+    if not passed:
+        return ""
+    series: dict[str, Sequence[float | None]] = {f"with memory, mean of {WINDOW} tasks": moving_mean(passed)}
+    if control:
+        series["without memory, all tasks"] = [100 * sum(control) / len(control)] * len(passed)
+    return chart("Tasks solved", list(range(1, len(passed) + 1)), series, "%")
+
+
+def halves(episodes: Sequence[EpisodeLine]) -> list[dict[str, Any]]:
+    """Return success in each half of the stream and without memory, each with its 95 % interval (Wilson)."""
+    main = [each.success for each in episodes if each.arm == MAIN]
+    parts = {
+        "first half": main[: len(main) // 2],
+        "second half": main[len(main) // 2 :],
+        "without memory": [each.success for each in episodes if each.arm == NO_MEMORY],
+    }
+    return [
+        {"name": name, "share": sum(of) / len(of), "n": len(of), "interval": interval(sum(of), len(of))}
+        for name, of in parts.items()
+        if of
+    ]
+
+
+def totals(episodes: Sequence[EpisodeLine]) -> dict[str, float]:
+    """Return what the episodes used in all."""
+    return {
+        "tokens": sum(each.tokens for each in episodes),
+        "cost": sum(each.cost_usd for each in episodes),
+        "seconds": sum(each.seconds for each in episodes),
+    }
+
+
+def _answers(desk: Desk, run: Mapping[str, Any] | None) -> Answers:
+    """Count what the gates said about changes of a run; the last word of a gate about a change counts."""
+    last: dict[tuple[str, str], str] = {}
+    for event in desk.store.events(type=VERDICT, run_id=run["run_id"]) if run else ():
+        verdict = Verdict.model_validate(event.data)
+        if verdict.evidence.get("rounds"):
+            last |= {(verdict.gate, key): "accepted" for key in verdict.accepted}
+        last |= {(verdict.gate, key): "rejected" for key in verdict.rejected}
+        last |= {(verdict.gate, key): "deferred" for key in verdict.deferred}
+    said = list(last.values())
+    return Answers(said.count("accepted"), said.count("rejected"), said.count("deferred"))
+
+
+def _ratio(desk: Desk, run: Mapping[str, Any]) -> float:
+    return run.get("config", {}).get("gate", {}).get("calls_ratio", desk.config.gate.calls_ratio)
+
+
+def _in_use(of: Mapping[str, int]) -> int:
+    return of.get("active", 0) + of.get("provisional", 0)
+
+
+def _live(desk: Desk) -> Generation | str | None:
+    """Return the live generation, why it cannot be told, or None where the configured model itself answers."""
+    if not (desk.config.workspace / FOLDER / DATABASE).exists():
+        return None
+    try:
+        return live_generation(desk.config.policy, desk.config.workspace)
+    except EvolveError as error:
+        return str(error)
+
+
+def _changes(desk: Desk) -> list[dict[str, Any]]:
+    """Return the latest changes of knowledge, the latest first, each with the record as it stands now."""
+    seqs = listing.latest(desk.store.journal, desk.namespace, CHANGES, limit=LATEST)
+    events = [desk.store.events(after=seq - 1, limit=1)[0] for seq in seqs]
+    records = {record.id: record for record in desk.store.reader.load([event.subject for event in events])}
+    return [
+        {"event": event, "verb": event.type.removeprefix("knowledge."), "record": records.get(event.subject)}
+        for event in events
+    ]
+
+
+def _alerts(
+    run: Mapping[str, Any] | None, episodes: Sequence[EpisodeLine], pending: int, policy: Generation | str | None
+) -> list[str]:
+    """Return what a person should know or do."""
+    found: list[str] = []
+    if run and run.get("status") == "stopped":
+        found.append(f"The latest run stopped: {run.get('reason')}. Go on with `evolve resume`.")
+    main = [each for each in episodes if each.arm == MAIN]
+    late = main[len(main) // 2 :]
+    if len(main) > WINDOW and not any(each.shown for each in late):
+        found.append("Nothing was shown in the second half of the latest run: the playbook is empty, or never fits.")
+    broken = sum(bool(each.error) for each in episodes)
+    if broken:
+        found.append(f"{broken} episodes of the latest run ended with an error; they count as failed.")
+    if pending:
+        found.append(f"{pending} learned changes wait for review.")
+    if isinstance(policy, str):
+        found.append(policy)
+    elif policy is not None and policy.metrics.get("gate.waived"):
+        found.append(f"{policy.version} is live although no gate accepted it.")
+    return found

@@ -1,0 +1,114 @@
+"""Review: changes that wait for a person, the difference first; accept, reject, edit or defer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse, RedirectResponse
+from pydantic import ValidationError
+from pydantic_core import from_json
+
+from evolve import proposals
+from evolve.inspector.desk import At, Desk, Form
+from evolve.inspector.pages.record import ACTOR, WRITTEN_IN, diff, said, told
+from evolve.inspector.rendering import served, show
+from evolve.proposals import Proposal
+from memory.errors import BadInput
+from memory.kinds import payload_class
+
+router = APIRouter()
+
+MOST = 50
+"""Changes of a screen."""
+
+
+@router.get("/review")
+def review(request: Request, desk: At) -> HTMLResponse:
+    """Show what waits."""
+    return show(request, "review.html", waiting(desk))
+
+
+@router.post("/review/{seq}/{answer}")
+def decide(desk: At, seq: int, answer: str, form: Form) -> RedirectResponse:
+    """Answer one: accept, reject, edit or defer."""
+    if answer not in _ANSWERS:
+        raise BadInput(f"got answer {answer!r}; expected one of {', '.join(_ANSWERS)}")
+    desk.said.append(_ANSWERS[answer](desk, str(seq), form))
+    return RedirectResponse(served("review"), 303)
+
+
+def waiting(desk: Desk) -> dict[str, Any]:
+    """Return the queue, each change with what it would change."""
+    queue = proposals.proposals(desk.store, desk.namespace)
+    return {"rows": [_row(desk, each) for each in queue[:MOST]], "total": len(queue)}
+
+
+def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
+    op = proposal.op
+    target = desk.store.get(op.target_id) if op.target_id else None
+    parents = desk.store.reader.load(list(op.parent_ids))
+    before = "\n".join(map(said, [*([target] if target else []), *parents]))
+    after = _says(proposal) if op.payload else before if op.op.value in ("TAG", "RESTORE") else ""
+    return {
+        "proposal": proposal,
+        "target": target,
+        "lines": diff(before, after),
+        "editable": _editable(proposal),
+        "plain": op.kind in WRITTEN_IN,
+    }
+
+
+def _says(proposal: Proposal) -> str:
+    """Return what the changed record would say."""
+    payload = proposal.op.payload or {}
+    if source := payload.get("source"):
+        return str(source)
+    try:
+        return payload_class(proposal.op.kind).model_validate(payload).text()
+    except ValidationError:  # it will be refused when it is accepted; here it is only shown
+        return json.dumps(payload, indent=2, ensure_ascii=False)
+
+
+def _editable(proposal: Proposal) -> str:
+    payload = proposal.op.payload
+    if payload is None:
+        return ""
+    field = WRITTEN_IN.get(proposal.op.kind)
+    return str(payload.get(field, "")) if field else json.dumps(payload, indent=2, ensure_ascii=False)
+
+
+def _accept(desk: Desk, name: str, form: dict[str, str]) -> str:
+    return told(proposals.accept(desk.store, name, actor=ACTOR))
+
+
+def _edit(desk: Desk, name: str, form: dict[str, str]) -> str:
+    op = proposals.find(desk.store, name).op
+    text, field = form.get("text", "").replace("\r\n", "\n"), WRITTEN_IN.get(op.kind)
+    if not text.strip():
+        raise BadInput("got an empty text; expected the words to apply, or reject the change")
+    try:
+        payload = (op.payload or {}) | ({field: text} if field else from_json(text))
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"got {text[:80]!r}; expected the {op.kind} as a JSON object: {error}") from error
+    return told(proposals.accept(desk.store, name, actor=ACTOR, payload=payload))
+
+
+def _reject(desk: Desk, name: str, form: dict[str, str]) -> str:
+    proposals.reject(desk.store, name, actor=ACTOR, reason=form.get("why", ""))
+    return f"Change {name} is rejected."
+
+
+def _defer(desk: Desk, name: str, form: dict[str, str]) -> str:
+    proposals.defer(desk.store, name, actor=ACTOR, reason=form.get("why", ""))
+    return f"Change {name} waits on, after all others."
+
+
+_ANSWERS: dict[str, Callable[[Desk, str, dict[str, str]], str]] = {
+    "accept": _accept,
+    "reject": _reject,
+    "edit": _edit,
+    "defer": _defer,
+}

@@ -1,0 +1,124 @@
+"""Runs: all of them, one as a timeline of tasks, one episode step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from evolve.gates.events import VERDICT
+from evolve.gates.ledger import Entry, entries
+from evolve.gates.rounds import rounds_of
+from evolve.inspector.desk import At, Desk
+from evolve.inspector.pages.overview import curve, halves, totals
+from evolve.inspector.paging import Number, Paging
+from evolve.inspector.prompts import told
+from evolve.inspector.rendering import show
+from evolve.runs import load_run
+from evolve.state import MAIN, NO_MEMORY
+from memory import episodes, listing
+from memory.errors import NotFound
+from memory.records import Reflection, Trajectory, Verdict
+
+router = APIRouter()
+
+RUNS, TASKS, VERDICTS = 25, 100, 100
+"""Rows of a screen."""
+
+
+@router.get("/runs")
+def runs(request: Request, desk: At, page: Number = 1) -> HTMLResponse:
+    """List the runs, the latest first."""
+    return show(request, "runs.html", all_runs(desk, page))
+
+
+@router.get("/runs/{run_id}")
+def run(request: Request, desk: At, run_id: str, page: Number = 1) -> HTMLResponse:
+    """Show one run: its tasks in order, and what its gates said."""
+    return show(request, "run.html", one_run(desk, run_id, page))
+
+
+@router.get("/episodes/{name}")
+def episode(request: Request, desk: At, name: str) -> HTMLResponse:
+    """Show one episode: prompt, steps, checks, and what was learned from it."""
+    return show(request, "episode.html", one_episode(desk, name))
+
+
+@router.get("/verdicts/{seq}")
+def verdict(request: Request, desk: At, seq: int) -> HTMLResponse:
+    """Show what a gate said, and the trials that it rests on."""
+    return show(request, "verdict.html", one_verdict(desk, seq))
+
+
+def all_runs(desk: Desk, page: int = 1) -> dict[str, Any]:
+    """Return a screen of runs with how many tasks each solved."""
+    found, total = listing.runs(desk.store.journal, offset=(page - 1) * RUNS, limit=RUNS)
+    solved = listing.solved(desk.store.journal, [each["run_id"] for each in found])
+    rows = [
+        {
+            "run": each,
+            "main": solved.get((each["run_id"], MAIN)),
+            "control": solved.get((each["run_id"], NO_MEMORY)),
+        }
+        for each in found
+    ]
+    return {"rows": rows, "paging": Paging(page, RUNS, total)}
+
+
+def one_run(desk: Desk, run_id: str, page: int = 1) -> dict[str, Any]:
+    """Return a run with a screen of its tasks. Raises `NotFound`."""
+    record = load_run(desk.store, run_id)
+    every = listing.episodes(desk.store.journal, run_id)
+    control = {each.task_id: each for each in every if each.arm == NO_MEMORY}
+    main = [each for each in every if each.arm != NO_MEMORY]
+    said = _last(entries(desk.store, run_id))
+    paging = Paging(page, TASKS, len(main))
+    shown = list(enumerate(main, start=1))[paging.offset : paging.offset + TASKS]
+    return {
+        "record": record,
+        "curve": curve(every),
+        "halves": halves(every),
+        "totals": totals(every),
+        "rows": [{"at": at, "main": each, "control": control.get(each.task_id)} for at, each in shown],
+        "paging": paging,
+        "verdicts": said[:VERDICTS],
+        "more_verdicts": max(0, len(said) - VERDICTS),
+    }
+
+
+def _last(said: Sequence[Entry]) -> list[Entry]:
+    """Return the last word of each gate about each change, the latest first."""
+    return list({(each.gate, each.op_id): each for each in said}.values())[::-1]
+
+
+def one_episode(desk: Desk, name: str) -> dict[str, Any]:
+    """Return an episode with its prompt, reflection and what was learned from it. Raises `NotFound`."""
+    trajectory = desk.store.trajectory(name)
+    if trajectory is None:
+        raise NotFound(f"no episode {name!r}; the runs list theirs")
+    shown = desk.store.reader.load([each.record_id for each in trajectory.injected])
+    learned = listing.learned_from(desk.store.journal, trajectory.id, trajectory.task.id)
+    return {
+        "episode": trajectory,
+        "told": told(desk, trajectory),
+        "shown": {record.id: record for record in shown},
+        "reflections": _reflections(desk, trajectory),
+        "learned": desk.store.reader.load(learned),
+    }
+
+
+def _reflections(desk: Desk, trajectory: Trajectory) -> tuple[Reflection, ...]:
+    return episodes.find(desk.store.journal, Reflection, "reflections", trajectory_id=trajectory.id)
+
+
+def one_verdict(desk: Desk, seq: int) -> dict[str, Any]:
+    """Return a verdict with what each changed op says. Raises `NotFound`."""
+    found = desk.store.events(type=VERDICT, after=seq - 1, limit=1)
+    if not found or found[0].seq != seq:
+        raise NotFound(f"no verdict {seq}; a run lists its own")
+    event = found[0]
+    verdict = Verdict.model_validate(event.data)
+    about = {each.op_id: each for each in entries(desk.store, event.run_id) if each.seq == seq}
+    return {"event": event, "verdict": verdict, "about": about, "rounds": rounds_of(verdict)}

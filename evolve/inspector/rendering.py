@@ -1,0 +1,97 @@
+"""Templates to HTML. Learned text is a value, always escaped; the templates are ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import quote, urlencode
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from evolve.inspector.desk import Desk, desk_of
+
+PAGES = {
+    "overview": "Overview",
+    "runs": "Runs",
+    "playbook": "Playbook",
+    "notebook": "Notebook",
+    "skills": "Skills",
+    "review": "Review",
+    "retrieval": "Retrieval",
+    "policies": "Policies",
+    "training": "Training",
+}
+"""What the navigation lists -> its title."""
+NOTHING = "-"
+"""Stands where there is no figure."""
+_MOST_POINTS = 400
+
+
+class Links(Protocol):
+    """Where things are: on the server, or in an exported file."""
+
+    def __call__(self, page: str, name: str = "", /, **query: object) -> str:
+        """Return the address of a page, of the thing `name` on it if given; empty where there is none."""
+        ...
+
+
+def served(page: str, name: str = "", /, **query: object) -> str:
+    """Return the path of a page on the server."""
+    path = "/" if page == "overview" else f"/{page}" + (f"/{quote(name, safe='')}" if name else "")
+    asked = {key: value for key, value in query.items() if value not in ("", None)}
+    return path + (f"?{urlencode(asked)}" if asked else "")
+
+
+def show(request: Request, template: str, data: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
+    """Return a page; `data` are the template's values."""
+    desk = desk_of(request)
+    said = [desk.said.pop(0) for _ in range(len(desk.said))] if "hx-request" not in request.headers else []
+    frame = {"desk": desk, "link": served, "said": said, "here": request.url.path.split("/")[1] or "overview"}
+    return HTMLResponse(render(template, {**frame, **data}), status_code=status)
+
+
+def render(template: str, data: Mapping[str, Any]) -> str:
+    """Return a template with its values."""
+    return _TEMPLATES.get_template(template).render(pages=PAGES, **data)
+
+
+def frame(desk: Desk, link: Links) -> dict[str, Any]:
+    """Return what every template needs."""
+    return {"desk": desk, "link": link, "said": (), "here": ""}
+
+
+def chart(title: str, x: Sequence[float], series: Mapping[str, Sequence[float | None]], unit: str = "") -> str:
+    """Return a chart as JSON for the page's script: lines over `x`, thinned out where there are too many points."""
+    step = max(1, -(-len(x) // _MOST_POINTS))
+    keep = [at for at in range(len(x)) if at % step == 0 or at == len(x) - 1]
+    lines = [{"label": name, "y": [values[at] for at in keep]} for name, values in series.items()]
+    return json.dumps({"title": title, "unit": unit, "x": [x[at] for at in keep], "series": lines})
+
+
+def _percent(share: float | None) -> str:
+    return NOTHING if share is None else f"{100 * share:.0f} %"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"
+
+
+def _moment(value: datetime | str) -> str:
+    at = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("evolve.inspector"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters |= {"percent": _percent, "number": _number, "moment": _moment}

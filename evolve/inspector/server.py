@@ -1,0 +1,92 @@
+"""The server: pages put together, errors in words, started on this machine only."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from socket import create_server, socket
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from evolve import app as composition
+from evolve.config import Config
+from evolve.inspector import live
+from evolve.inspector.desk import Desk
+from evolve.inspector.pages import (
+    knowledge,
+    overview,
+    policies,
+    record,
+    retrieval,
+    review,
+    runs,
+    skills,
+    snapshots,
+    training,
+)
+from evolve.inspector.rendering import show
+from evolve.inspector.security import Guard, Refused
+from memory.errors import BadInput, ConflictError, EvolveError, NotFound
+
+PAGES = (overview, runs, knowledge, record, snapshots, skills, review, retrieval, policies, training, live)
+STATUS = {NotFound: 404, BadInput: 400, Refused: 403, ConflictError: 409}
+
+
+def create_app(config: Config, *, read_only: bool = False, key: str | None = None, file: Path | None = None) -> FastAPI:
+    """Return the inspector of a workspace (ASGI). Raises `NotFound` when there is no workspace.
+
+    `key` is what the address has to bring once; a new one is drawn where none is given (`app.state.desk.key`).
+    """
+    with composition.open_store(config, read_only=True):
+        pass
+    store = composition.open_store(config, read_only=read_only, owner=False)
+    desk = Desk(config, store, key or secrets.token_urlsafe(24), read_only, file)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
+        with store:
+            yield
+
+    made = FastAPI(title="evolve", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
+    made.state.desk = desk
+    made.mount("/static", StaticFiles(directory=str(files("evolve.inspector") / "static")), name="static")
+    for page in PAGES:
+        made.include_router(page.router)
+    made.add_middleware(Guard, key=desk.key)
+    for kind in (EvolveError, RequestValidationError, HTTPException):
+        made.add_exception_handler(kind, _complain)
+    return made
+
+
+def listen(port: int) -> socket:
+    """Return a socket on 127.0.0.1; port 0 = any free one. Raises `BadInput` when the port is taken."""
+    try:
+        return create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise BadInput(f"port {port} of 127.0.0.1 is not free ({error.strerror}); choose another: --port 0") from error
+
+
+def serve(app: FastAPI, at: socket) -> None:
+    """Answer until Ctrl-C."""
+    import uvicorn
+
+    settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    uvicorn.Server(settings).run(sockets=[at])
+
+
+async def _complain(request: Request, error: Exception) -> HTMLResponse:
+    """Return an error as a page: what was wrong, and where to go on."""
+    if isinstance(error, HTTPException):
+        status, text = error.status_code, "There is no such page." if error.status_code == 404 else error.detail
+    elif isinstance(error, RequestValidationError):
+        status, text = 422, "; ".join(f"{'.'.join(map(str, e['loc'][1:]))}: {e['msg']}" for e in error.errors())
+    else:
+        status, text = next((code for kind, code in STATUS.items() if isinstance(error, kind)), 409), str(error)
+    return show(request, "error.html", {"status": status, "text": text}, status=status)

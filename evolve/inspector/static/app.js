@@ -1,0 +1,80 @@
+// Follows the journal, draws the charts, and lets the review queue be worked through by keyboard.
+"use strict";
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function draw(place) {
+  const given = JSON.parse(place.dataset.chart);
+  const colours = [css("--line-1"), css("--line-2"), css("--soft")];
+  const lone = given.x.length === 1;
+  const series = given.series.map((line, at) => ({
+    label: line.label, stroke: colours[at % 3], width: 2, dash: at ? [6, 4] : undefined, points: { show: lone },
+    value: (_, value) => (value == null ? "-" : value.toPrecision(3) + (given.unit ? " " + given.unit : "")),
+  }));
+  const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };
+  const percent = given.unit === "%";
+  place.replaceChildren();
+  const plot = new uPlot({
+    title: given.title + (given.unit ? ", " + given.unit : ""), width: Math.max(place.clientWidth, 240), height: 220,
+    scales: { x: { time: false }, y: percent ? { range: [0, 102] } : {} },
+    series: [{ label: "at" }, ...series], axes: [axis, { ...axis, size: 56 }],
+  }, [given.x, ...given.series.map((line) => line.y)], place);
+  place._plot = plot;
+}
+
+const drawAll = (root) => root.querySelectorAll(".chart[data-chart]").forEach(draw);
+
+addEventListener("resize", () => document.querySelectorAll(".chart").forEach((place) => {
+  if (place._plot) place._plot.setSize({ width: Math.max(place.clientWidth, 240), height: 220 });
+}));
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => drawAll(document));
+
+function busy() {
+  const at = document.activeElement;
+  return Boolean(document.querySelector("#live details[open]")) ||
+    (at && at.closest("#live") && at.matches("input, textarea, select, article, article *"));
+}
+
+function follow(pulse) {
+  const source = new EventSource("/live");
+  source.onopen = () => { pulse.textContent = "live"; pulse.classList.remove("off"); };
+  source.onerror = () => { pulse.textContent = "not connected"; pulse.classList.add("off"); };
+  source.addEventListener("journal", (event) => {
+    document.body.dataset.journal = event.data;
+    if (busy()) pulse.textContent = "changed: reload to see";
+    else document.body.dispatchEvent(new Event("journal"));
+  });
+  addEventListener("pagehide", () => source.close());
+}
+
+function step(by) {
+  const changes = [...document.querySelectorAll("article.change[tabindex]")];
+  const at = changes.indexOf(document.activeElement?.closest("article.change"));
+  const next = changes[Math.min(Math.max(at + by, 0), changes.length - 1)];
+  if (next) { next.focus(); next.scrollIntoView({ block: "nearest" }); }
+}
+
+addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select")) return;
+  if (event.key === "j") step(1);
+  else if (event.key === "k") step(-1);
+  else {
+    const change = document.activeElement?.closest("article.change");
+    const does = change?.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+    if (!does) return;
+    if (does.matches("details")) { does.open = true; does.querySelector("textarea").focus(); event.preventDefault(); }
+    else does.click();
+  }
+});
+
+addEventListener("submit", (event) => {
+  const question = event.target.dataset.confirm;
+  if (question && !confirm(question)) event.preventDefault();
+});
+
+addEventListener("DOMContentLoaded", () => {
+  drawAll(document);
+  const pulse = document.getElementById("pulse");
+  if (pulse) follow(pulse);
+});
+addEventListener("htmx:afterSwap", () => drawAll(document));

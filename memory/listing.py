@@ -1,0 +1,171 @@
+"""Pages of what the journal holds, for whoever looks at it a screen at a time. Costs what a page holds, not what is
+stored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from memory.errors import BadInput
+from memory.journal import Journal
+from memory.words import query_words
+
+Order = Literal["newest", "oldest", "shown", "helpful", "harmful"]
+
+_ORDERS: dict[Order, str] = {
+    "newest": "r.number DESC",
+    "oldest": "r.number",
+    "shown": "u.injected DESC, r.number",
+    "helpful": "(u.helpful + 1.0) / (u.helpful + u.harmful + 2) DESC, u.helpful DESC, r.number",
+    "harmful": "(u.helpful + 1.0) / (u.helpful + u.harmful + 2), u.harmful DESC, r.number",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which records of a namespace."""
+
+    namespace: str
+    kinds: Collection[str] = ()
+    """Empty = all."""
+    statuses: Collection[str] = ()
+    """Empty = all."""
+    text: str = ""
+    """Words that all must occur; the last one may be unfinished."""
+    order: Order = "newest"
+
+
+@dataclass(frozen=True)
+class EpisodeLine:
+    """One episode in short."""
+
+    id: str
+    task_id: str
+    arm: str
+    success: bool
+    steps: int
+    shown: int
+    tokens: int
+    seconds: float
+    cost_usd: float
+    instruction: str
+    error: str
+
+
+def records(journal: Journal, wanted: Wanted, *, offset: int = 0, limit: int = 50) -> tuple[list[str], int]:
+    """Return a page of record ids, and how many there are in all. Raises `BadInput` for an unknown order."""
+    if wanted.order not in _ORDERS:
+        raise BadInput(f"got order {wanted.order!r}; expected one of {', '.join(_ORDERS)}")
+    words = query_words(wanted.text)
+    if wanted.text.strip() and not words:
+        return [], 0
+    match = " AND ".join([*(f'"{word}"' for word in words[:-1]), *(f'"{word}"*' for word in words[-1:])])
+    where = (
+        "FROM records r JOIN usage u ON u.record_id = r.id WHERE r.namespace = ? AND NOT r.forgotten"
+        + _among("r.kind", wanted.kinds)
+        + _among("r.status", wanted.statuses)
+        + (" AND r.row IN (SELECT rowid FROM record_text WHERE record_text MATCH ?)" if match else "")
+    )
+    values = [wanted.namespace, *wanted.kinds, *wanted.statuses, *([match] if match else ())]
+    ((total,),) = journal.query(f"SELECT count(*) {where}", values)
+    order = _ORDERS[wanted.order]
+    rows = journal.query(f"SELECT r.id {where} ORDER BY {order} LIMIT ? OFFSET ?", [*values, limit, offset])
+    return [row[0] for row in rows], total
+
+
+def counts(journal: Journal, namespace: str) -> dict[str, dict[str, int]]:
+    """Return kind -> status -> how many records."""
+    found: dict[str, dict[str, int]] = {}
+    for kind, status, count in journal.query(
+        "SELECT kind, status, count(*) FROM records WHERE namespace = ? AND NOT forgotten GROUP BY 1, 2", (namespace,)
+    ):
+        found.setdefault(kind, {})[status] = count
+    return found
+
+
+def runs(journal: Journal, *, offset: int = 0, limit: int = 25) -> tuple[list[dict[str, Any]], int]:
+    """Return a page of run records, the latest first, each with its `run_id`; and how many there are."""
+    ((total,),) = journal.query("SELECT count(*) FROM runs")
+    rows = journal.query(
+        "SELECT r.run_id, c.body FROM runs r JOIN content c ON c.hash = r.hash ORDER BY r.created_seq DESC"
+        " LIMIT ? OFFSET ?",
+        (limit, offset),
+    )
+    return [{"run_id": run_id, **json.loads(body)} for run_id, body in rows], total
+
+
+def solved(journal: Journal, run_ids: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return (run, arm) -> (solved, done) of these runs."""
+    rows = journal.query(
+        "SELECT t.run_id, t.arm, sum(coalesce(c.body ->> '$.outcome.success', 0)), count(*) FROM json_each(?) j"
+        " JOIN trajectories t ON t.run_id = j.value JOIN content c ON c.hash = t.hash GROUP BY 1, 2",
+        (json.dumps(list(run_ids)),),
+    )
+    return {(run, arm): (solved, done) for run, arm, solved, done in rows}
+
+
+def episodes(journal: Journal, run_id: str, *, offset: int = 0, limit: int = -1) -> list[EpisodeLine]:
+    """Return a page of the episodes of a run, in the order they were done."""
+    rows = journal.query(
+        "SELECT t.id, t.task_id, t.arm, coalesce(c.body ->> '$.outcome.success', 0),"
+        " json_array_length(c.body, '$.steps'), json_array_length(c.body, '$.injected'),"
+        " c.body ->> '$.usage.prompt_tokens', c.body ->> '$.usage.completion_tokens', c.body ->> '$.seconds',"
+        " c.body ->> '$.usage.cost_usd', c.body ->> '$.task.instruction', coalesce(c.body ->> '$.error', '')"
+        " FROM trajectories t JOIN content c ON c.hash = t.hash WHERE t.run_id = ? ORDER BY t.seq LIMIT ? OFFSET ?",
+        (run_id, limit, offset),
+    )
+    return [
+        EpisodeLine(
+            id=row[0],
+            task_id=row[1],
+            arm=row[2],
+            success=bool(row[3]),
+            steps=row[4],
+            shown=row[5],
+            tokens=(row[6] or 0) + (row[7] or 0),
+            seconds=row[8] or 0.0,
+            cost_usd=row[9] or 0.0,
+            instruction=row[10] or "",
+            error=row[11],
+        )
+        for row in rows
+    ]
+
+
+def snapshots(
+    journal: Journal, namespace: str, *, offset: int = 0, limit: int = 25
+) -> tuple[list[dict[str, Any]], int]:
+    """Return a page of snapshots, the latest first (`name`, `records`, `created_at`), and how many there are."""
+    ((total,),) = journal.query("SELECT count(*) FROM snapshots WHERE namespace = ?", (namespace,))
+    rows = journal.query(
+        "SELECT id || '@' || position, json_array_length(body), created_at FROM snapshots WHERE namespace = ?"
+        " ORDER BY position DESC, rowid DESC LIMIT ? OFFSET ?",
+        (namespace, limit, offset),
+    )
+    return [{"name": name, "records": size, "created_at": at} for name, size, at in rows], total
+
+
+def learned_from(journal: Journal, trajectory_id: str, task_id: str) -> list[str]:
+    """Return the ids of the records that an episode taught, those forgotten left out."""
+    rows = journal.query(
+        "SELECT r.id FROM record_tasks t JOIN records r ON r.id = t.record_id WHERE t.task_id = ? AND NOT r.forgotten"
+        " AND EXISTS (SELECT 1 FROM json_each(r.provenance, '$.trajectory_ids') j WHERE j.value = ?) ORDER BY r.number",
+        (task_id, trajectory_id),
+    )
+    return [row[0] for row in rows]
+
+
+def latest(journal: Journal, namespace: str, types: Collection[str], *, limit: int) -> list[int]:
+    """Return the seqs of the latest events of these types in a namespace, the latest first."""
+    rows = journal.query(
+        f"SELECT seq FROM events WHERE namespace = ?{_among('type', types)} ORDER BY seq DESC LIMIT ?",
+        (namespace, *types, limit),
+    )
+    return [row[0] for row in rows]
+
+
+def _among(column: str, values: Collection[str]) -> str:
+    return f" AND {column} IN ({', '.join('?' * len(values))})" if values else ""

@@ -1,4 +1,4 @@
-"""A workspace as it is after a year: 10,000 records, 1,000 runs, 100,000 steps, made through the journal's own methods."""
+"""A workspace as after a year: 10,000 records, 1,000 runs, 100,000 steps, made through the journal's own methods."""
 
 from __future__ import annotations
 

@@ -57,10 +57,13 @@ def measured(store: Store, namespace: str) -> dict[tuple[str, str], Measured]:
     Only verdicts about a single change: what several changes are worth together says little of one of them.
     """
     found: dict[tuple[str, str], Measured] = {}
-    for event in store.events(type=VERDICT, namespace=namespace):
-        if event.data.get("gate") != UtilityGate.name:
-            continue
-        verdict = Verdict.model_validate(event.data)
+    bodies = store.journal.query(
+        "SELECT c.body FROM events e JOIN content c ON c.hash = e.content"
+        " WHERE e.type = ? AND e.namespace = ? AND c.body ->> '$.gate' = ? ORDER BY e.seq",
+        (VERDICT, namespace, UtilityGate.name),
+    )
+    for (body,) in bodies:
+        verdict = Verdict.model_validate_json(body)
         tasks = verdict.evidence.get("statistics", {}).get("tasks", {})
         written = _written(store, verdict.accepted)
         if tasks and len(written) == 1:

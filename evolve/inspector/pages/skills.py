@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from evolve.inspector.desk import At, Desk
-from evolve.inspector.pages.knowledge import ROWS, STATUSES, Asked, Wanted, screen
+from evolve.inspector.pages.knowledge import IN_USE, ROWS, STATUSES, Asked, Wanted, screen
 from evolve.inspector.paging import Paging
 from evolve.inspector.rendering import show
 from memory import listing
@@ -43,16 +43,20 @@ def skills(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
 def listed(desk: Desk, asked: Asked) -> dict[str, Any]:
     """Return a screen of skills, and the graph of those in use."""
     found, total = screen(desk, Skill.kind, asked)
-    library = Library(desk.store.view(desk.namespace).records(Skill.kind))
     return {
         "asked": asked,
         "statuses": tuple(STATUSES),
         "records": found,
         "paging": Paging(asked.page, ROWS, total),
-        "graph": graph(library)[:MOST],
+        "graph": graph(Library(_in_use(desk)))[:MOST],
         "enabled": desk.config.skills.enabled,
         "any": total or any(listing.counts(desk.store.journal, desk.namespace).get(Skill.kind, {}).values()),
     }
+
+
+def _in_use(desk: Desk) -> tuple[Record[Skill], ...]:
+    wanted = listing.Wanted(desk.namespace, (Skill.kind,), STATUSES[IN_USE], order="oldest")
+    return desk.store.reader.load(listing.records(desk.store.journal, wanted, limit=-1)[0])
 
 
 def graph(library: Library) -> list[Node]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.output import Json, load, reading, show
 
 _TEMPLATE = """\
 # What `evolve run` does here. Every key and its default: `evolve config show`.
@@ -35,7 +35,7 @@ names = ["default"]   # a lesson counts once tasks were measured with and withou
 def register(app: typer.Typer) -> None:
     """Add the verbs to the root command."""
     app.command("init")(init)
-    app.command("export")(export)
+    app.add_typer(exports, name="export")
 
 
 def init(
@@ -70,13 +70,42 @@ def init(
     show(data, as_json, text)
 
 
+exports = typer.Typer(
+    help="Carry a workspace elsewhere (--workspace), or write what was learned as a page (html).",
+    invoke_without_command=True,
+)
+
+
+@exports.callback()
 def export(
     context: typer.Context,
-    workspace: Annotated[Path, typer.Option("--workspace", help="Archive to write (.tar.gz).")],
+    workspace: Annotated[Path | None, typer.Option("--workspace", help="Archive to write (.tar.gz).")] = None,
     as_json: Json = False,
 ) -> None:
-    """Write the whole workspace into one archive; `evolve init --from` takes it up elsewhere."""
+    """Write the whole workspace into one archive, which `evolve init --from` takes up elsewhere; or a page (html)."""
     from evolve.transfer import export_workspace
+    from memory.errors import BadInput
 
+    if context.invoked_subcommand is not None:
+        return
+    if workspace is None:
+        raise BadInput("got nothing to write; name an archive (--workspace FILE), or a page (html FILE)")
     digest = export_workspace(load(context), workspace)
     show({"archive": str(workspace), "sha256": digest}, as_json, f"wrote {workspace}, database sha256 {digest}")
+
+
+@exports.command("html")
+def export_html(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="File to write (.html).")],
+    as_json: Json = False,
+) -> None:
+    """Write the pages of `evolve ui` as one file to share: no server, no network, nothing that can be changed."""
+    from evolve.inspector.desk import Desk
+    from evolve.inspector.export import export as write
+
+    with reading(context) as (config, store):
+        done = write(Desk(config, store, key="", read_only=True), file)
+    left = f"; not in it: {done.left_out}" if done.left_out else ""
+    data = {"file": str(file), "pages": done.sheets, "bytes": done.bytes, "left_out": done.left_out}
+    show(data, as_json, f"wrote {file}, {done.sheets} pages, {done.bytes / 1e6:.1f} MB{left}")

@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from evolve.inspector.desk import Desk, desk_of
 
@@ -50,8 +51,8 @@ def show(request: Request, template: str, data: Mapping[str, Any], *, status: in
     """Return a page; `data` are the template's values."""
     desk = desk_of(request)
     said = [desk.said.pop(0) for _ in range(len(desk.said))] if "hx-request" not in request.headers else []
-    frame = {"desk": desk, "link": served, "said": said, "here": request.url.path.split("/")[1] or "overview"}
-    return HTMLResponse(render(template, {**frame, **data}), status_code=status)
+    here = {"said": said, "here": request.url.path.split("/")[1] or "overview"}
+    return HTMLResponse(render(template, {**frame(desk, served), **here, **data}), status_code=status)
 
 
 def render(template: str, data: Mapping[str, Any]) -> str:
@@ -60,8 +61,8 @@ def render(template: str, data: Mapping[str, Any]) -> str:
 
 
 def frame(desk: Desk, link: Links) -> dict[str, Any]:
-    """Return what every template needs."""
-    return {"desk": desk, "link": link, "said": (), "here": ""}
+    """Return what every template needs; `still` says that it stands in a file."""
+    return {"desk": desk, "link": link, "said": (), "here": "", "still": False}
 
 
 def chart(title: str, x: Sequence[float], series: Mapping[str, Sequence[float | None]], unit: str = "") -> str:
@@ -94,4 +95,4 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"percent": _percent, "number": _number, "moment": _moment}
+_TEMPLATES.filters |= {"trusted": Markup, "percent": _percent, "number": _number, "moment": _moment}

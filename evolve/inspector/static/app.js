@@ -78,3 +78,4 @@ addEventListener("DOMContentLoaded", () => {
   if (pulse) follow(pulse);
 });
 addEventListener("htmx:afterSwap", () => drawAll(document));
+addEventListener("hashchange", () => { drawAll(document); scrollTo(0, 0); });  // in an exported file

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.xss import plant
 from evolve import proposals
 from evolve.app import open_store
 from evolve.configfile import load_config
 from evolve.inspector.pages import knowledge
 from evolve.inspector.prompts import told
 from memory.records import DeltaOp, Op, Status
-from tests.evolve.command import settings
+from tests.evolve.command import complaint, evolve_json, settings
 from tests.evolve.inspector.conftest import Visitor, opened
 
 PATHS = [
@@ -182,3 +183,27 @@ def _status(visitor: Visitor, key: str) -> Status:
     found = visitor.desk.store.get(key)
     assert found is not None
     return found.status
+
+
+def test_the_pages_are_written_as_one_file(learned: Path, tmp_path: Path) -> None:
+    file = tmp_path / "learned.html"
+    done = evolve_json(learned, "export", "html", str(file))
+    page = file.read_text()
+    assert done["pages"] > 20
+    assert done["left_out"] == ""
+    links = set(re.findall(r'href="#([^"]+)"', page))
+    assert links <= set(re.findall(r' id="([^"]+)"', page))
+    assert not re.findall(r'(?:src|href|action)="(?!#|data:)[^"]*"', page)
+    assert "<form" not in page
+    assert 'name="csrf"' not in page
+    assert "name an archive" in complaint(learned, "export", code=2)
+
+
+def test_a_file_holds_planted_text_as_text(tmp_path: Path) -> None:
+    plant(tmp_path)
+    (tmp_path / "evolve.toml").write_text('[memory]\nindex = "exact"\n')
+    evolve_json(tmp_path, "export", "html", str(tmp_path / "planted.html"))
+    page = (tmp_path / "planted.html").read_text().split("<main>")[1].split("</main>")[0]
+    assert "&lt;script&gt;fired()" in page
+    assert "<script" not in page
+    assert not re.search(r"<(iframe|object|base|meta|video|marquee|style)\b", page)

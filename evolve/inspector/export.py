@@ -1,0 +1,126 @@
+"""The inspector as one static file to share: the same pages, no server, nothing loaded from anywhere.
+
+Styles and scripts stand in the file, and its policy names the hashes of exactly these scripts: planted text runs no
+more than it does on the server. What is left out because it would be too much is counted on the first page.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from evolve.inspector.desk import Desk
+from evolve.inspector.pages import knowledge, overview, policies, record, review, runs, skills, snapshots, training
+from evolve.inspector.rendering import PAGES, frame, render
+from evolve.training.standing import trainings
+from memory import listing
+
+RUNS, EPISODES, RECORDS = 5, 200, 1000
+"""Most of each that are written out, the latest; lists name more."""
+SCRIPTS, STYLES = ("uPlot.iife.min.js", "app.js"), ("uPlot.min.css", "app.css")
+
+Loader = Callable[[], Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One page of the file."""
+
+    page: str
+    name: str
+    template: str
+    load: Loader
+
+    @property
+    def key(self) -> str:
+        return place(self.page, self.name)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written."""
+
+    sheets: int
+    bytes: int
+    left_out: str
+    """What the workspace holds besides; empty when all is in the file."""
+
+
+def place(page: str, name: str = "") -> str:
+    """Return the id of a page in the file: letters, digits and dashes, whatever the name holds."""
+    return page if not name else f"{page}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+
+
+def export(desk: Desk, file: Path) -> Exported:
+    """Write the file, all or nothing."""
+    still = replace(desk, read_only=True, said=[])
+    sheets, left_out = _sheets(still)
+    known = {sheet.key for sheet in sheets}
+
+    def link(page: str, name: str = "", /, **query: object) -> str:
+        key = place(page, name)
+        return f"#{key}" if key in known and not query else ""
+
+    within = {**frame(still, link), "layout": "sheet.html", "still": True}
+    parts = [{"key": sheet.key, "html": render(sheet.template, {**within, **sheet.load()})} for sheet in sheets]
+    scripts = [_static(name) for name in SCRIPTS]
+    html = render(
+        "export.html",
+        {
+            **frame(still, link),
+            "parts": parts,
+            "styles": [_static(name) for name in STYLES],
+            "scripts": scripts,
+            "hashes": [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
+            "left_out": left_out,
+            "listed": {name: title for name, title in PAGES.items() if name in known},
+        },
+    )
+    new = file.with_name(f".{file.name}.new")
+    new.write_text(html, encoding="utf-8")
+    new.replace(file)
+    return Exported(len(sheets), len(html.encode()), left_out)
+
+
+def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
+    """Return the pages to write, and a sentence about what is left out."""
+    journal = desk.store.journal
+    found, all_runs = listing.runs(journal, limit=RUNS)
+    ids = [run["run_id"] for run in found]
+    every = [each for run_id in ids for each in listing.episodes(journal, run_id)]
+    records, known = listing.records(journal, listing.Wanted(desk.namespace), limit=RECORDS)
+    asked = knowledge.Asked(status=knowledge.ALL)
+    sheets = [
+        Sheet("overview", "", "overview.html", lambda: overview.data(desk)),
+        Sheet("runs", "", "runs.html", lambda: runs.all_runs(desk)),
+        Sheet("playbook", "", "records.html", lambda: knowledge.records(desk, "bullet", asked)),
+        Sheet("notebook", "", "records.html", lambda: knowledge.records(desk, "note", asked)),
+        Sheet("skills", "", "skills.html", lambda: skills.listed(desk, asked)),
+        Sheet("review", "", "review.html", lambda: review.waiting(desk)),
+        Sheet("policies", "", "policies.html", lambda: policies.generations(desk)),
+        Sheet("training", "", "training.html", lambda: {"rows": trainings(desk.config)[::-1]}),
+        Sheet("prompt", "", "prompt.html", lambda: knowledge.rendered(desk)),
+        Sheet("snapshots", "", "snapshots.html", lambda: snapshots.listed(desk)),
+        *(Sheet("runs", key, "run.html", lambda key=key: runs.one_run(desk, key)) for key in ids),
+        *(
+            Sheet("episodes", each.id, "episode.html", lambda key=each.id: runs.one_episode(desk, key))
+            for each in every[:EPISODES]
+        ),
+        *(Sheet("records", key, "record.html", lambda key=key: record.one(desk, key)) for key in records),
+        *(
+            Sheet("training", row["training"], "curves.html", lambda key=row["training"]: training.curves(desk, key))
+            for row in trainings(desk.config)
+            if row["figures"]
+        ),
+    ]
+    more = {"runs": all_runs - len(ids), "episodes": len(every) - EPISODES, "records": known - len(records)}
+    return sheets, ", ".join(f"{count:,} {name}" for name, count in more.items() if count > 0)
+
+
+def _static(name: str) -> str:
+    return (files("evolve.inspector") / "static" / name).read_text(encoding="utf-8")

@@ -4,7 +4,9 @@
         trajectories = await agent.run(["Book a room for Ann.", ...])
 
 Each batch is recalled for, solved, reflected on and learned from through the same nodes as `evolve.run`, without the
-graph and without an environment. Not here: checkpoints and resume, since nothing is known of how `solve` works.
+graph and without an environment. An agent that cannot be called has the two halves: `ask` what is known for a task,
+then `learn` from what was made of it; `propose` puts somebody else's lesson before the gates. Not here: checkpoints and
+resume, since nothing is known of how `solve` works.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from evolve import app
@@ -20,7 +23,7 @@ from evolve.config import Config
 from evolve.errors import EnvironmentFailure
 from evolve.injection import Shown, shown_again
 from evolve.nodes.commit import commit
-from evolve.nodes.curate import curate
+from evolve.nodes.curate import curate, submit
 from evolve.nodes.expose import expose
 from evolve.nodes.gate import gate
 from evolve.nodes.judge import judge
@@ -29,6 +32,7 @@ from evolve.nodes.reflect import reflect
 from evolve.parallel import all_of
 from evolve.progress import Observer, Observers, Tally
 from evolve.prompting import knowledge
+from evolve.proposals import Standing, standing
 from evolve.protocols import ActionFormat, Episode
 from evolve.replies import RunReplies, about
 from evolve.rollout import Acting
@@ -36,7 +40,7 @@ from evolve.runs import keeper
 from evolve.seeds import id_for
 from evolve.session import Parts
 from evolve.state import MAIN, Deps, State, Stream
-from memory.records import Task, Trajectory, new_id
+from memory.records import DeltaOp, Injection, Task, Trajectory, new_id
 from memory.store import Store
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
@@ -45,6 +49,21 @@ from policies.scripted import ScriptedPolicy
 
 Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
 """Does a task with what is known (text for a prompt, may be empty) and says what happened."""
+FROZEN = "frozen"
+"""Arm of the episodes that nothing was to be learned from."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task with what is known for it, from `Agent.ask` until `Agent.learn`."""
+
+    task: Task
+    knowledge: str
+    """Text for a prompt, may be empty."""
+    shown: Shown
+    learning: bool
+    deps: Deps = field(repr=False)
+    state: State = field(repr=False)
 
 
 class _Elsewhere:
@@ -68,11 +87,18 @@ class Agent:
     """One's own agent with a memory that learns. An async context manager; `run` may be called many times."""
 
     def __init__(
-        self, solve: Solve, config: Config, *, parts: Parts | None = None, observers: Iterable[Observer] = ()
+        self,
+        solve: Solve | None,
+        config: Config,
+        *,
+        parts: Parts | None = None,
+        observers: Iterable[Observer] = (),
+        store: Store | None = None,
     ) -> None:
         """Take the function and the configuration; of `[run]` only learning, batch size and concurrency count.
 
-        With `reflector = "rules"` and `curator = "direct"` no model is needed.
+        Without a function there are `ask` and `learn`. A `store` that is open already stays open. With
+        `reflector = "rules"` and `curator = "direct"` no model is needed.
         """
         app.check_skills(config, _Elsewhere())
         self.run_id = new_id()
@@ -82,16 +108,18 @@ class Agent:
         self._observers = Observers(observers)
         self._exit = AsyncExitStack()
         self._policy: Policy | None = None
-        self._store: Store | None = None
+        self._store = store
         self._batches = self._done = 0
         self._core: State = {}
         self._tally = Tally(0)
+        self._one_at_a_time = asyncio.Lock()
 
     async def __aenter__(self) -> Agent:
         policy = self._parts.policy or self._make_policy()
         if self._parts.policy is None:
             self._exit.push_async_callback(policy.aclose)
-        self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
+        if self._store is None:
+            self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
         budgeted = BudgetedPolicy(policy, Budget(**self._config.budget.model_dump()))
         self._policy = CachedPolicy(budgeted, RunReplies(self._store, self.run_id), scope=self.run_id)
         return self
@@ -103,50 +131,95 @@ class Agent:
 
     async def run(self, tasks: Iterable[Task | str]) -> list[Trajectory]:
         """Do the tasks in order, `run.batch_size` at a time, learning after each batch. Returns their trajectories."""
-        todo = [Task(id=id_for("task", task), instruction=task) if isinstance(task, str) else task for task in tasks]
+        todo = [_task(task) for task in tasks]
         self._tally.total += len(todo)
         size = self._config.run.batch_size
         done: list[Trajectory] = []
         for at in range(0, len(todo), size):
-            done += await self._batch(tuple(todo[at : at + size]))
+            deps, state = await self._recall(tuple(todo[at : at + size]))
+            trajectories = await all_of(self._attempt(task, deps) for task in deps.stream.tasks)
+            await self._learn(deps, state)
+            done += trajectories
         return done
 
-    async def _batch(self, tasks: tuple[Task, ...]) -> list[Trajectory]:
-        name, before = f"b{self._batches}", self._done
-        stream = Stream(self.run_id, tasks, len(tasks), self._config.run.seed, name=name, before=before)
-        self._batches += 1
-        self._done += len(tasks)
-        deps = self._deps(stream)
+    async def ask(self, task: Task | str, *, learning: bool = True, memory: bool = True) -> Asked:
+        """Return what is known for a task, and journal it as shown. Several tasks may be under way at the same time.
+
+        Without `learning` all is shown that the task recalls, and `learn` stores the episode and changes nothing.
+        Without `memory` nothing is shown: for what was done before anybody asked.
+        """
+        self._tally.total += 1
+        deps, state = await self._recall((_task(task),), learning=learning, memory=memory)
+        (task,) = deps.stream.tasks
+        shown = shown_again(deps.store, recalled(0, task.id, deps))
+        text = knowledge(shown.core, shown.recalled, deps.policy.profile)
+        return Asked(task, text, shown, learning, deps, state)
+
+    async def learn(self, asked: Asked, given: Trajectory) -> Trajectory:
+        """Store what became of a task and learn from it; return it as stored.
+
+        What `given` names as injected was shown later, in answer to a search.
+        """
+        known = {item.record_id for item in asked.shown.injected}
+        found = (item for item in given.injected if item.record_id not in known)
+        trajectory = self._stored(given, asked.task, (*asked.shown.injected, *found), asked.deps, asked.learning)
+        if asked.learning:
+            await self._learn(asked.deps, asked.state)
+        return trajectory
+
+    async def propose(self, ops: Sequence[DeltaOp]) -> tuple[Standing, ...]:
+        """Put changes that no episode of ours taught before the gates, and return what became of each."""
+        deps, state = self._deps(self._stream(())), State(batch=0)
+        submit(ops, deps, 0)
+        async with self._one_at_a_time:
+            for node in (gate, commit):
+                await node(state, deps)
+        return tuple(standing(deps.store, op, deps.stream.key(0)) for op in ops)
+
+    async def _recall(
+        self, tasks: tuple[Task, ...], *, learning: bool = True, memory: bool = True
+    ) -> tuple[Deps, State]:
+        deps = self._deps(self._stream(tasks), learning=learning)
         state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
-        state = {**state, **await recall(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
+        asked = deps if memory else replace(deps, config=_forgetful(deps.config))
+        state = {**state, **await recall(state, asked)}  # pyright: ignore[reportAssignmentType] - parts of a State
         self._core = state
-        trajectories = await all_of(self._attempt(task, deps) for task in tasks)
-        for node in (judge, expose, reflect, curate, gate, commit):
-            state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
-        return trajectories
+        return deps, state
+
+    async def _learn(self, deps: Deps, state: State) -> None:
+        async with self._one_at_a_time:
+            for node in (judge, expose, reflect, curate, gate, commit):
+                state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
 
     async def _attempt(self, task: Task, deps: Deps) -> Trajectory:
+        if self._solve is None:
+            raise RuntimeError("this Agent has no function that does tasks; give it one, or use `ask` and `learn`")
         shown: Shown = shown_again(deps.store, recalled(0, task.id, deps))
         text = knowledge(shown.core, shown.recalled, deps.policy.profile)
         async with deps.slots:
             with about(task.id):
                 said = self._solve(task, text)
                 given = await said if inspect.isawaitable(said) else said
-        trajectory = given.model_copy(
-            update={
-                "id": deps.stream.episode_id(task.id, MAIN),
-                "task": task,
-                "injected": shown.injected,
-                "run_id": self.run_id,
-                "arm": MAIN,
-            }
-        )
+        return self._stored(given, task, shown.injected, deps)
+
+    def _stored(
+        self, given: Trajectory, task: Task, injected: tuple[Injection, ...], deps: Deps, learning: bool = True
+    ) -> Trajectory:
+        arm = MAIN if learning else FROZEN
+        update = {"task": task, "injected": injected, "run_id": self.run_id, "arm": arm}
+        trajectory = given.model_copy(update={"id": deps.stream.episode_id(task.id, arm), **update})
         deps.store.add_trajectory(trajectory)
         deps.tally.add(trajectory)
         deps.observers.notify(deps.tally.event(trajectory))
         return trajectory
 
-    def _deps(self, stream: Stream) -> Deps:
+    def _stream(self, tasks: tuple[Task, ...]) -> Stream:
+        name, before = f"b{self._batches}", self._done
+        self._batches += 1
+        self._done += len(tasks)
+        return Stream(self.run_id, tasks, max(len(tasks), 1), self._config.run.seed, name=name, before=before)
+
+    def _deps(self, stream: Stream, *, learning: bool = True) -> Deps:
         if self._store is None or self._policy is None:
             raise RuntimeError("the Agent is not open; use `async with Agent(...) as agent`")
         config, parts = self._config, self._parts
@@ -158,7 +231,7 @@ class Agent:
             acting=Acting(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policy),
             curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store), self._store),
-            gates=app.make_gates(config, own=parts.gates),
+            gates=app.make_gates(config, own=parts.gates) if learning else (),
             stream=stream,
             tally=self._tally,
             observers=self._observers,
@@ -172,3 +245,11 @@ class Agent:
         return (
             app.make_policy(self._config.policy, self._config.workspace) if asked else ScriptedPolicy((), name="none")
         )
+
+
+def _task(task: Task | str) -> Task:
+    return Task(id=id_for("task", task), instruction=task) if isinstance(task, str) else task
+
+
+def _forgetful(config: Config) -> Config:
+    return config.model_copy(update={"playbook": config.playbook.model_copy(update={"enabled": False})})

@@ -181,6 +181,7 @@ def _register_kinds() -> None:
     importlib.import_module("playbooks.bullets")
     importlib.import_module("playbooks.notes")
     importlib.import_module("skills.record")
+    importlib.import_module("evolve.integrations.stored_item")
 
 
 def make_reflector(config: Config, policy: Policy) -> Reflector:

@@ -56,11 +56,17 @@ def opening_messages(
 
     `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills.
     """
-    told = {"world": describe, "rules": rules, "able": skills is not None, "skills": skills or ""}
+    told = {"world": describe, "able": skills is not None, "skills": skills or ""}
     if profile == "compact":
-        return [Message(role="user", content=render("evolve", "act_compact", **told, task=task.instruction))]
-    system = render("evolve", "act", **told)
+        content = render("evolve", "act_compact", **told, rules=rules, task=task.instruction)
+        return [Message(role="user", content=content)]
+    system = render("evolve", "act", **told, learned=learned(rules))
     return [Message(role="system", content=system), Message(role="user", content=task.instruction)]
+
+
+def learned(rules: str) -> str:
+    """Return the section of a full prompt that says what the rules are: experience, and no orders."""
+    return render("evolve", "learned", rules=rules).removesuffix("\n")
 
 
 def step_messages(step: Step, reply: Reply | None = None) -> tuple[Message, Message]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
+from evolve.gates.events import VERDICT
 from memory.errors import BadInput, NotFound
-from memory.records import Commit, DeltaOp, Event, Frozen, Trust
+from memory.records import Commit, DeltaOp, Event, Frozen, Status, Trust, Verdict
 from memory.store import Store
 
 PENDING, ACCEPTED, REJECTED = "review.pending", "review.accepted", "review.rejected"
@@ -31,6 +32,38 @@ class Proposal(Frozen):
     reason: str = ""
     deferred: int = 0
     """How often it was put off."""
+
+
+class Standing(Frozen):
+    """What became of a change that was put before the gates."""
+
+    op_id: str
+    answer: Literal["in use", "quarantined", "in review", "deferred", "refused", "known"]
+    """`known`: the same text waits in quarantine already."""
+    name: str = ""
+    """Label of the record it became, or its number in the review queue."""
+    reason: str = ""
+
+
+def standing(store: Store, op: DeltaOp, subject: str) -> Standing:
+    """Return what became of a change; `subject` is what its verdicts are journalled under."""
+    rows = store.journal.query("SELECT record_id FROM ops WHERE op_id = ?", (op.op_id,))
+    record = store.get(rows[0][0]) if rows else None
+    if record is not None:
+        held = record.status is Status.CANDIDATE
+        return Standing(op_id=op.op_id, answer="quarantined" if held else "in use", name=record.label)
+    queued = store.events(type=PENDING, subject=op.op_id, limit=1)
+    if queued:
+        return Standing(op_id=op.op_id, answer="in review", name=str(queued[0].seq))
+    for verdict in (Verdict.model_validate(event.data) for event in store.events(type=VERDICT, subject=subject)):
+        if op.op_id in verdict.rejected:
+            return Standing(op_id=op.op_id, answer="refused", reason=verdict.rejected[op.op_id])
+        if op.op_id in verdict.deferred:
+            return Standing(op_id=op.op_id, answer="deferred", reason=verdict.deferred[op.op_id])
+    for event in store.events(type="knowledge.refused", subject=op.target_id or ""):
+        if event.data.get("op_id") == op.op_id:
+            return Standing(op_id=op.op_id, answer="refused", reason=str(event.data.get("reason", "")))
+    return Standing(op_id=op.op_id, answer="known")
 
 
 def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) -> int:

@@ -181,7 +181,7 @@ async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], pr
     for at, action in enumerate(actions):
         started = time.perf_counter()
         result = await episode.step(action)
-        text = _call_text(action.tool_calls[0]) if action.tool_calls else action.text
+        text = call_text(action.tool_calls[0]) if action.tool_calls else action.text
         step = Step(
             index=0,
             action=text,
@@ -205,6 +205,6 @@ def _record(progress: _Progress, step: Step, reply: Reply | None) -> None:
     progress.messages += step_messages(progress.steps[-1], reply)
 
 
-def _call_text(call: ToolCall) -> str:
+def call_text(call: ToolCall) -> str:
     """Return a native tool call as it would be written in code, for readers of the trajectory."""
     return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"

@@ -45,6 +45,8 @@ def diversify(relevance: Scores, vectors: Vector, *, k: int, trade: float) -> li
     n = len(relevance)
     if n == 0 or k <= 0:
         return []
+    if trade == 1.0:  # the matrix of cosines would not be read
+        return [int(at) for at in np.argsort(-relevance, kind="stable")[:k]]
     low, high = float(relevance.min()), float(relevance.max())
     gain = trade * ((relevance - low) / (high - low) if high > low else np.ones(n))
     cost = (1.0 - trade) * np.round((vectors @ vectors.T).astype(np.float64), 6)

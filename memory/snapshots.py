@@ -37,13 +37,23 @@ def take(journal: Journal, namespace: str) -> Snapshot:
     """Freeze the recallable records of a namespace now. Nothing is written when the last freeze still holds."""
     with journal.transaction() as conn:
         rows = frozen_rows(conn, namespace)
-        name = digest(canonical([namespace, [row[:3] for row in rows]]))
+        name = _name(namespace, rows)
         newest = "SELECT body, position, created_at FROM snapshots WHERE id = ? ORDER BY position DESC"
         last = conn.execute(newest, (name,)).fetchone()
         if last is None or last[0] != canonical(rows):
             journal.write(Entry("snapshot", name, namespace, meta={"position": journal.position()}))
             last = conn.execute(newest, (name,)).fetchone()
         return _snapshot(name, namespace, last[1], rows, last[2])
+
+
+def name_now(journal: Journal, namespace: str) -> str:
+    """Return what a snapshot taken now would be called. Nothing is written."""
+    with journal.lock:
+        return _name(namespace, frozen_rows(journal.conn, namespace))
+
+
+def _name(namespace: str, rows: list[Row]) -> str:
+    return digest(canonical([namespace, [row[:3] for row in rows]]))
 
 
 def _snapshot(name: str, namespace: str, position: int, rows: list[Row], created_at: str) -> Snapshot:

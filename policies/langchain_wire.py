@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any, cast
 
 import httpx
 from langchain_core.exceptions import ModelError
@@ -35,15 +36,22 @@ def to_reply(message: AIMessage, version: str) -> Reply:
         ToolCall(id=c["id"] or f"bad_{n}", name=c["name"] or "", arguments=parse_arguments(c["args"]))
         for n, c in enumerate(message.invalid_tool_calls)
     ]
-    logprobs = (meta.get("logprobs") or {}).get("content")
     return Reply(
         text=str(message.text),
         tool_calls=tuple(calls),
         finish_reason=str(meta.get("finish_reason") or meta.get("stop_reason") or "stop"),
-        logprobs=None if logprobs is None else tuple(token["logprob"] for token in logprobs),
+        logprobs=_logprobs(meta.get("logprobs")),
         usage=_usage(message),
         policy_version=str(meta.get("model_name") or meta.get("model") or version),
     )
+
+
+def _logprobs(told: Any) -> tuple[float, ...] | None:
+    """Return what a provider told per token, or a `TokenChatModel` as a plain list."""
+    if isinstance(told, list):
+        return tuple(cast("list[float]", told))
+    tokens = (told or {}).get("content")
+    return None if tokens is None else tuple(token["logprob"] for token in tokens)
 
 
 def cut_off(error: Exception) -> AIMessage | None:

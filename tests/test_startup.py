@@ -12,7 +12,10 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "langgraph", "chromadb", "transformers", "openai", "langchain_core", "sklearn", "matplotlib")
+HEAVY = (
+    *("torch", "langgraph", "chromadb", "transformers", "openai", "langchain_core", "sklearn", "matplotlib"),
+    *("langchain", "mcp", "uvicorn", "starlette"),
+)
 SECONDS = 0.5
 IMPORT = "import evolve"
 HELP = """

@@ -24,6 +24,7 @@ from evolve.cli import (
     gates,
     knowledge,
     logs,
+    mcp,
     notebook,
     playbook,
     policy,
@@ -102,6 +103,7 @@ run.register(app)
 compare.register(app)
 cycle.register(app)
 ui.register(app)
+mcp.register(app)
 
 
 @app.callback()

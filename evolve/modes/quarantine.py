@@ -16,7 +16,7 @@ from evolve.errors import ConfigError
 from evolve.evaluate import EvalReport
 from evolve.gates.ledger import entries
 from evolve.nodes.commit import commit
-from evolve.nodes.curate import PROPOSAL, proposed
+from evolve.nodes.curate import PROPOSAL, proposed, submit
 from evolve.nodes.gate import gate
 from evolve.nodes.waiting import tainted
 from evolve.progress import Notice
@@ -24,7 +24,7 @@ from evolve.quarantine import ADMITS
 from evolve.runs import Run
 from evolve.state import Deps, State
 from evolve.trust import text_of
-from memory.records import DeltaOp, Event, Frozen, Op, Record, Status
+from memory.records import DeltaOp, Frozen, Op, Record, Status
 from memory.store import Store
 from playbooks.lessons import op_id
 
@@ -88,11 +88,7 @@ def _propose(deps: Deps) -> None:
         if deps.store.events(type=PROPOSAL, run_id=deps.stream.run_id, limit=1):
             return
         for batch, op in enumerate(_ops(held, deps)):
-            subject, data = deps.stream.key(batch), {"ops": [op.model_dump(mode="json")]}
-            event = Event(
-                type=PROPOSAL, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data
-            )
-            deps.store.append(event)
+            submit([op], deps, batch)
 
 
 def _ops(records: Sequence[Record[Any]], deps: Deps) -> list[DeltaOp]:

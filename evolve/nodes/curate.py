@@ -33,10 +33,15 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
     ops = [*_skills(tuple(episodes.values()), deps), *ops]
     signed = [op.model_copy(update={"provenance": _provenance(op, episodes, deps)}) for op in ops]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
-    data = {"ops": [op.model_dump(mode="json") for op in signed]}
+    submit(signed, deps, state.get("batch", 0))
+    return {}
+
+
+def submit(ops: Sequence[DeltaOp], deps: Deps, batch: int) -> None:
+    """Journal what is proposed in a batch."""
+    subject, data = deps.stream.key(batch), {"ops": [op.model_dump(mode="json") for op in ops]}
     event = Event(type=PROPOSAL, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
     deps.store.append(event)
-    return {}
 
 
 def _skills(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:

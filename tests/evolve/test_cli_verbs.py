@@ -21,7 +21,7 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init run resume eval compare cycle report ui version",
+    "": "init run resume eval compare cycle mcp report ui version",
     "export": "html",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",

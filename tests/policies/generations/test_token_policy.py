@@ -18,6 +18,7 @@ from policies.errors import PolicyRefused
 from policies.generations.token_policy import TokenPolicy
 from policies.generations.vllm_engine import VllmEngine
 from policies.langchain_ids import TokenChatModel, to_messages
+from policies.langchain_wire import to_reply
 from policies.local import LocalPolicy
 from policies.pocket.corpus import SPECIAL_TOKENS
 from policies.protocols import Message, Reply, SamplingParams, ToolSpec
@@ -126,6 +127,7 @@ async def test_a_langgraph_agent_keeps_the_ids_of_every_turn(policy: TokenPolicy
         meta = turn.response_metadata
         assert len(meta["token_ids"]) == len(meta["logprobs"]) > 0
         assert meta["policy_version"] == "small"
+        assert to_reply(turn, "small").logprobs == tuple(meta["logprobs"])
         assert turn.usage_metadata is not None
         assert turn.usage_metadata["output_tokens"] == len(meta["token_ids"])
         assert policy.encoder.decode(meta["token_ids"]) == turn.text

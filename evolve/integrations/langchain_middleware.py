@@ -1,0 +1,210 @@
+"""A LangChain agent that learns: three lines more.
+
+    learning = Learning(load_config(), grade=passed)
+    agent = create_agent(model, tools, middleware=[learning])
+    ...
+    learning.close()
+
+Before the first model call of a conversation's turn the knowledge for its task is recalled and journalled; each model
+call sees it as data, as in a run. When the agent ends, the turn is one graded episode and is learned from, through the
+nodes and gates of `evolve.Agent`. The learning lives in a thread of its own, so agents may be invoked from any event
+loop, or from none. Not here: skills, and a turn whose agent raised: it taught nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Annotated, Any, NotRequired
+
+from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import AgentState, PrivateStateAttr
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage
+
+from evolve.agent import Agent, Asked
+from evolve.config import Config
+from evolve.integrations.conversation import after, steps_of, task_message, with_knowledge, with_opening
+from evolve.integrations.loop_thread import LoopThread
+from evolve.session import Parts
+from memory.errors import BadInput
+from memory.records import Check, Outcome, Step, Trajectory, Usage
+from policies.langchain import LangChainPolicy
+
+KEPT = 1_000
+"""Turns under way at most; the oldest beyond belong to agents that raised."""
+
+Mark = Outcome | bool | None
+Grade = Callable[[Any], Mark | Awaitable[Mark]]
+"""Gets the agent's final state and says how it went; None = nobody knows."""
+Steps = Callable[[Sequence[AnyMessage]], Sequence[Step]]
+Request = ModelRequest[Any]
+Response = ModelResponse[Any]
+
+
+class LearningState(AgentState[Any]):
+    """The agent's state, with the id of the message that is this turn's task."""
+
+    evolve_task: NotRequired[Annotated[str, PrivateStateAttr]]
+
+
+class Learning(AgentMiddleware[LearningState, Any, Any]):
+    """The middleware. `learning` may be switched at any time: off, what is known is shown and nothing changes."""
+
+    state_schema = LearningState
+    tools = ()
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        grade: Grade | None = None,
+        model: BaseChatModel | None = None,
+        steps: Steps = steps_of,
+        learning: bool = True,
+    ) -> None:
+        """Take the configuration of the workspace; nothing is opened before the first turn.
+
+        `model` reflects and curates instead of `[policy]`. `steps` reads the messages of a turn, for agents that act
+        otherwise than by tool calls.
+        """
+        super().__init__()
+        self.learning = learning
+        self._grade, self._steps = grade, steps
+        parts = Parts(policy=LangChainPolicy(model)) if model is not None else None
+        self._agent = Agent(None, config, parts=parts)
+        self._asked: dict[str, Asked] = {}
+        self._opening = threading.Lock()
+        self._close: Callable[[], object] | None = None
+        self._thread: LoopThread | None = None
+
+    @property
+    def run_id(self) -> str:
+        """The run that all turns are in the journal."""
+        return self._agent.run_id
+
+    def close(self) -> None:
+        """Close the workspace. It also happens when the process ends."""
+        if self._close is not None:
+            self._close()
+
+    def __enter__(self) -> Learning:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # --- hooks of the agent: each once for `invoke` and once for `ainvoke` ---
+
+    def before_agent(self, state: LearningState, runtime: Any) -> dict[str, Any]:
+        """Recall for the turn's task."""
+        message = task_message(state["messages"])
+        self._keep(str(message.id), self._loop().submit(self._ask(message.text)).result())
+        return {"evolve_task": str(message.id)}
+
+    async def abefore_agent(self, state: LearningState, runtime: Any) -> dict[str, Any]:
+        """Recall for the turn's task."""
+        message = task_message(state["messages"])
+        self._keep(str(message.id), await asyncio.wrap_future(self._loop().submit(self._ask(message.text))))
+        return {"evolve_task": str(message.id)}
+
+    def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
+        """Show what is known."""
+        return handler(self._shown(request))
+
+    async def awrap_model_call(self, request: Request, handler: Callable[[Request], Awaitable[Response]]) -> Response:
+        """Show what is known."""
+        return await handler(self._shown(request))
+
+    def after_agent(self, state: LearningState, runtime: Any) -> None:
+        """Grade the turn and learn from it."""
+        asked, mark = self._over(state), self._grade(state) if self._grade else None
+        if inspect.isawaitable(mark):
+            mark = self._loop().submit(_awaited(mark)).result()
+        self._loop().submit(self._agent.learn(asked, self._episode(asked, state, mark))).result()
+
+    async def aafter_agent(self, state: LearningState, runtime: Any) -> None:
+        """Grade the turn and learn from it."""
+        asked, mark = self._over(state), self._grade(state) if self._grade else None
+        given = self._episode(asked, state, await mark if inspect.isawaitable(mark) else mark)
+        await asyncio.wrap_future(self._loop().submit(self._agent.learn(asked, given)))
+
+    # --- the rest ---
+
+    async def _ask(self, task: str) -> Asked:
+        return await self._agent.ask(task, learning=self.learning)
+
+    def _keep(self, key: str, asked: Asked) -> None:
+        self._asked[key] = asked
+        while len(self._asked) > KEPT:
+            self._asked.pop(next(iter(self._asked)))
+
+    def _under_way(self, state: Any) -> Asked:
+        """Return what was asked in this turn; one that was interrupted and goes on in another process asks anew."""
+        key = _turn(state)
+        if key not in self._asked:
+            message = task_message([message for message in state["messages"] if message.id == key])
+            self._keep(key, self._loop().submit(self._ask(message.text)).result())
+        return self._asked[key]
+
+    def _over(self, state: Any) -> Asked:
+        self._under_way(state)
+        return self._asked.pop(_turn(state))
+
+    def _shown(self, request: Request) -> Request:
+        asked, key = self._under_way(request.state), _turn(request.state)
+        if asked.deps.policy.profile == "compact":
+            return request.override(messages=with_opening(request.messages, key, asked.task, asked.knowledge))
+        return request.override(system_message=with_knowledge(request.system_message, asked.knowledge))
+
+    def _episode(self, asked: Asked, state: LearningState, mark: Mark) -> Trajectory:
+        turn = after(state["messages"], _turn(state))
+        steps = tuple(self._steps(turn))
+        models = [message.response_metadata.get("model_name") for message in turn if isinstance(message, AIMessage)]
+        return Trajectory(
+            task=asked.task,
+            steps=steps,
+            outcome=_outcome(mark),
+            policy=next(filter(None, models), ""),
+            usage=sum((step.usage for step in steps), Usage()),
+        )
+
+    def _loop(self) -> LoopThread:
+        with self._opening:
+            if self._thread is None:
+                thread = LoopThread("evolve-learning")
+                try:
+                    thread.submit(self._agent.__aenter__()).result()
+                except BaseException:
+                    thread.close()
+                    raise
+                self._thread, self._close = thread, weakref.finalize(self, _end, thread, self._agent)
+            return self._thread
+
+
+def _end(thread: LoopThread, agent: Agent) -> None:
+    thread.submit(agent.__aexit__(None, None, None)).result()
+    thread.close()
+
+
+async def _awaited(mark: Awaitable[Mark]) -> Mark:
+    return await mark
+
+
+def _turn(state: Any) -> str:
+    key = state.get("evolve_task", "")
+    if not key:
+        raise BadInput("got a turn that never began here; put Learning into the middleware of the agent itself")
+    return key
+
+
+def _outcome(mark: Mark) -> Outcome | None:
+    if mark is None or isinstance(mark, Outcome):
+        return mark
+    return Outcome(success=mark, reward=float(mark), checks=(Check(name="grade", passed=mark),))

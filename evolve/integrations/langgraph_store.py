@@ -1,0 +1,216 @@
+"""A LangGraph `BaseStore` over the journal: what agents remember survives, is inspected and is rolled back with it.
+
+    with open_journal_store(load_config()) as store:
+        graph = builder.compile(store=store)
+
+Each item is a record of kind `item` in a namespace of its own; a put is an ADD or EDIT, a delete a REMOVE, with their
+events. Putting what is there already changes nothing. Differences from LangGraph's own stores: values are JSON; secrets
+in them are redacted; a text that was forgotten is refused; time to live is refused; a search with a query ranks by
+recall (words and vectors), and its score is the fused one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import json
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from langgraph.store.base import (
+    BaseStore,
+    GetOp,
+    Item,
+    ListNamespacesOp,
+    Op,
+    PutOp,
+    Result,
+    SearchItem,
+    SearchOp,
+    get_text_at_path,
+    validate_op_namespace,
+)
+
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.integrations.matching import matches, passes
+from evolve.integrations.stored_item import StoredItem, texts_in
+from memory.content import clean
+from memory.errors import BadInput
+from memory.records import DeltaOp, Event, Provenance, RecallQuery, Record, Trust
+from memory.records import Op as Kind
+from memory.store import Store
+
+NAMESPACE = "langgraph"
+ACTOR = "langgraph"
+_FIRST_LOOK = 64
+"""Records that a search recalls at first; four times as many as long as the filter leaves too few."""
+
+Address = tuple[tuple[str, ...], str]
+Items = dict[Address, Record[StoredItem]]
+
+
+@contextmanager
+def open_journal_store(config: Config, namespace: str = NAMESPACE) -> Generator[JournalStore]:
+    """Open the workspace, beside a run if one is under way, and give its store. Raises `BadInput` as `JournalStore`."""
+    if namespace == config.memory.namespace:
+        raise BadInput(f"got namespace {namespace!r}, in which the loop keeps its knowledge; expected one of its own")
+    with open_store(config, owner=False) as store:
+        yield JournalStore(store, namespace)
+
+
+class JournalStore(BaseStore):
+    """Safe between threads and processes: the last put wins, as a batch or not at all."""
+
+    supports_ttl = False
+
+    def __init__(self, store: Store, namespace: str = NAMESPACE) -> None:
+        """Take an open workspace, which stays the caller's to close."""
+        self._store, self._namespace = store, namespace
+        self._seen: tuple[object, Items] = (None, {})
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer all reads from before the batch, then apply its puts as one commit."""
+        todo = list(ops)
+        for op in todo:
+            validate_op_namespace(op)
+        results = [None if isinstance(op, PutOp) else self._read(op) for op in todo]
+        puts = {_address(op.namespace, op.key): op for op in todo if isinstance(op, PutOp)}
+        if puts:
+            self._write({address: _payload(address, op) for address, op in puts.items()})
+        return results
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """`batch`, in a thread."""
+        return await asyncio.to_thread(self.batch, list(ops))
+
+    def history(self, namespace: tuple[str, ...], key: str) -> list[Event]:
+        """Return every event about what was ever kept at an address, oldest first."""
+        address = _address(namespace, key)
+        kept = (record for record in self._store.records(self._namespace) if record.payload.address == address)
+        return [event for record in kept for event in self._store.history(record.id)]
+
+    def _items(self) -> Items:
+        """Return what is stored, in order of creation."""
+        view = self._store.view(self._namespace)
+        seen, items = self._seen
+        if seen is not view:
+            items = {record.payload.address: record for record in view.records(StoredItem.kind)}
+            self._seen = (view, items)
+        return items
+
+    def _read(self, op: Op) -> Result:
+        match op:
+            case GetOp():
+                record = self._items().get(_address(op.namespace, op.key))
+                return None if record is None else Item(**_fields(record))
+            case SearchOp():
+                return self._search(op)
+            case ListNamespacesOp():
+                return self._namespaces(op)
+            case _:
+                raise BadInput(f"got operation {op!r}, expected a GetOp, SearchOp, ListNamespacesOp or PutOp")
+
+    def _search(self, op: SearchOp) -> list[SearchItem]:
+        until = op.offset + op.limit
+        if op.query and op.query.strip():
+            ranked = self._ranked(op, until)
+            rest = (record for record in self._items().values() if not record.payload.searched and _meant(record, op))
+            found = [*ranked, *((record, None) for record in rest)]
+        else:
+            found = [(record, None) for record in self._items().values() if _meant(record, op)]
+        return [SearchItem(**_fields(record), score=score) for record, score in found[op.offset : until]]
+
+    def _ranked(self, op: SearchOp, until: int) -> list[tuple[Record[StoredItem], float | None]]:
+        """Return at least `until` items that a search means, best first, or all there are."""
+        k, total = max(_FIRST_LOOK, until), len(self._items())
+        while True:
+            query = RecallQuery(
+                text=op.query or "",
+                namespace=self._namespace,
+                kinds=(StoredItem.kind,),
+                k=k,
+                min_score=-1.0,
+                mmr_lambda=1.0,
+            )
+            found = self._store.recall(query)
+            meant = [hit for hit in found if hit.record.payload.searched and _meant(hit.record, op)]
+            if len(meant) >= until or k >= total:
+                return [(hit.record, hit.scores["rrf"]) for hit in meant]
+            k *= 4
+
+    def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        paths = {path for path, _ in self._items() if all(matches(path, each) for each in op.match_conditions or ())}
+        if op.max_depth is not None:
+            paths = {path[: op.max_depth] for path in paths}
+        return sorted(paths)[op.offset : op.offset + op.limit]
+
+    def _write(self, wanted: dict[Address, StoredItem | None]) -> None:
+        """Commit the changes in one transaction, so that two processes never make two items of one address."""
+        with self._store.journal.transaction():
+            items = self._items()
+            changes = [_change(items.get(address), payload) for address, payload in wanted.items()]
+            ops = [op for op in changes if op is not None]
+            if not ops:
+                return
+            commit = self._store.commit(self._namespace, ops, actor=ACTOR)
+            if commit.refused:
+                raise BadInput(f"the item was refused: {commit.refused[0].reason}; nothing of the batch was stored")
+
+
+def _address(path: Sequence[str], name: str) -> Address:
+    """Return the address as it is stored: a secret in it is redacted like everywhere."""
+    return tuple(clean(list(path))), clean(name)
+
+
+def _payload(address: Address, op: PutOp) -> StoredItem | None:
+    """Return what is to be stored; None for a delete. Raises `BadInput` for what cannot be."""
+    if op.ttl is not None:
+        raise BadInput(f"got ttl={op.ttl!r} for {op.key!r}; the journal keeps what it was given: delete it instead")
+    if op.value is None:
+        return None
+    try:
+        value = clean(json.loads(json.dumps(op.value, allow_nan=False)))
+    except (TypeError, ValueError) as wrong:
+        raise BadInput(
+            f"got a value for {op.key!r} that is no JSON ({wrong}); store texts, numbers, lists and dicts"
+        ) from wrong
+    fields = [] if op.index is False else op.index
+    texts = texts_in(value) if fields is None else (text for each in fields for text in get_text_at_path(value, each))
+    return StoredItem(path=address[0], name=address[1], value=value, searched=tuple(texts))
+
+
+def _change(record: Record[StoredItem] | None, payload: StoredItem | None) -> DeltaOp | None:
+    """Return the op that makes a record say what is wanted; None where it does."""
+    if payload is None:
+        return None if record is None else _op(Kind.REMOVE, record, None)
+    if record is None:
+        return _op(Kind.ADD, None, payload)
+    return None if record.payload == payload else _op(Kind.EDIT, record, payload)
+
+
+def _op(op: Kind, record: Record[StoredItem] | None, payload: StoredItem | None) -> DeltaOp:
+    return DeltaOp(
+        op=op,
+        kind=StoredItem.kind,
+        target_id=record.id if record else None,
+        base_version=record.version if record else None,
+        payload=payload.model_dump(mode="json") if payload else None,
+        provenance=Provenance(trust=Trust.IMPORTED, author=ACTOR),
+    )
+
+
+def _meant(record: Record[StoredItem], op: SearchOp) -> bool:
+    prefix = tuple(op.namespace_prefix)
+    return record.payload.path[: len(prefix)] == prefix and passes(record.payload.value, op.filter)
+
+
+def _fields(record: Record[StoredItem]) -> dict[str, Any]:
+    return {
+        "namespace": record.payload.path,
+        "key": record.payload.name,
+        "value": copy.deepcopy(record.payload.value),
+        "created_at": record.created_at,
+        "updated_at": record.updated_at,
+    }

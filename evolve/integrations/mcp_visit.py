@@ -1,0 +1,244 @@
+"""One MCP client's session on a workspace: one run of the journal, on the two halves of `evolve.Agent`.
+
+What a client reports is stored as an episode and credits what it was shown, as the loop does. Nothing is reflected on:
+what an outsider says of its own success teaches nothing by itself. Its lessons come through `propose`; they are
+quarantined as imported text is, whatever the gates say, until `evolve playbook test` or a person admits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from evolve.agent import Agent, Asked
+from evolve.config import Config
+from evolve.gates.stack import RUNS_TASKS, expanded
+from evolve.injection import Shown, choose_core, recall_for
+from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
+from evolve.lookup import find_record, find_skill
+from evolve.nodes.expose import hidden
+from evolve.prompting import knowledge, learned
+from evolve.proposals import Standing
+from evolve.seeds import id_for
+from evolve.skilled.showing import texts
+from memory.errors import BadInput, NotFound
+from memory.kinds import payload_class
+from memory.records import (
+    RECALLABLE,
+    Check,
+    Event,
+    Injection,
+    Outcome,
+    RecallQuery,
+    Record,
+    Step,
+    Task,
+    Trajectory,
+    Trust,
+)
+from memory.snapshots import address, name_now
+from memory.store import Store
+from playbooks.bullets import DEFAULT_SECTION, Bullet
+from playbooks.core import core_records
+from playbooks.formats.entry import Entry, import_ops
+from playbooks.render import neutral
+from playbooks.view import RecordView
+from policies.scripted import ScriptedPolicy
+
+OPENED, CLOSED = "session.opened", "session.closed"
+MOST = 100
+"""Records that one search returns at most."""
+
+
+class Visit:
+    """An async context manager. `store` stays open; without `writes` nothing is journalled and nothing can be told."""
+
+    def __init__(self, config: Config, store: Store, *, writes: bool = True) -> None:
+        self._config, self._store = visiting(config), store
+        self._agent = Agent(None, self._config, store=store) if writes else None
+        self._namespace = config.memory.namespace
+        self._client = ""
+        self._asked: dict[str, Asked] = {}
+        self._found: dict[str, Injection] = {}
+
+    @property
+    def run_id(self) -> str:
+        """The run that the session is in the journal; empty when it only reads."""
+        return self._agent.run_id if self._agent else ""
+
+    async def __aenter__(self) -> Visit:
+        if self._agent:
+            await self._agent.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._agent:
+            await self._agent.__aexit__(kind, error, trace)
+            if self._client:
+                self._journal(CLOSED, {})
+
+    def greet(self, client: str, transport: str) -> None:
+        """Journal who visits, once."""
+        if self._agent and not self._client:
+            self._client = client
+            self._journal(OPENED, {"client": client, "transport": transport})
+
+    def search(self, query: str, kinds: Sequence[str], k: int) -> tuple[Hit, ...]:
+        """Return the records nearest to a text. What chance hides from a task under way is not found."""
+        for kind in kinds:
+            payload_class(kind)
+        if not 1 <= k <= MOST:
+            raise BadInput(f"got k={k!r}, expected 1 to {MOST}; ask for fewer records")
+        wanted = RecallQuery(
+            text=query, namespace=self._namespace, kinds=tuple(kinds), k=k, min_score=self._config.memory.min_score
+        )
+        gone = {key for asked in self._asked.values() for key in hidden(0, asked.task.id, asked.deps)}
+        found = [item for item in self._store.recall(wanted) if item.record.id not in gone]
+        for item in found:
+            self._found.setdefault(item.record.id, _injection(item.record, item.rank, item.scores))
+        return tuple(
+            Hit(
+                id=item.record.label,
+                kind=item.record.kind,
+                text=neutral(item.record.payload.text()),
+                tokens=item.tokens,
+                scores=item.scores,
+            )
+            for item in found
+        )
+
+    async def playbook(self, task: str) -> Playbook:
+        """Return what the loop would show for a task; without one, every text in use."""
+        if not task.strip():
+            shown = Shown(core=texts(self._store.view(self._namespace)))
+        elif self._agent:
+            self._asked[task] = await self._agent.ask(_task(task))
+            shown = self._asked[task].shown
+        else:
+            shown = self._read(_task(task))
+        text = learned(knowledge(shown.core, shown.recalled, "full"))
+        if self._agent:
+            snapshot = address(self._store.snapshot(self._namespace))
+        else:
+            snapshot = name_now(self._store.journal, self._namespace)
+        return Playbook(
+            text=text,
+            tokens=self._store.count_tokens(text),
+            ids=tuple(record.label for record in (*shown.core, *shown.recalled)),
+            snapshot=snapshot,
+            session=self.run_id,
+        )
+
+    def skill(self, name: str) -> SkillShown:
+        """Return one skill by name, label or number."""
+        record = find_skill(self._store, self._namespace, name)
+        return SkillShown(
+            id=record.label,
+            name=record.payload.name,
+            code=record.payload.source,
+            docstring=neutral(record.payload.text()),
+            status=record.status.value,
+            requires=record.payload.requires,
+            counters=record.usage.model_dump(),
+        )
+
+    async def record(
+        self, task: str, steps: Sequence[Done], success: bool | None, feedback: str, cited: Sequence[str]
+    ) -> Recorded:
+        """Store what became of a task, and credit what was shown and cited."""
+        agent = self._writing()
+        if not task.strip() or not steps:
+            raise BadInput(f"got task {task!r} and {len(steps)} steps; expected a task and at least one step")
+        named = [self._cited(name) for name in cited]
+        asked = self._asked.pop(task, None) or await agent.ask(_task(task), memory=False)
+        found = self._found | {r.id: _injection(r, 0, {}) for r in named if r.id not in self._found}
+        self._found = {}
+        checks = (Check(name="feedback", passed=bool(success), detail=feedback),) if feedback else ()
+        given = Trajectory(
+            task=asked.task,
+            steps=_steps(steps, named),
+            outcome=None if success is None else Outcome(success=success, reward=float(success), checks=checks),
+            injected=tuple(found.values()),
+            policy=self._client,
+        )
+        stored = await agent.learn(asked, given)
+        return Recorded(
+            episode=stored.id,
+            session=self.run_id,
+            shown=tuple(item.label for item in stored.injected),
+            cited=tuple(record.label for record in named),
+        )
+
+    async def propose(self, lesson: str, section: str, when: str) -> Standing:
+        """Put a lesson before the gates. At best it is quarantined, or waits for a person."""
+        agent = self._writing()
+        if not lesson.strip():
+            raise BadInput(f"got lesson {lesson!r}; expected a sentence that helps with other tasks too")
+        bullet = Bullet(section=section or DEFAULT_SECTION, content=lesson, when=when)
+        (op,) = import_ops([Entry(bullet=bullet)], f"mcp:{self._client}")
+        trusted = op.provenance.model_copy(update={"run_id": self.run_id, "author": self._client or "mcp"})
+        (answer,) = await agent.propose([op.model_copy(update={"provenance": trusted})])
+        return answer
+
+    def _writing(self) -> Agent:
+        if self._agent is None:
+            raise BadInput(
+                "got a call that writes, and this server was started with --read-only; expected search, get_playbook "
+                "or get_skill: ask its operator to start it without"
+            )
+        return self._agent
+
+    def _read(self, task: Task) -> Shown:
+        policy = ScriptedPolicy((), name="none")
+        view = self._store.view(self._namespace)
+        core = choose_core(self._config, view, policy, 0)
+        return recall_for(self._store, self._config, task, core_records(core, RecordView(view.records())), policy)
+
+    def _cited(self, name: str) -> Record[Any]:
+        try:
+            record = find_record(self._store, self._namespace, name.strip().strip("[]"))
+        except NotFound:
+            record = None
+        if record is None or record.status not in RECALLABLE:
+            raise NotFound(f"got cited id {name!r}, expected one that search or get_playbook gave; leave it out")
+        return record
+
+    def _journal(self, kind: str, data: dict[str, Any]) -> None:
+        event = Event(type=kind, namespace=self._namespace, run_id=self.run_id, subject=self.run_id, data=data)
+        self._store.append(event)
+
+
+def visiting(config: Config) -> Config:
+    """Return the configuration of a session: no model is asked, no task is run, and what is proposed is quarantined."""
+    names = expanded(config.gate.names, live=True, graded=not config.run.label_free)
+    gates = tuple(name for name in names if name not in RUNS_TASKS)
+    floor = config.gate.trust if config.gate.trust.reaches(Trust.SELF_JUDGED) else Trust.SELF_JUDGED
+    return config.model_copy(
+        update={
+            "run": config.run.model_copy(update={"judge": "none"}),
+            "playbook": config.playbook.model_copy(update={"reflector": "none", "curator": "direct"}),
+            "skills": config.skills.model_copy(update={"enabled": False}),
+            "gate": config.gate.model_copy(update={"names": gates, "trust": floor}),
+        }
+    )
+
+
+def _task(text: str) -> Task:
+    return Task(id=id_for("task", text), instruction=text, environment="mcp")
+
+
+def _injection(record: Record[Any], rank: int, scores: dict[str, float]) -> Injection:
+    return Injection(record_id=record.id, version=record.version, label=record.label, rank=rank, scores=scores)
+
+
+def _steps(done: Sequence[Done], named: Sequence[Record[Any]]) -> tuple[Step, ...]:
+    """Return the steps; the last that worked (or the last) names what is cited, as a reply of the loop would."""
+    steps = [Step(index=at, action=d.action, observation=d.observation, error=d.error) for at, d in enumerate(done)]
+    if named:
+        at = next((step.index for step in reversed(steps) if step.error is None), len(steps) - 1)
+        cites = "".join(f" [{record.label}]" for record in named)
+        steps[at] = steps[at].model_copy(update={"reply": f"{steps[at].action}\n{cites.strip()}"})
+    return tuple(steps)

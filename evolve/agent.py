@@ -40,6 +40,8 @@ from evolve.runs import keeper
 from evolve.seeds import id_for
 from evolve.session import Parts
 from evolve.state import MAIN, Deps, State, Stream
+from evolve.telemetry.start import Traced, traced
+from evolve.watching import WatchedPolicy, watched
 from memory.records import DeltaOp, Injection, Task, Trajectory, new_id
 from memory.store import Store
 from policies.budget import Budget, BudgetedPolicy
@@ -120,7 +122,9 @@ class Agent:
             self._exit.push_async_callback(policy.aclose)
         if self._store is None:
             self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
-        budgeted = BudgetedPolicy(policy, Budget(**self._config.budget.model_dump()))
+        about = Traced(self.run_id, "agent", policy, "own")
+        self._exit.enter_context(traced(self._config, about, self._observers))
+        budgeted = BudgetedPolicy(WatchedPolicy(policy), Budget(**self._config.budget.model_dump()))
         self._policy = CachedPolicy(budgeted, RunReplies(self._store, self.run_id), scope=self.run_id)
         return self
 
@@ -191,6 +195,7 @@ class Agent:
             for node in (judge, expose, reflect, curate, gate, commit):
                 state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
 
+    @watched("solve")
     async def _attempt(self, task: Task, deps: Deps) -> Trajectory:
         if self._solve is None:
             raise RuntimeError("this Agent has no function that does tasks; give it one, or use `ask` and `learn`")

@@ -16,7 +16,15 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from evolve.preset import find_preset, overlay
-from evolve.sections import BudgetSection, ControlsSection, ForgetSection, Section, SkillsSection
+from evolve.sections import (
+    BudgetSection,
+    ControlsSection,
+    ForgetSection,
+    LogSection,
+    Section,
+    SkillsSection,
+    TelemetrySection,
+)
 from evolve.training.section import TrainSection
 from memory.records import Trust
 from policies.price import Price
@@ -243,6 +251,8 @@ class Config(BaseSettings):
     budget: BudgetSection = BudgetSection()
     controls: ControlsSection = ControlsSection()
     train: TrainSection = TrainSection()
+    telemetry: TelemetrySection = TelemetrySection()
+    log: LogSection = LogSection()
 
     root: Path = Path()
     """Folder of `evolve.toml`; set by whoever loads the file. Relative paths start there."""
@@ -254,9 +264,7 @@ class Config(BaseSettings):
 
     @property
     def digest(self) -> str:
-        """Return a short hash of what decides results: all values but concurrency, budget and the workspace's place."""
-        rest = self.model_dump(
-            mode="json",
-            exclude={"root": True, "preset": True, "budget": True, "run": {"concurrency"}, "memory": {"workspace"}},
-        )
+        """Return a short hash of what decides results: not how fast, how much, where and watched by whom."""
+        whole = dict.fromkeys(("root", "preset", "budget", "telemetry", "log"), True)
+        rest = self.model_dump(mode="json", exclude={**whole, "run": {"concurrency"}, "memory": {"workspace"}})
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]

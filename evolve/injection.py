@@ -11,6 +11,7 @@ from typing import Any
 
 from evolve.config import Config
 from evolve.skilled.showing import skills_for, text_kinds, texts
+from evolve.watching import watched
 from evolve.worth import evidence_of
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
@@ -42,6 +43,7 @@ def choose_core(config: Config, view: KnowledgeView, policy: Policy, tasks_done:
     return choose(known, budget, policy.count_tokens, profile=policy.profile, tasks_done=tasks_done)
 
 
+@watched("recall")
 def recall_for(
     store: Store,
     config: Config,

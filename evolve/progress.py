@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Protocol
 
 import structlog
 
 from memory.records import Frozen, Trajectory, Usage
+
+_log = logging.getLogger("evolve.run")
 
 
 class Progress(Frozen):
@@ -102,8 +105,14 @@ class Observers:
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._active = list(observers)
 
+    def add(self, observer: Observer) -> None:
+        """Tell one more."""
+        self._active.append(observer)
+
     def notify(self, event: Progress) -> None:
-        """Pass an event on."""
+        """Pass an event on, and log it."""
+        if _log.isEnabledFor(logging.INFO):
+            _log.info(type(event).__name__, extra=event.model_dump(mode="json"))
         for observer in tuple(self._active):
             try:
                 observer.notify(event)

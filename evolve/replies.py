@@ -22,6 +22,11 @@ def about(task_id: str) -> Generator[None]:
         _task.reset(token)
 
 
+def asked_about() -> str:
+    """Return the task that model calls made here are made for; empty = none."""
+    return _task.get()
+
+
 class RunReplies:
     """The reply store of one run, for `policies.cache.CachedPolicy`."""
 

@@ -14,12 +14,13 @@ from typing import Any
 
 from evolve.errors import EnvironmentFailure
 from evolve.prompting import NO_CODE, actions_of, knowledge, opening_messages, step_messages
-from evolve.protocols import Action, Environment, Episode
+from evolve.protocols import Action, Environment, Episode, StepResult
 from evolve.search import Search, asked
 from evolve.seeds import seed_for
 from evolve.skilled.prelude import Started, start
 from evolve.skilled.replies import answered
 from evolve.skilled.replies import asked as skill_asked
+from evolve.watching import watched
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
 from playbooks.render import neutral
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
@@ -75,6 +76,7 @@ class _Progress:
     """What the agent's searches brought."""
 
 
+@watched("episode")
 async def rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: Acting) -> Trajectory:
     """Return the graded trajectory of one attempt.
 
@@ -180,7 +182,7 @@ async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], pr
         return False
     for at, action in enumerate(actions):
         started = time.perf_counter()
-        result = await episode.step(action)
+        result = await _step(episode, action, len(progress.steps))
         text = call_text(action.tool_calls[0]) if action.tool_calls else action.text
         step = Step(
             index=0,
@@ -196,6 +198,12 @@ async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], pr
         if result.done:
             return True
     return False
+
+
+@watched("step")
+async def _step(episode: Episode, action: Action, index: int) -> StepResult:
+    """Do one action; `index` counts the steps before it."""
+    return await episode.step(action)
 
 
 def _record(progress: _Progress, step: Step, reply: Reply | None) -> None:

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field
 
 from evolve.config import Config
+from evolve.runlog import about_run, at_snapshot
 from evolve.seeds import id_for
 from evolve.state import Deps
 from memory.errors import JournalError, NotFound
@@ -89,6 +90,7 @@ class Run:
                 data={"snapshot": address},
             )
         )
+        at_snapshot(snapshot.id)
         return address
 
 
@@ -103,6 +105,14 @@ def load_run(store: Store, run_id: str | None = None) -> RunRecord:
     if not unfinished:
         raise NotFound("no unfinished run in this workspace; start one with `evolve run`")
     return RunRecord.model_validate(unfinished[-1])
+
+
+def started_with(record: RunRecord, config: Config) -> Config:
+    """Return the configuration of a run's start; budget, speed, and where it is kept and watched are `config`'s."""
+    kept = Config.model_validate({**record.config, "root": config.root})
+    fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
+    today = {"budget": config.budget, "memory": config.memory, "telemetry": config.telemetry, "log": config.log}
+    return kept.model_copy(update={**today, "run": fast})
 
 
 def save_run(store: Store, record: RunRecord) -> None:
@@ -162,8 +172,11 @@ def alone(file: Path, taken: str) -> Generator[None]:
 
 
 @asynccontextmanager
-async def recorded(store: Store, record: RunRecord) -> AsyncGenerator[None]:
-    """Keep the record up to date around the work: done, or stopped with the reason when an expected error ends it."""
+async def recorded(store: Store, record: RunRecord, policy_version: str) -> AsyncGenerator[None]:
+    """Keep the record up to date around the work: done, or stopped with the reason when an expected error ends it.
+
+    What is logged meanwhile names the run.
+    """
     from memory.errors import EvolveError
 
     started = time.monotonic()
@@ -173,7 +186,8 @@ async def recorded(store: Store, record: RunRecord) -> AsyncGenerator[None]:
 
     save_run(store, now(status=RUNNING, reason=""))
     try:
-        yield
+        with about_run(record.run_id, policy_version):
+            yield
     except EvolveError as error:
         save_run(store, now(status=STOPPED, reason=f"{type(error).__name__}: {error}"))
         raise

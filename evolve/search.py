@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from evolve.config import Config
 from evolve.skilled.showing import text_kinds
+from evolve.watching import watched
 from memory.records import Injection, Recalled, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record
@@ -61,6 +62,7 @@ def search_for(
     if not (invitation(config, profile) and text_kinds(config)):
         return None
 
+    @watched("search")
     def search(query: str) -> Found:
         found = store.recall(
             RecallQuery(

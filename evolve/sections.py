@@ -74,6 +74,29 @@ class BudgetSection(Section):
     """Wall time."""
 
 
+class TelemetrySection(Section):
+    """`[telemetry]`: traces and metrics of runs. They watch a run and never stop it."""
+
+    enabled: bool = False
+    """Keep the spans in `telemetry.db` of the workspace, for `evolve traces`. Needs the extra `telemetry`."""
+    otlp_endpoint: str | None = None
+    """Send them to this OTLP/HTTP collector as well, `http://host:4318`; none = OTEL_EXPORTER_OTLP_ENDPOINT, if set."""
+    capture_content: bool = False
+    """Let spans hold prompts, replies, actions, observations and recalled texts, redacted; so does the variable
+    OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true."""
+
+
+class LogSection(Section):
+    """`[log]`: what the command logs, to stderr. What happened in a run is in the journal whatever this says."""
+
+    format: Literal["console", "json"] = "console"
+    """`console`: for people. `json`: one object a line, with run, snapshot and policy version."""
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    """Least level that is written; `info` has a line for every task, gate and batch."""
+    file: bool = False
+    """Append the lines from `info` on, as JSON, to `logs/<day>.jsonl` of the workspace as well."""
+
+
 class ControlsSection(Section):
     """`[controls]`: what the run is compared with."""
 

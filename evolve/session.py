@@ -30,9 +30,11 @@ from evolve.prompting import briefing, described
 from evolve.protocols import Environment
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
-from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent
+from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent, started_with
 from evolve.search import invitation
 from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
+from evolve.telemetry.start import Traced, traced
+from evolve.watching import WatchedPolicy
 from memory.errors import EvolveError
 from memory.protocols import Gate
 from memory.records import Frozen, Task, new_id
@@ -105,10 +107,7 @@ async def aresume(
     """`resume` for code that is in an event loop already. Raises `NotFound` for an unknown run."""
     with app.open_store(config, read_only=True) as store:
         record = load_run(store, run_id)
-    kept = Config.model_validate({**record.config, "root": config.root})
-    fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
-    started = kept.model_copy(update={"budget": config.budget, "memory": config.memory, "run": fast})
-    async with _Opened.open(started, parts or Parts()) as opened:
+    async with _Opened.open(started_with(record, config), parts or Parts()) as opened:
         return await _go(opened, record, Observers(observers), resumed=True)
 
 
@@ -164,13 +163,13 @@ def _plan(opened: _Opened) -> RunRecord:
 
 async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resumed: bool) -> RunResult:
     """Run the record's mode to its end, or to the next resumable stop."""
-    store = opened.store
-    with exclusive(opened.config.workspace, record.run_id):
+    store, about = opened.store, Traced(record.run_id, record.mode, opened.policy, opened.environment.name)
+    with exclusive(opened.config.workspace, record.run_id), traced(opened.config, about, observers):
         sweep(opened.config.workspace)
         run = _assemble(opened, record, observers)
         _announce(opened, run, resumed=resumed)
         try:
-            async with recorded(store, record):
+            async with recorded(store, record, opened.policy.version):
                 reports = await MODES[record.mode](run)
         except BudgetExceeded as used_up:
             observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(used_up)))
@@ -189,7 +188,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     """Return the run with its dependencies; the policy is journalled, then budgeted, then the model."""
     config, store, parts = opened.config, opened.store, opened.parts
     budget = Budget(**config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds)
-    budgeted = BudgetedPolicy(opened.policy, budget)
+    budgeted = BudgetedPolicy(WatchedPolicy(opened.policy), budget)
     policy = CachedPolicy(budgeted, RunReplies(store, record.run_id), scope=record.run_id)
     acting = Acting(
         world=briefing(opened.environment, policy.profile) + invitation(config, policy.profile),

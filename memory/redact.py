@@ -2,7 +2,8 @@
 
 What is covered: private key blocks, tokens with a well-known prefix (OpenAI, Anthropic, AWS, GitHub, GitLab, Google,
 Slack, Hugging Face, Stripe, npm, PyPI, ...), JSON web tokens, `Bearer` and `Basic` authorisation values, passwords
-inside URLs, and literals assigned to names such as `api_key`, `client_secret` or `password`. What is not covered:
+inside URLs, literals assigned to names such as `api_key`, `client_secret` or `password`, and the formats of
+`memory.detectors` (Azure, Discord, Telegram, Twilio, Mailchimp, Square, Slack web hooks, ...). What is not covered:
 anything that does not look like one of these (a bare password in prose, a custom token format, a secret split over
 two strings or shown as token ids). This is best effort, not a guarantee: keep secrets out of prompts.
 """
@@ -11,6 +12,8 @@ from __future__ import annotations
 
 import re
 from typing import Any
+
+from memory.detectors import redact_formats, suspicious
 
 _NAMES = (
     r"(?:api[_-]?key|secret[_-]?key|client[_-]?secret|access[_-]?key|auth[_-]?token|access[_-]?token|refresh[_-]?token"
@@ -66,7 +69,7 @@ _PAIRED = {"key": ("api", "secret", "access", "private"), "secret": ("client",),
 
 def may_hold_secret(body: str) -> bool:
     """Return False only when no string and no name in a JSON text can be redacted: plain searches, much faster."""
-    if any(sign in body for sign in _SIGNS):
+    if any(sign in body for sign in _SIGNS) or suspicious(body):
         return True
     folded = body.casefold()
     if any(word in folded for word in _WORDS):
@@ -77,11 +80,10 @@ def may_hold_secret(body: str) -> bool:
 
 def redact(text: str) -> str:
     """Return `text` with every recognised secret replaced by `[REDACTED:<what>]`."""
-    if not _HINT.search(text):
-        return text
-    for name, pattern in _PATTERNS:
-        text = pattern.sub(lambda m, name=name: f"{m.groupdict().get('keep') or ''}[REDACTED:{name}]", text)
-    return text
+    if _HINT.search(text):
+        for name, pattern in _PATTERNS:
+            text = pattern.sub(lambda m, name=name: f"{m.groupdict().get('keep') or ''}[REDACTED:{name}]", text)
+    return redact_formats(text)
 
 
 def redact_named(name: str, value: Any) -> Any:

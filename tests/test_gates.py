@@ -50,6 +50,7 @@ THROUGH_THE_FENCE = {
     "evolve/heavy.py": "import transformers\n",
     "evolve/served.py": "def f() -> None:\n    import mcp.server\n",
     "playbooks/chat.py": "import langchain_core.messages\n",
+    "evolve/traced.py": "from opentelemetry.sdk.trace import TracerProvider\n\nprint(TracerProvider)\n",
 }
 
 

@@ -66,12 +66,20 @@ def forget(
     reason: Annotated[str, typer.Option(help="Why; it stays on the tombstone.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Forget a record or a task; a tombstone stays, and what it said is not learned again. --purge erases the text."""
+    """Forget a record or a task; a tombstone stays, and what it said is not learned again. --purge erases the text.
+
+    A purge empties the workspace's log files, and takes captured content out of its traces.
+    """
+    from evolve.cli import loglines
     from evolve.lookup import find_record
+    from evolve.telemetry.database import erase_content
 
     with writing(context) as (config, store):
         record_id = find_record(store, config.memory.namespace, record).id if record else None
         gone = store.forget(record_id, task_id=task, purge=purge, reason=reason)
+        if purge:
+            erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
+            loglines.erase(config.workspace)
     copies = [str(path) for path in gone.backups]
     data = {"records": gone.records, "bodies": gone.bodies, "kept_descendants": gone.descendants, "copies": copies}
     left = [f"this copy still holds it, delete it: {path}" for path in copies]

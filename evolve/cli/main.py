@@ -35,6 +35,7 @@ from evolve.cli import (
     run,
     skill_files,
     skills,
+    traces,
     train,
     ui,
     workspace,
@@ -89,6 +90,7 @@ app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
+app.add_typer(traces.app, name="traces")
 app.add_typer(gates.app, name="gates")
 app.add_typer(review.app, name="review")
 policy_serve.register(policy.app)

@@ -64,12 +64,11 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     From now on `module:name` finds the user's own modules in this folder and beside evolve.toml. They come last on the
     path: a file of theirs that is called like one of our packages takes nothing over.
     """
-    import structlog
-
+    from evolve.cli.loglines import configure
     from evolve.configfile import by_section, load_config
 
-    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))  # stdout is for results
     config = load_config(context.obj, by_section(changes or {}))
+    configure(config.log, config.workspace)
     own = (str(Path.cwd()), str(config.root.resolve()))
     sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
     return config

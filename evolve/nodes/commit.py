@@ -16,6 +16,7 @@ from evolve.proposals import submit
 from evolve.quarantine import is_held, unheld, withhold
 from evolve.skilled.showing import texts
 from evolve.state import Deps, State
+from evolve.watching import watched
 from memory.records import RECALLABLE, Commit, DeltaOp, Op
 from playbooks.refine import enforce_budget, merge_duplicates
 from skills.merge import duplicates
@@ -34,8 +35,8 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
     ops, review = withhold(passed(batch, deps), verdicts(batch, deps), deps.config.gate.trust)
     ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
     pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review))
-    result = _apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
-    _apply(deps, _statuses(ops, result, deps), subject)
+    result = apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
+    apply(deps, _statuses(ops, result, deps), subject)
     if deps.config.playbook.enabled and not any(isinstance(gate, ReviewGate) for gate in deps.gates):
         _refine(state, deps, subject)
     deps.observers.notify(
@@ -51,10 +52,12 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
     return {}
 
 
-def _apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str) -> Commit:
+@watched("commit")
+def apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str, actor: str = ACTOR) -> Commit:
+    """Commit what a batch changes, in one transaction; nothing is written where there is nothing to change."""
     if not ops:
         return Commit(namespace=deps.namespace, version=deps.store.version(deps.namespace), results=())
-    return deps.store.commit(deps.namespace, ops, actor=ACTOR, run_id=deps.stream.run_id, data={"batch": subject})
+    return deps.store.commit(deps.namespace, ops, actor=actor, run_id=deps.stream.run_id, data={"batch": subject})
 
 
 def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: Deps) -> tuple[DeltaOp, ...]:
@@ -99,10 +102,10 @@ def _refine(state: State, deps: Deps, subject: str) -> None:
     done = deps.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = deps.store.view(deps.namespace)
-        _apply(deps, merge_duplicates(texts(view), deps.config.gate.near_duplicate), subject)
+        apply(deps, merge_duplicates(texts(view), deps.config.gate.near_duplicate), subject)
         if deps.acting.skills:
-            _apply(deps, duplicates(view.records(Skill.kind)), subject)
+            apply(deps, duplicates(view.records(Skill.kind)), subject)
     if settings.max_tokens is not None:
         records = texts(deps.store.view(deps.namespace))
         gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)
-        _apply(deps, gone, subject)
+        apply(deps, gone, subject)

@@ -12,12 +12,14 @@ from evolve.replies import about
 from evolve.skilled.proposals import skill_ops
 from evolve.state import Deps, State
 from evolve.trust import trust_of
+from evolve.watching import watched
 from memory.records import DeltaOp, Event, Provenance, Trajectory
 from playbooks.lessons import with_origin
 
 PROPOSAL = "proposal"
 
 
+@watched("curate")
 async def curate(state: State, deps: Deps) -> dict[str, Any]:
     """Journal one proposal event per batch; its op ids make the commit idempotent. A proposal made already stays."""
     subject = deps.stream.key(state.get("batch", 0))

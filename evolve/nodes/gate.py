@@ -14,6 +14,8 @@ from evolve.nodes.episodes import batch_episodes
 from evolve.nodes.waiting import Waiting, carried, keep
 from evolve.progress import Answered
 from evolve.state import Deps, State
+from evolve.watching import watched
+from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
 
 _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
@@ -31,13 +33,18 @@ async def gate(state: State, deps: Deps) -> dict[str, Any]:
         if not ops or member.name in known:
             continue
         view = deps.store.view(deps.namespace)
-        verdict = await member.judge(ops, view, _origins(state, deps))
+        verdict = await _judge(member, ops, view, _origins(state, deps))
         subject, data = deps.stream.key(batch), verdict.model_dump(mode="json")
         event = Event(type=VERDICT, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
         deps.store.append(event)
         deps.observers.notify(_answered(verdict, deps))
     keep(batch, _waiting(batch, deps), deps)
     return {}
+
+
+@watched("gate")
+async def _judge(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, origins: Sequence[Trajectory]) -> Verdict:
+    return await member.judge(ops, view, origins)
 
 
 def verdicts(batch: int, deps: Deps) -> tuple[Verdict, ...]:

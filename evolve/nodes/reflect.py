@@ -11,6 +11,7 @@ from evolve.progress import Notice
 from evolve.replies import about
 from evolve.seeds import id_for
 from evolve.state import Deps, State
+from evolve.watching import watched
 from memory.records import Reflection, Trajectory
 from policies.errors import PolicyRefused
 
@@ -33,6 +34,7 @@ def _teaches(trajectory: Trajectory, deps: Deps) -> bool:
     return everything or not trajectory.success
 
 
+@watched("reflect")
 async def _reflect(trajectory: Trajectory, deps: Deps) -> str:
     reflection_id = id_for("rf", trajectory.id)
     shown = shown_again(deps.store, trajectory.injected)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.gates.review import ReviewGate
+from evolve.nodes.commit import apply
 from evolve.nodes.episodes import batch_episodes
 from evolve.proposals import submit
 from evolve.skilled.showing import texts
@@ -33,8 +34,7 @@ async def retire(state: State, deps: Deps) -> dict[str, Any]:
     if ops and any(isinstance(gate, ReviewGate) for gate in deps.gates):
         submit(deps.store, deps.namespace, deps.stream.run_id, ops)
     elif ops:
-        data = {"batch": deps.stream.key(batch)}
-        deps.store.commit(deps.namespace, ops, actor=ACTOR, run_id=deps.stream.run_id, data=data)
+        apply(deps, ops, deps.stream.key(batch), ACTOR)
     return {"batch": batch + 1, "core": [key for key in state.get("core", ()) if not _retired_here(key, deps)]}
 
 

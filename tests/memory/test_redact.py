@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from uuid import UUID
 
 import pytest
+from ulid import ULID
 
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.office.families import SPLITS
 from memory.content import canonical, clean
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Event, Step, Task, ToolCall, Trajectory
 from memory.redact import may_hold_secret, redact
 from memory.store import Store
+from tests.memory import fake_secrets
 
 BODY = "Zq9" * 12
 SECRETS = {
@@ -84,6 +94,57 @@ def test_no_secret_slips_through_the_quick_look_at_the_whole(name: str) -> None:
 @pytest.mark.parametrize("name", ["api_key", "Secret-Key", "clientsecret", "X_AUTH_TOKEN", "passwd", "passphrase"])
 def test_no_secret_name_slips_through_either(name: str) -> None:
     assert clean([{"headers": {name: "tok-12345678"}}]) == [{"headers": {name: "[REDACTED:assigned-secret]"}}]
+
+
+@pytest.mark.parametrize("kind", fake_secrets.SECRETS)
+@pytest.mark.parametrize("around", ["it said {} and went on", '{{"answer": "{}"}}', "{}"])
+def test_each_kind_is_cut_out_wherever_it_stands(kind: str, around: str) -> None:
+    text = around.format(fake_secrets.whole(kind))
+    cleaned = redact(text)
+    assert fake_secrets.core(kind) not in cleaned
+    assert "[REDACTED:" in cleaned
+    assert may_hold_secret(text)
+    assert redact(cleaned) == cleaned
+    if around.startswith("it said"):
+        assert cleaned.startswith("it said ")
+        assert cleaned.endswith(" and went on")
+
+
+def test_ids_hashes_and_base64_are_left_alone() -> None:
+    rng = random.Random(0)
+    for _ in range(500):
+        data = rng.randbytes(64)
+        hashes = [data.hex(), hashlib.sha1(data).hexdigest(), f"sha256:{data[:32].hex()}", f"tr-{data[:10].hex()}@3"]
+        ids = [str(ULID.from_bytes(data[:16])), str(UUID(bytes=data[:16])), f"10:{data[0] % 60:02}:00.123456+00:00"]
+        harmless = [*hashes, *ids, base64.b64encode(data).decode(), base64.b32encode(data).decode()]
+        text = " ".join(harmless)
+        assert redact(text) == text
+        assert redact(canonical({"ids": harmless})) == canonical({"ids": harmless})
+
+
+def test_the_documentation_and_the_office_are_left_alone(root: Path) -> None:
+    texts = [page.read_text() for page in (*root.glob("*.md"), *(root / "docs").rglob("*.md"))]
+    for deployment in range(5):
+        office = Office(OfficeConfig(deployment=deployment))
+        tasks = [task for split in SPLITS for task in office.tasks(split)]
+        texts += [task.model_dump_json() for task in tasks]
+        texts += [action.text for task in tasks for action in office.gold(task)]
+        texts += [office.describe("full"), office.describe("compact")]
+    assert [text for text in texts if redact(text) != text] == []
+
+
+def test_detectors_leak_no_settings_and_start_nothing() -> None:
+    code = (
+        "import sys, threading, multiprocessing\n"
+        "from memory.redact import redact\n"
+        "redact('nothing here'); assert 'detect_secrets' not in sys.modules\n"
+        "redact('123456789:' + 'Ab1' * 11 + 'xy')\n"
+        "from detect_secrets.settings import get_settings\n"
+        "assert get_settings.cache_info().currsize == 0\n"
+        "assert threading.active_count() == 1 and not multiprocessing.active_children()\n"
+    )
+    ran = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_value_without_secrets_is_returned_as_it_is() -> None:

@@ -1,0 +1,22 @@
+"""Which span belongs to which kind of watched work (`evolve.watching.watched`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from evolve.telemetry import acting, learning
+from evolve.telemetry.described import Begun
+
+KINDS: Mapping[str, Callable[..., Begun | None]] = {
+    "episode": acting.episode,
+    "solve": acting.solve,
+    "chat": acting.chat,
+    "step": acting.step,
+    "recall": learning.recall,
+    "search": learning.search,
+    "commit": learning.commit,
+    "gate": learning.gate,
+    "reflect": learning.reflect,
+    "curate": learning.curate,
+}
+"""Kind of watched work -> its span."""

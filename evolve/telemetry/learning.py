@@ -1,0 +1,98 @@
+"""Spans of remembering and learning: recall, gates, commits. Pure functions with the parameters of what is watched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from evolve.replies import asked_about
+from evolve.telemetry import names
+from evolve.telemetry.described import Attributes, Begun, Noted, evaluation
+from memory.protocols import Gate, KnowledgeView
+from memory.records import Commit, DeltaOp, Injection, Op, Record, Task, Trajectory, Verdict
+from policies.protocols import Policy
+
+
+def recall(
+    store: Any, config: Any, task: Task, core: Sequence[Record[Any]], policy: Policy, *, snapshot_id: str | None = None
+) -> Begun:
+    """Return the span of what is chosen to be shown for a task."""
+    del store, core, policy
+    about = {names.TASK: task.id, names.SNAPSHOT: snapshot_id, names.QUERY: lambda: task.instruction}
+    return _search({names.STORE: config.memory.namespace, **about}, lambda shown: (*shown.core, *shown.recalled))
+
+
+def search(query: str) -> Begun:
+    """Return the span of a search that the agent made."""
+    return _search({names.TASK: asked_about() or None, names.QUERY: lambda: query}, lambda _: ())
+
+
+def _search(about: Attributes, texts: Callable[[Any], Sequence[Record[Any]]]) -> Begun:
+    def memories(result: Any) -> list[dict[str, Any]]:
+        return [{"id": record.id, "content": record.payload.text()} for record in texts(result)]
+
+    def found(result: Any) -> Noted:
+        shown: Sequence[Injection] = result.injected
+        ids = [item.record_id for item in shown]
+        return Noted({names.RECORDS: len(ids), names.BULLETS: ids, names.MEMORIES: lambda: memories(result)})
+
+    return Begun("search_memory", {names.OPERATION: "search_memory", **about}, found)
+
+
+def commit(deps: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loop") -> Begun | None:
+    """Return the span of a change of knowledge; none where there is nothing to change."""
+    del subject, actor
+    if not ops:
+        return None
+    kinds = {op.op for op in ops}
+    new = kinds & {Op.ADD, Op.MERGE, Op.SUPERSEDE}
+    operation = "update_memory" if not new else "create_memory" if kinds == {Op.ADD} else "upsert_memory"
+    return Begun(
+        operation,
+        {
+            names.OPERATION: operation,
+            names.STORE: deps.namespace,
+            names.DELTA_OP: sorted(kind.value for kind in kinds),
+            names.MEMORIES: lambda: [{"id": op.target_id, "content": op.payload} for op in ops if op.payload],
+        },
+        _committed,
+    )
+
+
+def _committed(result: Commit) -> Noted:
+    ids = list(dict.fromkeys(item.record_id for item in result.applied if item.record_id))
+    attributes = {names.RECORDS: len(ids), names.BULLETS: ids, names.REFUSED: len(result.refused) or None}
+    return Noted(
+        {**attributes, names.RECORD: ids[0] if len(ids) == 1 else None, names.PLAYBOOK_VERSION: result.version}
+    )
+
+
+def gate(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, origins: Sequence[Trajectory]) -> Begun:
+    """Return the span of a gate being asked; each of its answers is an event."""
+    del origins
+    what = {op.op_id: op.op.value for op in ops}
+
+    def judged(verdict: Verdict) -> Noted:
+        answers = [(key, "accepted") for key in verdict.accepted]
+        answers += [(key, "rejected") for key in verdict.rejected]
+        answers += [(key, "deferred") for key in verdict.deferred]
+        return Noted(events=[_decision(member.name, key, answer, what.get(key)) for key, answer in answers])
+
+    return Begun(f"evolve.gate {member.name}", {names.GATE: member.name, names.PLAYBOOK_VERSION: view.version}, judged)
+
+
+def _decision(gate: str, op_id: str, answer: str, op: str | None) -> tuple[str, Attributes]:
+    name, graded = evaluation(gate, None, answer)
+    return name, {**graded, names.DECISION: answer, names.DELTA_ID: op_id, names.DELTA_OP: op}
+
+
+def reflect(trajectory: Trajectory, deps: Any) -> Begun:
+    """Return the span of a reflection; its model calls are inside."""
+    del deps
+    return Begun("evolve.reflect", {names.TASK: trajectory.task.id, names.ROLLOUT: trajectory.id})
+
+
+def curate(state: Any, deps: Any) -> Begun:
+    """Return the span of turning a batch's reflections into changes."""
+    del state, deps
+    return Begun("evolve.curate", {})

@@ -8,8 +8,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from evolve.generations import FOLDER
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.rendering import chart, show
+from evolve.training import ledger
+from evolve.training.batches import COUNTED
 from evolve.training.curves import PANELS
 from evolve.training.standing import told_by, trainings
 
@@ -32,7 +35,19 @@ def curves(desk: Desk, name: str) -> dict[str, Any]:
     """Return a chart for each figure of a training, and its last figures. Raises `NotFound`."""
     told = told_by(desk.config, name)
     row = next(row for row in trainings(desk.config) if row["training"] == name)
-    return {"row": row, "charts": list(_charts(told)), "figures": told[-1]}
+    return {
+        "row": row,
+        "charts": list(_charts(told)),
+        "figures": told[-1],
+        "counts": {key: sum(each.get(key, 0.0) for each in told) for key in COUNTED if key in told[-1]},
+        "episodes": _episodes(desk, name),
+    }
+
+
+def _episodes(desk: Desk, name: str) -> list[str]:
+    """Return the ids of the episodes that were trained on, those of the first iteration first."""
+    told = ledger.lines(desk.config.workspace / FOLDER / ledger.FOLDER / name / ledger.HISTORY)
+    return list(dict.fromkeys(key for line in told for key in line.get("episodes", ())))
 
 
 def _charts(told: Sequence[Mapping[str, float]]) -> list[str]:

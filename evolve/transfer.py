@@ -1,14 +1,16 @@
 """Carries a whole workspace elsewhere: one archive with the database, the settings and a manifest of hashes.
 
-The database holds everything that was learned, with its trust; the vector index is made again where it arrives. Nothing
-in the archive is executed. A part that is missing or differs from the manifest is refused, and so is a database that
-does not say what its own journal says; then nothing is left behind.
+The database holds everything that was learned, with its trust; the vector index is made again where it arrives. The
+generations of the policy come along, registry and adapters. Nothing in the archive is executed. A part that is missing
+or differs from the manifest is refused, and so is a database that does not say what its own journal says; then nothing
+is left behind.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -17,16 +19,22 @@ from pathlib import Path
 
 from evolve.config import Config
 from evolve.configfile import FILE, load_config
+from evolve.generations import FOLDER as POLICIES
 from memory.database import clear_errors
 from memory.doctor import examine
 from memory.errors import BadInput, NotFound
 from memory.journal import Journal
 from memory.records import Frozen
 from memory.sql import sqlite3
+from policies.generations.registry import DATABASE as REGISTRY_DATABASE
+from policies.generations.storage import FOLDER as ADAPTERS
 
 DATABASE, MANIFEST = "evolve.db", "manifest.json"
 FORMAT = 1
 HASHES = "sha256"
+REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
+_ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
+"""What an adapter may consist of: no code, no pickles, nothing outside of its folder."""
 
 
 class Arrived(Frozen):
@@ -49,7 +57,7 @@ def export_workspace(config: Config, archive: Path) -> str:
     with tempfile.TemporaryDirectory() as folder:
         copy, manifest = Path(folder) / DATABASE, Path(folder) / MANIFEST
         copy_database(source, copy)
-        parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {})
+        parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {}) | _generations(config, Path(folder))
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
         bundle = Path(folder) / "bundle"
@@ -58,6 +66,17 @@ def export_workspace(config: Config, archive: Path) -> str:
                 out.add(path, name)
         _put(bundle, archive)
     return hashes[DATABASE]
+
+
+def _generations(config: Config, scratch: Path) -> dict[str, Path]:
+    """Return the parts that are the policy's generations; none where no model was trained."""
+    home = config.workspace / POLICIES
+    if not (home / REGISTRY_DATABASE).is_file():
+        return {}
+    copy_database(home / REGISTRY_DATABASE, scratch / REGISTRY_DATABASE)
+    files = (path for path in sorted((home / ADAPTERS).rglob("*")) if path.is_file())
+    named = {path.relative_to(config.workspace).as_posix(): path for path in files}
+    return {REGISTRY: scratch / REGISTRY_DATABASE} | {k: path for k, path in named.items() if _ADAPTER.fullmatch(k)}
 
 
 def copy_database(source: Path, copy: Path) -> None:
@@ -95,6 +114,9 @@ def import_workspace(archive: Path, folder: Path) -> Arrived:
     settings = FILE in parts and not (folder / FILE).exists()
     if settings:
         (folder / FILE).write_bytes(parts[FILE])
+    for name in parts.keys() - {FILE, DATABASE}:
+        (config.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (config.workspace / name).write_bytes(parts[name])
     (config.workspace / DATABASE).write_bytes(parts[DATABASE])
     return Arrived(sha256=hashlib.sha256(parts[DATABASE]).hexdigest(), settings=settings)
 
@@ -126,7 +148,11 @@ def _read(archive: Path) -> dict[str, bytes]:
         raise BadInput(f"{str(archive)!r} is no workspace archive ({problem}); export it again") from problem
     try:
         about = json.loads(found[MANIFEST])
-        expected: dict[str, str] = {name: about[HASHES][name] for name in (DATABASE, FILE) if name in about[HASHES]}
+        expected: dict[str, str] = {
+            name: digest
+            for name, digest in about[HASHES].items()
+            if name in (DATABASE, FILE, REGISTRY) or _ADAPTER.fullmatch(name)
+        }
         made = {name: hashlib.sha256(found[name]).hexdigest() for name in {DATABASE, *expected}}
     except (ValueError, KeyError, TypeError) as problem:
         raise BadInput(f"{str(archive)!r} lacks a part of a workspace ({problem!r}); export it again") from problem

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.random_adapters import random_adapter
+from evolve.configfile import load_config
+from evolve.generations import model_directory, open_registry
+from policies.generations.swap import checked
 from tests.evolve.command import complaint, evolve, evolve_json
 
 Parts = dict[str, bytes]
@@ -138,3 +142,41 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 def test_an_archive_that_cannot_be_written_is_one_sentence(learned: Path, tmp_path: Path) -> None:
     where = str(tmp_path / "no" / "such" / "folder.tar.gz")
     assert where in complaint(learned, "export", "--workspace", where, code=1)
+
+
+@pytest.fixture
+def with_generation(learned: Path, tmp_path: Path) -> Path:
+    """Return the workspace with a live generation of the pocket model."""
+    config = load_config(learned / "evolve.toml")
+    section = config.policy.model_copy(update={"name": "pocket"})
+    adapter = random_adapter(model_directory(section), tmp_path / "adapter", 1)
+    with open_registry(section, config.workspace) as registry:
+        made = registry.publish(adapter, base=registry.base, metrics={"tgc": 0.5}, config={})
+        registry.accept(made.version, {})
+        registry.promote(made.version)
+    return learned
+
+
+def test_generations_come_along(with_generation: Path, tmp_path: Path) -> None:
+    evolve(with_generation, "export", "--workspace", str(tmp_path / "w.tar.gz"))
+    evolve(tmp_path, "init", "elsewhere", "--from", str(tmp_path / "w.tar.gz"))
+    found = []
+    for folder in (with_generation, tmp_path / "elsewhere"):
+        config = load_config(folder / "evolve.toml")
+        section = config.policy.model_copy(update={"name": "pocket"})
+        with open_registry(section, config.workspace, read_only=True) as registry:
+            live = registry.live()
+        assert checked(live, 64).is_relative_to(folder)
+        found.append((live.version, live.sha256, live.metrics))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["policies/adapters/policy-v1/../../../x.json", "policies/adapters/policy-v1/a.pkl", "/x.json"]
+)
+def test_a_foreign_file_does_not_arrive(name: str, with_generation: Path, tmp_path: Path) -> None:
+    evolve(with_generation, "export", "--workspace", str(tmp_path / "w.tar.gz"))
+    rewrite(tmp_path / "w.tar.gz", lambda parts: parts.update({name: b"{}"}), rehash=True)
+    evolve(tmp_path, "init", "elsewhere", "--from", str(tmp_path / "w.tar.gz"))
+    assert not list(tmp_path.rglob("x.json"))
+    assert not list(tmp_path.rglob("a.pkl"))

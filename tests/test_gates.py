@@ -48,6 +48,7 @@ THROUGH_THE_FENCE = {
     "memory/other.py": "import chromadb.config\n",
     "policies/other.py": "def f() -> None:\n    import torch.nn\n",
     "evolve/heavy.py": "import transformers\n",
+    "evolve/paged.py": "import fastapi.responses\n",
     "evolve/served.py": "def f() -> None:\n    import mcp.server\n",
     "playbooks/chat.py": "import langchain_core.messages\n",
     "evolve/traced.py": "from opentelemetry.sdk.trace import TracerProvider\n\nprint(TracerProvider)\n",

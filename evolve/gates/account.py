@@ -106,7 +106,7 @@ def next_level(store: Store, namespace: str, alpha: float) -> float:
 def account(store: Store, run_id: str) -> GateAccount:
     """Return what the gates of a run decided and spent."""
     proposed = store.events(type=PROPOSAL, run_id=run_id)
-    tags = {op["op_id"] for event in proposed for op in event.data["ops"] if op["op"] == Op.TAG}
+    tags = {op["op_id"] for event in proposed for op in event.data.get("ops", ()) if op["op"] == Op.TAG}
     counts: dict[str, GateCount] = {}
     for event in store.events(type=VERDICT, run_id=run_id):
         verdict = Verdict.model_validate(event.data)

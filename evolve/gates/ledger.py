@@ -112,7 +112,7 @@ def spent(store: Store, run_id: str, ratio: float) -> Spent | None:
     return Spent(
         calls=account(store, run_id).usage.calls,
         allowed=ratio * allowance[-1].data["calls"],
-        waiting=len(waiting[-1].data["waiting"]) if waiting else 0,
+        waiting=len(waiting[-1].data.get("waiting", ())) if waiting else 0,
     )
 
 
@@ -121,9 +121,13 @@ def _verdicts(store: Store, run_id: str) -> Sequence[tuple[Event, Verdict]]:
 
 
 def _ops(store: Store, run_id: str) -> dict[str, DeltaOp]:
-    """Return every op a run's gates were asked about: all are journalled before any gate sees them."""
-    waited = [item["op"] for event in store.events(type=WAITING, run_id=run_id) for item in event.data["waiting"]]
-    proposed = [op for event in store.events(type=PROPOSAL, run_id=run_id) for op in event.data["ops"]]
+    """Return every op a run's gates were asked about: all are journalled before any gate sees them.
+
+    Those that a purge erased are left out.
+    """
+    queues = store.events(type=WAITING, run_id=run_id)
+    waited = [item["op"] for event in queues for item in event.data.get("waiting", ())]
+    proposed = [op for event in store.events(type=PROPOSAL, run_id=run_id) for op in event.data.get("ops", ())]
     return {op["op_id"]: DeltaOp.model_validate(op) for op in (*waited, *proposed)}
 
 

@@ -67,7 +67,7 @@ async def quarantine(run: Run) -> tuple[EvalReport, ...]:
 def judged(store: Store, namespace: str, run_id: str) -> tuple[Judged, ...]:
     """Return what became of each text that was in quarantine when a run began to judge, or is there now."""
     events = store.events(type=PROPOSAL, run_id=run_id)
-    ops = {op["op_id"]: op["target_id"] for event in events for op in event.data["ops"]}
+    ops = {op["op_id"]: op["target_id"] for event in events for op in event.data.get("ops", ())}
     answers = {ops[entry.op_id]: entry for entry in entries(store, run_id) if entry.op_id in ops}
     said = {"accepted": "admitted", "rejected": "refused", "deferred": "waits"}
     found: list[Judged] = []

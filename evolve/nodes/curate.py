@@ -57,7 +57,7 @@ def _skills(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
 def proposed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     """Return the journalled proposal of a batch; nothing was proposed where there is none."""
     found = deps.store.events(type=PROPOSAL, subject=deps.stream.key(batch), limit=1)
-    return tuple(DeltaOp.model_validate(op) for op in found[0].data["ops"]) if found else ()
+    return tuple(DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())) if found else ()
 
 
 def _provenance(op: DeltaOp, episodes: Mapping[str, Trajectory], deps: Deps) -> Provenance:

@@ -33,7 +33,7 @@ def carried(batch: int, deps: Deps) -> tuple[Waiting, ...]:
     else:  # the last batch of the pass before, or what the run took up
         events = deps.store.events(type=WAITING, run_id=deps.stream.run_id)
         earlier = [event for event in events if not event.subject.startswith(deps.stream.key(""))]
-    return tuple(Waiting.model_validate(item) for item in earlier[-1].data["waiting"]) if earlier else ()
+    return tuple(Waiting.model_validate(item) for item in earlier[-1].data.get("waiting", ())) if earlier else ()
 
 
 def keep(batch: int, waiting: tuple[Waiting, ...], deps: Deps) -> None:
@@ -62,7 +62,7 @@ def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, 
     done = {run["run_id"] for run in store.runs() if (run["status"], run["environment"]) == (DONE, environment)}
     held: dict[str, tuple[str, Waiting]] = {}
     for event in store.events(type=WAITING, namespace=namespace):
-        items = [Waiting.model_validate(item) for item in event.data["waiting"]]
+        items = [Waiting.model_validate(item) for item in event.data.get("waiting", ())]
         held = {key: (run_id, item) for key, (run_id, item) in held.items() if run_id != event.run_id}
         held |= {item.op.op_id: (event.run_id, item) for item in items}
     return tuple(item for run_id, item in held.values() if run_id in done)

@@ -84,3 +84,12 @@ def test_replay_ends_with_1_where_a_decision_comes_out_differently(doors: Path) 
     text = evolve(doors, "gates", "replay", code=1)
     assert "of held_out" in text
     assert "1 differ" in text
+
+
+def test_the_log_outlives_a_purge(doors: Path) -> None:
+    evolve_json(doors, "memory", "forget", "1", "--purge")
+    said = evolve_json(doors, "gates", "log")["verdicts"]
+    assert {entry["gate"] for entry in said} == {"static", "batch_screen", "held_out"}
+    assert any(entry["op"] == "?" for entry in said)
+    evolve(doors, "gates", "replay")
+    evolve(doors, "export", "html", str(doors / "page.html"))

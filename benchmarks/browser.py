@@ -98,6 +98,6 @@ def _outside(url: str, home: str, seen: Seen) -> None:
 
 
 def _failed(url: str, why: str, seen: Seen) -> None:
-    """Note a failed request. The stream of events ends when its page is left: that is no failure."""
-    if not (urlsplit(url).path == "/live" and "ERR_ABORTED" in why):
+    """Note a failed request. What is under way when its page is left (the stream of events, the icon) did not fail."""
+    if not (urlsplit(url).path in ("/live", "/static/icon.svg") and "ERR_ABORTED" in why):
         seen.failed.append(f"{why} {url}")

@@ -27,8 +27,8 @@ class Walked:
     seen: Seen
     live: bool = False
     """A page showed what another process wrote, without being loaded again."""
-    accepted: str = ""
-    """Id of the record that a review by keyboard brought in."""
+    accepted: tuple[str, int] = ("", 0)
+    """Id and version of the record that a review by keyboard made."""
     injected: int = 0
     """Episodes of the next run whose prompt held it."""
     rolled_back: bool = False
@@ -84,27 +84,32 @@ def _live(page: Page, home: str, folder: Path) -> bool:
     return bool(page.evaluate("window.sameDocument === true"))
 
 
-def _reviewed(page: Page, home: str, folder: Path, learning: tuple[str, ...]) -> str:
-    """Accept the first waiting change by keyboard; return the record that it made."""
+def _reviewed(page: Page, home: str, folder: Path, learning: tuple[str, ...]) -> tuple[str, int]:
+    """Accept by keyboard the first waiting change that states something; return the record and version it made."""
     command(folder, "run", *learning, "--review")
-    with open_store(load_config(folder / "evolve.toml"), read_only=True) as store:
-        before = {record.id for record in store.records("default")}
+    before = _versions(folder)
     page.goto(home + "/review")
     page.wait_for_selector("article.change")
-    page.keyboard.press("j")
+    titles = page.locator("article.change h2").all_inner_texts()
+    states = next(at for at, title in enumerate(titles) if title.startswith(("ADD", "EDIT", "SUPERSEDE", "MERGE")))
+    for _ in range(states + 1):
+        page.keyboard.press("j")
     page.keyboard.press("a")
     page.wait_for_selector(".said")
+    return next(iter(_versions(folder) - before), ("", 0))
+
+
+def _versions(folder: Path) -> set[tuple[str, int]]:
     with open_store(load_config(folder / "evolve.toml"), read_only=True) as store:
-        return next((record.id for record in store.records("default") if record.id not in before), "")
+        return {(record.id, record.version) for record in store.view("default").records()}
 
 
-def _injected_after(folder: Path, record: str, learning: tuple[str, ...]) -> int:
-    """Run again; return in how many of the new episodes a record stood in the prompt."""
+def _injected_after(folder: Path, record: tuple[str, int], learning: tuple[str, ...]) -> int:
+    """Run again; return in how many of the new episodes this version of a record stood in the prompt."""
     before = {each.id for each in _episodes(folder)}
     command(folder, "run", *learning)
-    return sum(
-        record in {item.record_id for item in each.injected} for each in _episodes(folder) if each.id not in before
-    )
+    fresh = [each for each in _episodes(folder) if each.id not in before]
+    return sum(record in {(item.record_id, item.version) for item in each.injected} for each in fresh)
 
 
 def _rolled_back(page: Page, home: str, folder: Path) -> bool:

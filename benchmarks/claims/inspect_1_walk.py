@@ -60,7 +60,7 @@ def rows(walked: Walked) -> list[Row]:
         Row("requests that failed", len(seen.failed), exactly(0), n=walked.pages),
         Row("requests that left the machine's own page", len(seen.foreign), exactly(0), n=walked.pages),
         Row("a page showed a run that began elsewhere, without a reload", float(walked.live), exactly(1)),
-        Row("a change was accepted by keyboard", float(bool(walked.accepted)), exactly(1)),
+        Row("a change was accepted by keyboard", float(bool(walked.accepted[0])), exactly(1)),
         Row("episodes of the next run whose prompt held it", walked.injected, at_least(1)),
         Row("a rollback made the snapshot live", float(walked.rolled_back), exactly(1)),
     ]

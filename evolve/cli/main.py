@@ -71,7 +71,11 @@ class Root(TyperGroup):
             _complain(type(error).__name__, _sentence(error), as_json)
             code = FAILED
         except KeyboardInterrupt:
-            _complain("Interrupted", "nothing committed is lost; go on with `evolve resume`", as_json)
+            _complain(
+                "Interrupted",
+                "nothing committed is lost; go on with `evolve resume`, or `evolve train resume`",
+                as_json,
+            )
             code = INTERRUPTED
         raise typer.Exit(code)
 

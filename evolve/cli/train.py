@@ -17,36 +17,39 @@ if TYPE_CHECKING:
     from evolve.training.session import Trained
 
 app = typer.Typer(
-    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, run, status, curves.", no_args_is_help=True
+    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, run, resume, status, curves.", no_args_is_help=True
 )
 
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
 ]
-SHOWN = ("iteration", "epoch", "update", "success", "reward", "steps", "written", "skill_use", "loss", "seconds")
-"""Figures of the progress table; all others are in the training's `metrics.jsonl`."""
 LAST = ("success", "reward", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
 @app.command()
 def plan(context: typer.Context, as_json: Json = False) -> None:
-    """Show what the journal offers to a training, by family of tasks, and what is left out and why."""
+    """Show what the journal offers to a training, by family of tasks and by difficulty; what is left out and why."""
     from evolve.training.session import offered
 
     found = offered(load(context))
-    summary = {
+    hard = found.difficulty()
+    counts = {
         "successes": len(found.successes),
         "failures": len(found.failures),
         "retry_pairs": len(found.pairs),
         "groups": len(found.groups),
-        "left_out": found.left_out,
     }
     if as_json:
-        show(summary | {"families": found.families()}, True, "")
+        more = {"left_out": found.left_out, "families": found.families(), "difficulty": hard}
+        show(counts | more, True, "")
         return
     table(found.families(), False, empty="no episode of a train task with token ids; `evolve run` makes some")
-    print("; ".join(f"{name}: {value}" for name, value in summary.items() if name != "left_out"))
+    print("; ".join(f"{name}: {value}" for name, value in counts.items()))
+    print(
+        f"tasks: {hard['too_easy']} too easy, {hard['useful']} useful (estimated success of 20 to 80 %), "
+        f"{hard['too_hard']} too hard"
+    )
     for reason, count in found.left_out.items():
         print(f"left out: {count}, {reason}")
 
@@ -61,11 +64,11 @@ def sft(
     as_json: Json = False,
 ) -> None:
     """Train on the journal's successes alone, without a new rollout."""
-    from evolve.training.session import train_from_logs
+    from evolve.training.session import GROUPS, train_from_logs
 
     config = configured(context, "grpo" if groups else "sft", values)
     with _progress(as_json) as report:
-        done = train_from_logs(config, "groups" if groups else "sft", groups=groups, report=report)
+        done = train_from_logs(config, GROUPS if groups else "sft", groups=groups, report=report)
     _told(done, as_json)
 
 
@@ -74,8 +77,9 @@ def internalise(context: typer.Context, values: Set = None, as_json: Json = Fals
     """Train on the journal's successes as if nothing had been shown: the weights take in the playbook."""
     from evolve.training.session import train_from_logs
 
+    config = configured(context, "internalise", values)
     with _progress(as_json) as report:
-        done = train_from_logs(configured(context, "internalise", values), "internalise", report=report)
+        done = train_from_logs(config, "internalise", report=report)
     _told(done, as_json)
 
 
@@ -95,6 +99,23 @@ def sage(context: typer.Context, values: Set = None, as_json: Json = False) -> N
 def asconfigured(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts as `[train]` of evolve.toml says. Called again, it goes on where it stopped."""
     _online(context, "", values, as_json)
+
+
+@app.command()
+def resume(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(help="A training, by its name in `evolve train status`; else the latest unfinished.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with an unfinished training, with the settings that it was begun with."""
+    from evolve.training import session
+
+    config = load(context)
+    with _progress(as_json) as report:
+        done = session.resume(config, name, report)
+    _told(done, as_json)
 
 
 @app.command()
@@ -147,12 +168,14 @@ def configured(context: typer.Context, recipe: str, values: list[str] | None) ->
 
 @contextmanager
 def _progress(as_json: bool) -> Generator[Callable[[dict[str, float]], None]]:
-    """Give a reporter that prints a line for each batch; none with `--json`."""
+    """Give a reporter that draws the figures; one that says nothing with `--json`."""
+    if as_json:
+        yield lambda _: None
+        return
+    from evolve.cli.figures import Figures
 
-    def report(figures: dict[str, float]) -> None:
-        print(_line(figures, SHOWN), flush=True)
-
-    yield (lambda _: None) if as_json else report
+    with Figures() as shown:
+        yield shown.report
 
 
 def _line(figures: Mapping[str, float], names: Sequence[str]) -> str:

@@ -30,6 +30,8 @@ class Episode(Frozen):
     chain_id: str = ""
     position: int = 0
     rollout: int = 0
+    baseline: float | None = None
+    """Success that was expected of its task before this batch."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
         for span in row.spans
     ]
     rewards = [sum(episode.rewards.values()) for episode in taken]
+    expected = [episode.baseline for episode in taken]
     last = {at: n for n, (at, _) in enumerate(steps)}
     return Episodes(
         rewards=np.array(rewards, dtype=np.float64),
@@ -113,6 +116,7 @@ def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
         trajectory=np.array([at for at, _ in steps], dtype=np.int64),
         step_rewards=np.array([rewards[at] if last[at] == n else 0.0 for n, (at, _) in enumerate(steps)]),
         anchors=np.array([_anchor(taken[at].trajectory, step) for at, step in steps], dtype=np.int64),
+        baselines=None if None in expected else np.array(expected, dtype=np.float64),
     )
 
 

@@ -13,11 +13,15 @@ from collections.abc import Iterable, Sequence
 from pydantic import Field
 
 from evolve.training.batches import Episode
+from evolve.training.estimates import outcomes
 from evolve.training.turns import Replies, turns_of
 from memory.records import Frozen, Trajectory
+from policies.rl.tracker import BetaTracker
 
 TRAINED_SPLITS = ("train",)
 ARMS = ("main",)
+USEFUL = (0.2, 0.8)
+"""Success rates of tasks whose groups are likely to teach."""
 
 
 class Offer(Frozen):
@@ -42,6 +46,22 @@ class Offer(Frozen):
             found[_group(episode)].append(episode)
         return {name: tuple(some) for name, some in found.items() if len({each.success for each in some}) > 1}
 
+    def difficulty(self) -> dict[str, int]:
+        """Return how many tasks almost never succeed, sometimes do, and almost always do, by their estimates.
+
+        The edges are where a group of eight is still mixed with a chance of 0.83.
+        """
+        tracker = BetaTracker()
+        counts = outcomes((*self.successes, *self.failures))
+        for task, (successes, attempts) in counts.items():
+            tracker.start(task, successes, attempts)
+        rates = [tracker.value(task) for task in counts]
+        return {
+            "too_easy": sum(rate > USEFUL[1] for rate in rates),
+            "useful": sum(USEFUL[0] <= rate <= USEFUL[1] for rate in rates),
+            "too_hard": sum(rate < USEFUL[0] for rate in rates),
+        }
+
     def families(self) -> list[dict[str, object]]:
         """Return for each family of tasks (or scenario) how many successes and failures there are, by name."""
         counted = {True: Counter(map(_family, self.successes)), False: Counter(map(_family, self.failures))}
@@ -60,6 +80,11 @@ def offer(trajectories: Iterable[Trajectory], replies: Replies, policy: str = ""
         else:
             found[episode.success].append(episode)
     return Offer(successes=tuple(found[True]), failures=tuple(found[False]), left_out=dict(left_out))
+
+
+def trainable(episode: Trajectory) -> bool:
+    """Tell whether an episode is graded work of the run on a train task, whatever is known of its tokens."""
+    return not _unfit(episode, "")
 
 
 def episodes(chosen: Sequence[Trajectory]) -> tuple[Episode, ...]:

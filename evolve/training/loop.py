@@ -7,9 +7,8 @@ that were kept and then from the same seeds, and `history.jsonl` names each epis
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
@@ -19,6 +18,8 @@ from evolve.seeds import seed_for
 from evolve.training import ledger
 from evolve.training.batches import Episode, Prepared, prepared
 from evolve.training.chains import By, chains
+from evolve.training.curriculum import Curriculum
+from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS, STOPPED
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, roll, unknowing
@@ -27,6 +28,7 @@ from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
 from policies.recordings import Recordings
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
+from policies.rl.tracker import BetaTracker
 from policies.rl.trainer import Trainer, TrainingStopped
 
 
@@ -35,7 +37,7 @@ class Plan(Frozen):
 
     iterations: int = 40
     chains: int = 8
-    """Chains of an iteration, each rolled out `sampling.rollouts` times."""
+    """Chains of an iteration, rolled out `sampling.rollouts` times each, or so often on average."""
     length: int = 2
     """Tasks of a chain."""
     by: By = "scenario"
@@ -54,13 +56,14 @@ class World:
 
 @dataclass(frozen=True)
 class Learning:
-    """The parts of a training: who acts, what makes advantages, what is trained on, and what trains."""
+    """The parts of a training: who acts, what makes advantages, what is trained on, what trains, what is done next."""
 
     policy: LocalPolicy
     trainer: Trainer
     advantages: AdvantageEstimator
     filter: GroupFilter
     acting: Acting
+    curriculum: Curriculum = field(default_factory=Curriculum)
 
 
 async def learn(
@@ -70,7 +73,8 @@ async def learn(
     folder: Path,
     report: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> str:
-    """Train to the end of the plan, or go on where `folder` stands; `report` is told the figures of each iteration.
+    """Train to the end of the plan, or go on where `folder` stands; `report` is told the figures of each iteration, and
+    how many `iterations` there will be.
 
     Returns why a guard stopped it, empty where none did; the weights are then those of the last iteration within the
     limits. Raises `TrainingStopped` where there are none, where most episodes of an iteration could not be graded, and
@@ -80,7 +84,7 @@ async def learn(
     while len(told) < plan.iterations and not ledger.stopped(folder):
         told.append(await _iterate(worlds, learning, plan, folder, len(told)))
         _settle(learning.trainer, plan, folder, told)
-        report(told[-1])
+        report(told[-1] | {"iterations": float(plan.iterations)})
     return _returned(learning.trainer, folder) if ledger.stopped(folder) else ""
 
 
@@ -109,9 +113,11 @@ async def _iterate(
     ledger.cut(kept)
     replies = Recordings(kept)
     policy = CachedPolicy(learning.policy, replies, scope=f"{plan.sampling.seed}/{iteration}")
-    rollouts = await roll(draw(worlds, plan, iteration), policy, learning.acting, plan.sampling, iteration)
+    expected = estimates(folder)
+    settings = draw(worlds, plan, iteration, learning.curriculum, expected)
+    rollouts = await roll(settings, policy, learning.acting, plan.sampling, iteration)
     _require_graded(rollouts, iteration)
-    batch = prepared(_episodes(rollouts), replies.get_reply)
+    batch = prepared(_episodes(rollouts, expected), replies.get_reply)
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
     chosen = learning.filter.keep(batch.episodes)
     figures["kept"] = float(chosen.sum())
@@ -120,7 +126,8 @@ async def _iterate(
         figures |= learning.trainer.step(rows, advantages)
         learning.policy.adopt(learning.trainer.merged())
     episodes = sorted({row.trajectory_id for row in rows})
-    ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes})
+    came_to = outcomes(link.trajectory for rollout in rollouts for link in rollout.links)
+    ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
     ledger.append(folder / METRICS, figures)
     return figures
 
@@ -159,15 +166,22 @@ def _returned(trainer: Trainer, folder: Path) -> str:
     return reason
 
 
-def draw(worlds: Sequence[World], plan: Plan, iteration: int) -> list[Setting]:
-    """Return the chains of an iteration, drawn from those of all worlds alike; all of them where there are fewer."""
+def draw(
+    worlds: Sequence[World],
+    plan: Plan,
+    iteration: int,
+    curriculum: Curriculum | None = None,
+    expected: BetaTracker | None = None,
+) -> list[Setting]:
+    """Return the chains of an iteration, drawn from those of all worlds; `expected`: what is known of tasks."""
     seed = seed_for(plan.sampling.seed, "chains", iteration)
     every = [
         Setting(each, world.environment, world.recall)
         for at, world in enumerate(worlds)
         for each in chains(world.environment.tasks(world.split), plan.length, seed_for(seed, at), plan.by)
     ]
-    return random.Random(seed).sample(every, min(plan.chains, len(every)))
+    choice = curriculum or Curriculum()
+    return choice.chosen(every, expected or BetaTracker(), plan.chains, plan.sampling.rollouts, seed)
 
 
 def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
@@ -185,7 +199,7 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def _episodes(rollouts: Sequence[Rollout]) -> list[Episode]:
+def _episodes(rollouts: Sequence[Rollout], expected: BetaTracker) -> list[Episode]:
     return [
         Episode(
             trajectory=link.trajectory,
@@ -194,6 +208,7 @@ def _episodes(rollouts: Sequence[Rollout]) -> list[Episode]:
             chain_id=rollout.chain_id,
             position=position,
             rollout=rollout.member,
+            baseline=expected.value(link.trajectory.task.id),
         )
         for rollout in rollouts
         for position, (link, rewards) in enumerate(zip(rollout.links, rollout.rewards, strict=True))

@@ -58,6 +58,8 @@ class Setting:
     chain: Chain
     environment: Environment
     recall: Recall = unknowing
+    rollouts: int | None = None
+    """Members of its group; None = as `Sampling` says."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class Rollout:
 async def roll(
     settings: Sequence[Setting], policy: Policy, acting: Acting, sampling: Sampling, iteration: int
 ) -> tuple[Rollout, ...]:
-    """Return `sampling.rollouts` rollouts of each chain, in order. All run at once; raises what `rollout` raises."""
-    members = ((each, member) for each in settings for member in range(sampling.rollouts))
+    """Return the rollouts of each chain, in order. All run at once; raises what `rollout` raises."""
+    members = ((each, member) for each in settings for member in range(each.rollouts or sampling.rollouts))
     return tuple(await all_of(_member(each, m, policy, acting, sampling, iteration) for each, m in members))
 
 

@@ -32,7 +32,11 @@ class TrainSection(Section):
     by: Literal["scenario", "similarity"] = "scenario"
     """What makes tasks a chain."""
     rollouts: int = Field(default=8, ge=2)
-    """Times each chain is done: a group."""
+    """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
+    sampler: str = "uniform"
+    """A file of `policies/rl/samplers`, or `module:function`: which chains come next, by what is known of them."""
+    allocator: str = "fixed"
+    """A file of `policies/rl/allocators`, or `module:class`: how a batch's rollouts are shared among its chains."""
     skills: bool = True
     """Tasks of a chain share the functions that their agent writes."""
     counting: Literal["strict", "paper", "none"] = "strict"

@@ -21,10 +21,12 @@ from evolve.injection import choose_core, recall_for, shown_again
 from evolve.prompting import briefing
 from evolve.rollout import Acting
 from evolve.runs import alone
-from evolve.training import ledger
+from evolve.training import ledger, resumption
+from evolve.training.curriculum import Curriculum
+from evolve.training.estimates import begin, outcomes
 from evolve.training.guards import Limits
 from evolve.training.internalise import Internalising
-from evolve.training.logs import Offer, offer
+from evolve.training.logs import Offer, offer, trainable
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
@@ -36,6 +38,7 @@ from playbooks.core import core_records
 from policies.generations.adapters import inspect_adapter
 from policies.generations.base import base_of
 from policies.generations.records import Generation
+from policies.generations.registry import DATABASE
 from policies.local import LocalPolicy
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
@@ -44,6 +47,8 @@ from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
 T = TypeVar("T")
 Report = Callable[[dict[str, float]], None]
+GROUPS, BASE = "groups", "base"
+"""The recipe of groups of the journal, and what a training begins from where no generation is live."""
 
 
 class Trained(Frozen):
@@ -64,18 +69,41 @@ def offered(config: Config) -> Offer:
         return offer(store.trajectories(), store.get_reply)
 
 
-def train(config: Config, recipe: str, report: Report = lambda _: None) -> Trained:
-    """Train by rollouts in the configured environment, and publish the adapter as a candidate.
+def resume(config: Config, name: str | None = None, report: Report = lambda _: None) -> Trained:
+    """Go on with an unfinished training (the latest, where none is named) with the settings that it was begun with.
+
+    Raises `NotFound` and `RunMismatch` as `resumption.unfinished` does, `RunMismatch` also where another generation is
+    live by now, or the journal offers other episodes.
+    """
+    chosen, begun, own = resumption.unfinished(config, name, lambda folder: _is_published(config, folder))
+    if begun.journal:
+        return train_from_logs(own, begun.recipe, groups=begun.recipe == GROUPS, report=report, name=chosen)
+    return train(own, begun.recipe, report, chosen)
+
+
+def _is_published(config: Config, folder: Path) -> bool:
+    """Tell whether a training's adapter is a generation."""
+    if not (folder / "adapter").exists() or not (config.workspace / generations.FOLDER / DATABASE).exists():
+        return False
+    digest = inspect_adapter(folder / "adapter", generations.model_directory(config.policy)).sha256
+    with generations.open_registry(config.policy, config.workspace, read_only=True) as registry:
+        return any(each.sha256 == digest for each in registry.generations())
+
+
+def train(config: Config, recipe: str, report: Report = lambda _: None, name: str = "") -> Trained:
+    """Train by rollouts in the configured environment, and publish the adapter as a candidate; `name`: only that one.
 
     Raises `BadInput` for an environment without train tasks, `JournalError` where another process does this training,
     and `TrainingStopped` as `learn` does.
     """
-    with _training(config, recipe) as (folder, trainer):
-        stopped = _rolled_out(config, folder, trainer, report)
+    section = config.train
+    curriculum = Curriculum(make("samplers", section.sampler), make("allocators", section.allocator))
+    with _training(config, recipe, name=name) as (folder, trainer):
+        stopped = _rolled_out(config, folder, trainer, curriculum, report)
         return _published(config, trainer, folder, recipe, stopped)
 
 
-def _rolled_out(config: Config, folder: Path, trainer: Trainer, report: Report) -> str:
+def _rolled_out(config: Config, folder: Path, trainer: Trainer, curriculum: Curriculum, report: Report) -> str:
     """Train by rollouts; return why a guard stopped it."""
     policy = generations.in_process(config.policy, config.workspace)
     environment, section = make_environment(config), config.train
@@ -88,13 +116,16 @@ def _rolled_out(config: Config, folder: Path, trainer: Trainer, report: Report) 
             max_tokens=config.policy.max_tokens,
             skills=section.skills,
         )
+        begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         estimator, kept = make("advantages", section.advantages), make("filters", section.filter)
-        parts = Learning(policy, trainer, estimator, kept, acting)
+        parts = Learning(policy, trainer, estimator, kept, acting, curriculum)
         return asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
 
 
-def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None) -> Trained:
-    """Train on the journal alone, and publish the adapter as a candidate.
+def train_from_logs(
+    config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None, name: str = ""
+) -> Trained:
+    """Train on the journal alone, and publish the adapter as a candidate; `name`: only that training.
 
     On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`. Raises
     `BadInput` where the journal offers none.
@@ -106,7 +137,7 @@ def train_from_logs(config: Config, recipe: str, *, groups: bool = False, report
             given = group_examples(found, store.get_reply, make("advantages", section.advantages))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store))
-    with _training(config, recipe, given.digest) as (folder, trainer):
+    with _training(config, recipe, given.digest, name) as (folder, trainer):
         fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
         return _published(config, trainer, folder, recipe)
 
@@ -124,7 +155,7 @@ def _readers(config: Config, store: Store) -> list[TurnReader]:
 
 
 @contextmanager
-def _training(config: Config, recipe: str, data: str = "") -> Generator[tuple[Path, Trainer]]:
+def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Generator[tuple[Path, Trainer]]:
     """Give where a training stands, made when missing, and a trainer that begins at the live generation.
 
     No other process does this training meanwhile.
@@ -132,25 +163,28 @@ def _training(config: Config, recipe: str, data: str = "") -> Generator[tuple[Pa
     live = generations.live_generation(config.policy, config.workspace)
     section = config.train
     folder = config.workspace / generations.FOLDER / ledger.FOLDER / name_of(config, recipe, live, data)
+    start = live.version if live else BASE
+    if name:
+        resumption.require_same(folder, name, start)
     folder.mkdir(parents=True, exist_ok=True)
     taken = f"{folder.name} is under way in another process; wait for it, or stop it"
     with alone(folder / ".lock", taken):
-        yield (
-            folder,
-            make_trainer(
-                section.backend,
-                generations.model_directory(config.policy),
-                make("losses", section.loss),
-                _optimising(config),
-                start=live.adapter if live else None,
-                correction=make("corrections", section.correction) if section.correction else None,
-            ),
+        trainer = make_trainer(
+            section.backend,
+            generations.model_directory(config.policy),
+            make("losses", section.loss),
+            _optimising(config),
+            start=live.adapter if live else None,
+            correction=make("corrections", section.correction) if section.correction else None,
         )
+        settings = config.model_dump(mode="json", exclude={"root"})
+        resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
+        yield folder, trainer
 
 
 def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:
     """Return the name of a training: of its recipe, its settings, what it began from and what it was given."""
-    decides = [recipe, config.digest, live.version if live else "base", data]
+    decides = [recipe, config.digest, live.version if live else BASE, data]
     return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
 
 

@@ -28,7 +28,7 @@ def told_by(config: Config, name: str) -> list[dict[str, float]]:
 
 def _standing(folder: Path) -> dict[str, Any]:
     told, stopped = ledger.lines(folder / ledger.METRICS), ledger.stopped(folder)
-    done = "finished" if (folder / "adapter").exists() else "unfinished: the same command goes on"
+    done = "finished" if (folder / "adapter").exists() else "unfinished: `evolve train resume` goes on"
     last = told[-1] if told else {}
     by = next((name for name in ("iteration", "epoch") if name in last), "")
     return {

@@ -76,7 +76,10 @@ def fit(
     folder: Path,
     report: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> None:
-    """Go over the rows `epochs` times in batches, or go on where `folder` stands; a checkpoint follows each pass."""
+    """Go over the rows `epochs` times in batches, or go on where `folder` stands; a checkpoint follows each pass.
+
+    `report` is told the figures of each update, and how many `updates` there will be.
+    """
     checkpoint = folder / CHECKPOINT
     folder.mkdir(parents=True, exist_ok=True)
     done = int(trainer.resume(checkpoint)["epochs"]) if checkpoint.exists() else 0
@@ -90,7 +93,7 @@ def fit(
             found = trainer.step([given.rows[at] for at in some], [given.advantages[at] for at in some])
             figures = {"epoch": float(epoch), "update": float(trainer.updates)} | found
             ledger.append(folder / METRICS, figures)
-            report(figures)
+            report(figures | {"updates": float(epochs * -(-len(order) // batch))})
         episodes = sorted({row.trajectory_id for row in given.rows})
         ledger.append(folder / HISTORY, {"epoch": epoch, "episodes": episodes})
         trainer.checkpoint(checkpoint, {"epochs": epoch + 1})

@@ -14,7 +14,11 @@ import numpy.typing as npt
 from memory.errors import BadInput
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
+
+    from policies.rl.rows import TrainRow
 
 Array = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -98,6 +102,21 @@ class PromptStats:
         return cls(np.where(attempts > 0, successes / np.maximum(attempts, 1), 0.5), attempts > 0)
 
 
+@dataclass(frozen=True)
+class Retry:
+    """An episode, and the same done again from one of its steps with guidance."""
+
+    base: TrainRow
+    retry: TrainRow
+    """Repeats the base up to `step`."""
+    step: int
+    """Index of the first step that was done anew."""
+    guidance: tuple[int, int] = (0, 0)
+    """Tokens [start, stop) of the retry's prompt and completion that guided it."""
+    reflection: TrainRow | None = None
+    """The reply that found the step and wrote the guidance."""
+
+
 class AdvantageEstimator(Protocol):
     """How much better each step was than what it is compared with."""
 
@@ -142,6 +161,14 @@ class GroupFilter(Protocol):
 
     def keep(self, episodes: Episodes) -> Flags:
         """Return [n], True for what stays. Ask before advantages are computed."""
+        ...
+
+
+class TrajectoryTransform(Protocol):
+    """What becomes of retried episodes before they are compared."""
+
+    def __call__(self, retries: Sequence[Retry], /) -> tuple[TrainRow, ...]:
+        """Return the rows to train on, in order of the retries."""
         ...
 
 

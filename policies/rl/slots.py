@@ -16,7 +16,7 @@ from memory.errors import BadInput, NotFound
 from memory.objects import load_object
 from policies.errors import PolicyUnavailable
 
-SLOTS = ("advantages", "rewards", "losses", "samplers", "allocators", "filters", "corrections")
+SLOTS = ("advantages", "rewards", "losses", "samplers", "allocators", "filters", "transforms", "corrections")
 
 
 def names(slot: str) -> list[str]:

@@ -45,13 +45,20 @@ class BetaTracker:
         a, b = self.counts(prompt)
         return a / (a + b)
 
-    def update(self, prompt: str, reward: float, drift: float = 0.0) -> None:
-        """Learn a reward in [0, 1] after the policy moved by `drift` (D, in nats, not negative)."""
-        if not 0 <= reward <= 1:
-            raise BadInput(f"got reward {reward} for {prompt!r}; expected [0, 1]: track success, not a shaped reward")
+    def update(self, prompt: str, reward: float, drift: float = 0.0, attempts: int = 1) -> None:
+        """Learn a reward in [0, 1] after the policy moved by `drift` (D, in nats, not negative).
+
+        Of a group, one set of weights did all `attempts`, `reward` is their sum, and memory fades once: a <- rho a + R,
+        b <- rho b + n - R.
+        """
+        if not 0 <= reward <= attempts:
+            raise BadInput(
+                f"got reward {reward} for {prompt!r}; expected [0, 1] for each of {attempts} rollouts: track success, "
+                "not a shaped reward"
+            )
         kept = retention(drift)
         a, b = self.counts(prompt)
-        self._counts[prompt] = (kept * a + reward, kept * b + 1 - reward)
+        self._counts[prompt] = (kept * a + reward, kept * b + attempts - reward)
 
     def stats(self, prompts: Sequence[str]) -> PromptStats:
         """Return what samplers and allocators want to know of these prompts."""

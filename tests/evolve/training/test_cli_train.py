@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from evolve.app import open_store
 from evolve.config import PolicySection
 from evolve.configfile import load_config
 from evolve.generations import in_process
-from evolve.training.logs import offer
-from memory.records import Outcome
+from evolve.training import ledger
+from evolve.training.logs import Offer, offer
+from memory.records import Outcome, Trajectory
 from tests.evolve.command import invoke
 
 pytestmark = pytest.mark.slow
@@ -65,6 +67,8 @@ def test_the_plan_counts_what_may_be_trained_on_and_says_what_is_left_out(folder
     plan = told(folder, "train", "plan")
     assert plan["successes"] + plan["failures"] == 4
     assert sum(row["successes"] for row in plan["families"]) == plan["successes"]
+    assert sum(plan["difficulty"].values()) == 4, "each task was done once"
+    assert re.search(r"tasks: 0 too easy, 4 useful .* 0 too hard", invoke(folder, "train", "plan").stdout)
     assert any("no_memory" in reason for reason in plan["left_out"]), "the control is no training data"
 
 
@@ -80,6 +84,38 @@ def test_held_out_tasks_and_ungraded_ones_are_never_offered(folder: Path) -> Non
         assert offer(other, store.get_reply, policy="pocket").left_out == {"done by another policy (elsewhere)": 4}
         assert offer(plain, lambda key: None).left_out == {"token ids are not known": 4}
         assert len(offer(plain, store.get_reply).successes) == 4
+
+
+def test_tasks_are_told_apart_by_how_often_they_succeed(folder: Path) -> None:
+    with open_store(load_config(folder / "evolve.toml"), len, read_only=True) as store:
+        (first, *_) = [each for each in store.trajectories() if each.arm == "main"]
+
+    def done(task: str, successes: int, attempts: int) -> list[Trajectory]:
+        own = first.model_copy(update={"task": first.task.model_copy(update={"id": task})})
+        marks = [Outcome(success=at < successes, reward=0.0) for at in range(attempts)]
+        return [own.model_copy(update={"outcome": mark}) for mark in marks]
+
+    some = [*done("a", 4, 4), *done("b", 0, 2), *done("c", 1, 4), *done("d", 0, 1), *done("e", 9, 9)]
+    kinds = Offer(
+        successes=tuple(each for each in some if each.success),
+        failures=tuple(each for each in some if not each.success),
+    )
+    assert kinds.difficulty() == {"too_easy": 2, "useful": 2, "too_hard": 1}
+    assert Offer().difficulty() == {"too_easy": 0, "useful": 0, "too_hard": 0}
+
+
+def test_a_training_begins_with_what_the_journal_says_and_shares_rollouts_by_it(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    more = ("--set", "train.sampler=difficulty", "--set", "train.allocator=knapsack", "--set", "train.chains=2")
+    everything = ("--set", "train.filter='tests.evolve.training.test_loop:Everything'")
+    made = told(own, "train", "grpo", *more, *everything, "--set", "train.advantages='spo'")
+    place = Path(made["folder"])
+    known = json.loads((place / "known.json").read_text())
+    assert len(known) == 4
+    (line,) = ledger.lines(place / ledger.HISTORY)
+    assert sum(attempts for _, attempts in line["outcomes"].values()) == 4
+    wrong = invoke(folder, "train", "grpo", "--set", "train.sampler=difficult")
+    assert "there are difficulty, spo, uniform" in wrong.stderr
 
 
 def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Path) -> None:

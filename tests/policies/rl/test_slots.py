@@ -32,9 +32,10 @@ def test_the_folders_list_is_the_list_of_members() -> None:
         "advantages": ["dr_grpo", "gigpo", "grpo", "r3l", "rloo", "sage", "spo"],
         "rewards": ["overlong", "sage"],
         "losses": ["cispo", "dapo", "gspo", "ppo", "sft"],
-        "samplers": ["spo", "uniform"],
+        "samplers": ["difficulty", "spo", "uniform"],
         "allocators": ["fixed", "knapsack"],
         "filters": ["overlong", "zero_variance"],
+        "transforms": ["r3l"],
         "corrections": ["tis"],
     }
 

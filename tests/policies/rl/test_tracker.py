@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from memory.errors import BadInput
 from policies.rl.protocols import PromptStats
+from policies.rl.samplers.difficulty import difficulty
 from policies.rl.samplers.spo import spo
 from policies.rl.samplers.uniform import uniform
 from policies.rl.tracker import BetaTracker, retention
@@ -52,6 +53,15 @@ def test_nothing_is_known_of_a_new_prompt() -> None:
     assert stats.seen.tolist() == [False, False, True]
 
 
+def test_a_group_is_learned_at_once_and_its_order_does_not_matter() -> None:
+    tracker = BetaTracker()
+    tracker.start("task", successes=3, attempts=8)
+    tracker.update("task", reward=2, attempts=4)
+    assert tracker.counts("task") == close((0.96 * 3.111111 + 2, 0.96 * 4.888889 + 2))
+    with pytest.raises(BadInput, match=r"got reward 5 for .* of 4 rollouts"):
+        tracker.update("task", reward=5, attempts=4)
+
+
 @given(rewards=st.lists(st.floats(0, 1), max_size=30), drift=st.floats(0, 1))
 def test_the_value_stays_a_probability(rewards: list[float], drift: float) -> None:
     tracker = BetaTracker()
@@ -69,6 +79,12 @@ def test_what_is_no_success_rate_is_refused() -> None:
         tracker.update("task", 1, drift=-1)
     with pytest.raises(BadInput, match="expected 0 <= successes <= attempts"):
         tracker.start("task", successes=3, attempts=2)
+
+
+def test_prompts_nearest_the_target_come_most_often() -> None:
+    stats = PromptStats(np.array([0.0, 0.25, 0.5, 0.9]), np.array([True] * 4))
+    assert difficulty(stats) == close(np.array([0.006738, 0.082085, 1.0, 0.018316]))
+    assert difficulty(stats, target=0.9, spread=0.4) == close(np.array([0.105399, 0.196912, 0.367879, 1.0]))
 
 
 def test_uncertain_prompts_come_most_often_and_none_never() -> None:

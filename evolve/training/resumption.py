@@ -1,0 +1,74 @@
+"""A training is begun by what its settings say, and gone on with by its name: the settings stand in its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from evolve.config import Config
+from evolve.errors import RunMismatch
+from evolve.generations import FOLDER
+from evolve.training import ledger
+from memory.errors import NotFound
+from memory.records import Frozen
+
+FILE = "training.json"
+
+
+class Begun(Frozen):
+    """How a training was begun."""
+
+    recipe: str
+    journal: bool
+    """On what the journal holds, not on rollouts."""
+    start: str
+    """The generation that it goes on from; `base` = none."""
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+def note(folder: Path, begun: Begun) -> None:
+    """Write how a training was begun, once."""
+    if not (folder / FILE).exists():
+        ledger.write(folder / FILE, begun.model_dump_json(indent=2))
+
+
+def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -> tuple[str, Begun, Config]:
+    """Return a training that is not `done`, the latest where none is named, and the configuration it was begun with.
+
+    Where it is kept and watched is as `config` says. Raises `NotFound` where there is none, and `RunMismatch` for one
+    that is finished, or that does not say how it was begun.
+    """
+    folders = (config.workspace / FOLDER / ledger.FOLDER).glob("*")
+    places = {place.name: place for place in sorted(folders, key=lambda path: path.stat().st_mtime)}
+    left = [name for name, place in places.items() if not done(place)]
+    known = f"unfinished are: {', '.join(left) or 'none'} (`evolve train status`)"
+    chosen = name or next((each for each in reversed(left) if (places[each] / FILE).exists()), None)
+    if chosen is None:
+        raise NotFound(f"no training to go on with; {known}")
+    if chosen not in places:
+        raise NotFound(f"no training {chosen!r}; {known}")
+    if chosen not in left:
+        raise RunMismatch(f"training {chosen!r} is finished, its candidate is published; {known}")
+    place = places[chosen]
+    if not (place / FILE).exists():
+        raise RunMismatch(f"training {chosen!r} keeps no {FILE}; go on with the command that began it")
+    begun = Begun.model_validate_json((place / FILE).read_text(encoding="utf-8"))
+    kept = Config.model_validate({**begun.config, "root": config.root})
+    memory = kept.memory.model_copy(update={"workspace": config.memory.workspace})
+    return chosen, begun, kept.model_copy(update={"memory": memory, "telemetry": config.telemetry, "log": config.log})
+
+
+def require_same(folder: Path, name: str, start: str) -> None:
+    """Raise `RunMismatch` where a training that is gone on with by name would be another one today."""
+    if folder.name == name:
+        return
+    begun = Begun.model_validate_json((folder.parent / name / FILE).read_text(encoding="utf-8"))
+    why = (
+        f"it goes on from {begun.start}, and {start} is live"
+        if begun.start != start
+        else "the journal offers other episodes than when it began"
+    )
+    raise RunMismatch(f"training {name!r} cannot go on: {why}; begin a new one, or bring back what was live then")

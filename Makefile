@@ -70,5 +70,5 @@ pocket: $(INSTALLED) ## write the corpus and train the pocket model (2 cores: an
 	env -u OMP_NUM_THREADS $(BIN)/python -m policies.pocket.train build/pocket/corpus.npz --out build/pocket/model $$(test -f build/pocket/model/checkpoint.pt && echo --resume)
 	@echo "Look at build/pocket/model/README.md; to ship it, copy all but checkpoint.pt to policies/pocket/weights/"
 
-docs: $(INSTALLED) ## rewrite what is generated: the command reference and the table of results in README.md
+docs: $(INSTALLED) ## rewrite what is generated: references, pictures drawn from the code, the table of results in README.md
 	$(BIN)/python -m docs.generate

@@ -1,7 +1,7 @@
-"""Writes what is generated in the documentation: `docs/cli.md`, `docs/api.md`, `docs/results.md` and README's summary.
+"""Writes what is generated in the documentation: whole references, and what stands between marks in other pages.
 
 `python -m docs.generate` writes; `tests/test_docs.py` calls `generated()` and fails on drift. The prose around the
-table is written by hand and left alone.
+marks is written by hand and left alone.
 """
 
 from __future__ import annotations
@@ -15,24 +15,38 @@ from pathlib import Path
 import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-import evolve
 import evolve.cli.main
 from benchmarks.table import markdown, stored, unmeasured
+from docs import drawn, reference
 from evolve.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
-MARKED = re.compile(r"(?<=<!-- results -->\n).*?(?=<!-- /results -->)", re.DOTALL)
+DOCS = ROOT / "docs"
 
 
 def generated() -> dict[Path, str]:
     """Return each generated page with what should stand in it."""
-    readme = ROOT / "README.md"
     return {
-        ROOT / "docs" / "cli.md": commands(),
-        ROOT / "docs" / "api.md": surface(),
-        ROOT / "docs" / "results.md": results(),
-        readme: MARKED.sub(lambda _: summary(), readme.read_text()),
+        DOCS / "cli.md": commands(),
+        DOCS / "api.md": reference.surface(),
+        DOCS / "config.md": reference.configuration(),
+        DOCS / "presets.md": reference.presets(),
+        DOCS / "results.md": results(),
+        ROOT / "README.md": marked(ROOT / "README.md", results=summary()),
+        DOCS / "architecture.md": marked(DOCS / "architecture.md", layers=drawn.layers(), graph=drawn.graph()),
+        DOCS / "guides" / "presets.md": marked(DOCS / "guides" / "presets.md", presets=reference.preset_table()),
     }
+
+
+def marked(page: Path, **parts: str) -> str:
+    """Return a page with each part between its marks, `<!-- name -->` and `<!-- /name -->`."""
+    text = page.read_text()
+    for name, part in parts.items():
+        between = re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+        text, found = between.subn(lambda _, part=part: part, text)
+        if found != 1:
+            raise ValueError(f"{page.name}: got {found} places marked {name!r}; expected one")
+    return text
 
 
 def results() -> str:
@@ -56,16 +70,6 @@ def summary() -> str:
     return "\n".join(lines) + "\n"
 
 
-def surface() -> str:
-    """Return what `import evolve` offers as Markdown."""
-    parts = ["# What `import evolve` offers\n\nWritten by `make docs` from the docstrings.\n"]
-    for name in evolve.__all__:
-        value = getattr(evolve, name)
-        call = f"    {name}{inspect.signature(value)}\n\n".replace("'", "") if inspect.isfunction(value) else ""
-        parts.append(f"## `{name}`\n\n{call}{inspect.getdoc(value)}\n")
-    return "\n".join(parts)
-
-
 def commands() -> str:
     """Return the reference of all commands as Markdown."""
     endings = inspect.cleandoc(evolve.cli.main.__doc__ or "").partition("\n\n")[2]
@@ -75,16 +79,18 @@ def commands() -> str:
     return "\n".join(parts)
 
 
-def leaves(path: str, command: TyperGroup | TyperCommand) -> Iterator[tuple[str, TyperCommand]]:
+def leaves(path: str, command: TyperGroup | TyperCommand) -> Iterator[tuple[str, TyperGroup | TyperCommand]]:
     """Yield every command that does something, with the words that call it."""
     if isinstance(command, TyperGroup):
+        if command.invoke_without_command:
+            yield path, command
         for name, child in command.commands.items():
             yield from leaves(f"{path} {name}", child)
     else:
         yield path, command
 
 
-def parameters(command: TyperCommand) -> str:
+def parameters(command: TyperGroup | TyperCommand) -> str:
     """Return the arguments and options of a command as a list."""
     lines = list[str]()
     for parameter in command.params:

@@ -4,7 +4,7 @@ D1  every `bash` block runs, in order, in one fresh folder per page (`docs/block
 D2  every `python` block that names no file runs by itself, after the page's shell blocks, in that folder
 D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every path of the README's tree exists
-D5  docs/cli.md, docs/api.md, docs/results.md and the README's summary are what `make docs` writes
+D5  every reference, and what stands between marks in other pages, is what `make docs` writes
 """
 
 from __future__ import annotations

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from evolve.cli.output import Json, reading, show, table, writing
+
+if TYPE_CHECKING:
+    from memory.records import DeltaOp
 
 app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=True)
 
@@ -27,7 +30,7 @@ def listing(
     with reading(context) as (config, store):
         waiting = proposals(store, config.memory.namespace, decided=everything)
     rows = [
-        {"number": p.seq, "op": p.op.op.value, "content": _content(p.op.payload), "decision": p.decision or "waiting"}
+        {"number": p.seq, "op": p.op.op.value, "content": _content(p.op), "decision": p.decision or "waiting"}
         for p in waiting
     ]
     table(rows, as_json, empty="nothing waits for review")
@@ -41,7 +44,7 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     with reading(context) as (_, store):
         proposal = find(store, name)
         target = store.get(proposal.op.target_id) if proposal.op.target_id else None
-    lines = [f"{proposal.op.op.value} {_content(proposal.op.payload)}"]
+    lines = [f"{proposal.op.op.value} {_content(proposal.op)}"]
     lines += [f"replaces: {target.payload.text()}"] if target else []
     lines += [f"reason: {proposal.op.reason}", f"from tasks: {', '.join(proposal.op.provenance.task_ids)}"]
     show(proposal.model_dump(mode="json"), as_json, "\n".join(lines))
@@ -115,5 +118,15 @@ def edit(
         raise typer.Exit(1)
 
 
-def _content(payload: dict[str, Any] | None) -> str:
-    return str((payload or {}).get("content", ""))
+def _content(op: DeltaOp) -> str:
+    """Return what the changed record would say; of a counter or a removal, nothing."""
+    from pydantic import ValidationError
+
+    from memory.kinds import payload_class
+
+    if not op.payload:
+        return ""
+    try:
+        return payload_class(op.kind).model_validate(op.payload).text()
+    except ValidationError:  # refused when it is accepted; here it is only shown
+        return str(op.payload.get("content", ""))

@@ -1,0 +1,135 @@
+"""References made from the code: every key of `evolve.toml`, every preset, and what `import evolve` offers."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
+import evolve
+from evolve.config import Config
+from evolve.preset import Preset, find_preset, preset_names
+
+HIDDEN = ("root",)
+"""Fields of the configuration that no file sets."""
+
+
+def configuration() -> str:
+    """Return every section with its keys, their defaults and what they mean, as Markdown."""
+    parts = {name: field for name, field in Config.model_fields.items() if name not in HIDDEN}
+    single = [_row(name, field) for name, field in parts.items() if not _is_section(field.annotation)]
+    sections = [_section(field.annotation) for field in parts.values() if _is_section(field.annotation)]
+    return "\n".join([_HEAD, *_TABLE, *single, "", *sections])
+
+
+_HEAD = """\
+# Every key of evolve.toml
+
+Written by `make docs` from the classes themselves. What a call or an option says comes first, then variables
+`EVOLVE_<SECTION>__<KEY>`, then the file, then the preset, then the default here. An unknown key is refused.
+`evolve config show` prints the values in force.
+
+## Above all sections
+"""
+_TABLE = ("| key | default | what |", "| --- | --- | --- |")
+
+
+def _is_section(annotation: Any) -> bool:
+    return inspect.isclass(annotation) and issubclass(annotation, BaseModel)
+
+
+def _section(section: Any) -> str:
+    title, _, what = (inspect.getdoc(section) or "").partition(": ")
+    rows = [_row(name, field) for name, field in section.model_fields.items()]
+    return f"## {title}\n\n{what[:1].upper()}{what[1:]}\n\n" + "\n".join([*_TABLE, *rows]) + "\n"
+
+
+def _row(name: str, field: Any) -> str:
+    told = " ".join((field.description or "").split()).replace("|", "\\|")
+    return f"| `{name}` | {_default(field.default)} | {told} |"
+
+
+def _default(value: object) -> str:
+    if value is None:
+        return "none"
+    plain = list(value) if isinstance(value, tuple) else value.value if isinstance(value, Enum) else value
+    return f"`{json.dumps(plain)}`"
+
+
+def preset_table() -> str:
+    """Return the presets with their papers as a table."""
+    rows = [f"| `{each.name}` | {each.about.title} | {each.about.paper} |" for each in _presets()]
+    return "\n".join(["| preset | method | paper |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def presets() -> str:
+    """Return what every preset does, sets and leaves out, as Markdown."""
+    return "# Presets\n\nWritten by `make docs` from `evolve/presets/`.\n\n" + "\n".join(map(_preset, _presets()))
+
+
+def _presets() -> Iterator[Preset]:
+    return map(find_preset, preset_names())
+
+
+def _preset(preset: Preset) -> str:
+    about = preset.about
+    values = ", ".join(f"`{key} = {json.dumps(value)}`" for key, value in preset.keys().items())
+    deviates = "".join(f"- {text}\n" for text in about.deviates)
+    text = f"## `{preset.name}`: {about.title}\n\n{about.paper}. {about.summary}\n\nSets {values}.\n"
+    return text + (f"\nDeviates from the paper:\n\n{deviates}" if deviates else "")
+
+
+def surface() -> str:
+    """Return what `import evolve` offers, with signatures, fields and methods, as Markdown."""
+    parts = ["# What `import evolve` offers\n\nWritten by `make docs` from the docstrings.\n"]
+    parts += [f"## `{name}`\n\n{_told(name, getattr(evolve, name))}" for name in evolve.__all__]
+    return "\n".join(parts)
+
+
+def _told(name: str, value: Any) -> str:
+    if not inspect.isclass(value):
+        return f"{_call(name, value)}{inspect.getdoc(value)}\n"
+    own = _fields(value) if issubclass(value, BaseModel) else ""
+    made = _call(name, value) if not own and value.__init__ is not object.__init__ and not _abstract(value) else ""
+    methods = "" if issubclass(value, BaseModel) else "".join(_methods(value))
+    bases = [each.__name__ for each in value.__mro__[1:-1] if issubclass(each, Exception)]
+    kind = f"An exception: {', '.join(bases)}.\n" if bases else ""
+    text = "\n".join(part for part in (f"{made}{inspect.getdoc(value)}\n", kind, own) if part)
+    return text + methods
+
+
+def _abstract(value: type) -> bool:
+    """Tell whether a class is a protocol or an exception: nobody calls its constructor."""
+    return bool(getattr(value, "_is_protocol", False)) or issubclass(value, Exception)
+
+
+def _call(name: str, value: Any) -> str:
+    """Return a signature as code, without the quotes of postponed annotations."""
+    said = f"{name}{inspect.signature(value)}".replace("''", '""').replace("'", "")
+    return f"    {said}\n\n"
+
+
+def _fields(model: type[BaseModel]) -> str:
+    lines = [
+        f"- `{name}`{'' if field.is_required() else f' = {_shown(field)}'}"
+        + (f": {' '.join(field.description.split())}" if field.description else "")
+        for name, field in model.model_fields.items()
+        if name not in HIDDEN
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(field: Any) -> str:
+    if isinstance(field.default, str | int | float | tuple | None) and field.default_factory is None:
+        return _default(field.default)
+    return "its defaults" if _is_section(field.annotation) else "made anew"
+
+
+def _methods(value: type) -> Iterator[str]:
+    for name, member in vars(value).items():
+        if not name.startswith("_") and inspect.isfunction(member):
+            yield f"\n### `{value.__name__}.{name}`\n\n{_call(name, member)}{inspect.getdoc(member)}\n"

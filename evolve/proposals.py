@@ -6,17 +6,25 @@ deferred (`review.deferred`) still waits, after all others.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Literal
 
+from pydantic import ValidationError
+
 from evolve.gates.events import VERDICT
 from memory.errors import BadInput, NotFound
+from memory.kinds import payload_class
 from memory.records import Commit, DeltaOp, Event, Frozen, Status, Trust, Verdict
 from memory.store import Store
 
 PENDING, ACCEPTED, REJECTED = "review.pending", "review.accepted", "review.rejected"
 DEFERRED = "review.deferred"
+
+
+WRITTEN_IN = {"bullet": "content", "skill": "source"}
+"""Kind -> the field of its payload that a person edits as text; what is not here is edited whole, as JSON."""
 
 
 class Proposal(Frozen):
@@ -141,6 +149,28 @@ def defer(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
     proposal = _waiting(store, name)
     _decide(store, DEFERRED, proposal, {"actor": actor, "reason": reason})
     return proposal.model_copy(update={"deferred": proposal.deferred + 1})
+
+
+def says(op: DeltaOp) -> str:
+    """Return what the changed record would say; empty for a counter or a removal."""
+    if not op.payload:
+        return ""
+    try:
+        return payload_class(op.kind).model_validate(op.payload).text()
+    except ValidationError:  # refused when it is accepted; here it is only shown
+        return json.dumps(op.payload, indent=2, ensure_ascii=False)
+
+
+def edited(op: DeltaOp, text: str) -> dict[str, Any]:
+    """Return the payload of a change in other words. Raises `BadInput` for none, and for what is no JSON object."""
+    if not text.strip():
+        raise BadInput("got an empty text; expected the words to apply, or reject the change")
+    if field := WRITTEN_IN.get(op.kind):
+        return (op.payload or {}) | {field: text}
+    try:
+        return (op.payload or {}) | json.loads(text)
+    except (ValueError, TypeError) as error:
+        raise BadInput(f"got {text[:80]!r}; expected the {op.kind} as a JSON object: {error}") from error
 
 
 def _waiting(store: Store, name: str) -> Proposal:

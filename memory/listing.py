@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from memory.errors import BadInput
+from memory.happened import Usage
 from memory.journal import Journal
 from memory.words import query_words
 
@@ -105,6 +106,16 @@ def solved(journal: Journal, run_ids: Sequence[str]) -> dict[tuple[str, str], tu
         (json.dumps(list(run_ids)),),
     )
     return {(run, arm): (solved, done) for run, arm, solved, done in rows}
+
+
+def used(journal: Journal, run_id: str) -> tuple[int, Usage]:
+    """Return how many episodes of a run there are, and what they used in all."""
+    names = tuple(Usage.model_fields)
+    sums = ", ".join(f"total(c.body ->> '$.usage.{name}')" for name in names)
+    (row,) = journal.query(
+        f"SELECT count(*), {sums} FROM trajectories t JOIN content c ON c.hash = t.hash WHERE t.run_id = ?", (run_id,)
+    )
+    return row[0], Usage.model_validate(dict(zip(names, row[1:], strict=True)))
 
 
 def episodes(journal: Journal, run_id: str, *, offset: int = 0, limit: int = -1) -> list[EpisodeLine]:

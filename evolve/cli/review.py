@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from evolve.cli.output import Json, reading, show, table, writing
-
-if TYPE_CHECKING:
-    from memory.records import DeltaOp
 
 app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=True)
 
@@ -25,12 +22,12 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List the queue, oldest first."""
-    from evolve.proposals import proposals
+    from evolve.proposals import proposals, says
 
     with reading(context) as (config, store):
         waiting = proposals(store, config.memory.namespace, decided=everything)
     rows = [
-        {"number": p.seq, "op": p.op.op.value, "content": _content(p.op), "decision": p.decision or "waiting"}
+        {"number": p.seq, "op": p.op.op.value, "content": says(p.op), "decision": p.decision or "waiting"}
         for p in waiting
     ]
     table(rows, as_json, empty="nothing waits for review")
@@ -39,12 +36,12 @@ def listing(
 @app.command("show")
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one proposal with where it came from and what it would replace."""
-    from evolve.proposals import find
+    from evolve.proposals import find, says
 
     with reading(context) as (_, store):
         proposal = find(store, name)
         target = store.get(proposal.op.target_id) if proposal.op.target_id else None
-    lines = [f"{proposal.op.op.value} {_content(proposal.op)}"]
+    lines = [f"{proposal.op.op.value} {says(proposal.op)}"]
     lines += [f"replaces: {target.payload.text()}"] if target else []
     lines += [f"reason: {proposal.op.reason}", f"from tasks: {', '.join(proposal.op.provenance.task_ids)}"]
     show(proposal.model_dump(mode="json"), as_json, "\n".join(lines))
@@ -104,29 +101,16 @@ def defer(
 def edit(
     context: typer.Context,
     name: Name,
-    content: Annotated[str, typer.Argument(help="The text to apply instead.")],
+    content: Annotated[str, typer.Argument(help="The text to apply instead; of a note the whole of it, as JSON.")],
     as_json: Json = False,
 ) -> None:
     """Apply a proposal with your own words."""
     from evolve import proposals
 
     with writing(context) as (_, store):
-        payload = (proposals.find(store, name).op.payload or {}) | {"content": content}
+        payload = proposals.edited(proposals.find(store, name).op, content)
         commit = proposals.accept(store, name, actor=ACTOR, payload=payload)
-    show(commit.model_dump(mode="json"), as_json, f"{len(commit.applied)} applied")
+    refused = "".join(f"\nrefused: {result.reason}" for result in commit.refused)
+    show(commit.model_dump(mode="json"), as_json, f"{len(commit.applied)} applied{refused}")
     if commit.refused:
         raise typer.Exit(1)
-
-
-def _content(op: DeltaOp) -> str:
-    """Return what the changed record would say; of a counter or a removal, nothing."""
-    from pydantic import ValidationError
-
-    from memory.kinds import payload_class
-
-    if not op.payload:
-        return ""
-    try:
-        return payload_class(op.kind).model_validate(op.payload).text()
-    except ValidationError:  # refused when it is accepted; here it is only shown
-        return str(op.payload.get("content", ""))

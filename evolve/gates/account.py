@@ -13,6 +13,7 @@ from evolve.gates.rounds import Replay, rounds_of
 from evolve.nodes.curate import PROPOSAL
 from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
+from memory import listing
 from memory.records import Frozen, Op, Usage, Verdict
 from memory.store import Store
 
@@ -128,9 +129,8 @@ def account(store: Store, run_id: str) -> GateAccount:
             rejected=answers.count("rejected"),
             waiting=answers.count(""),
         )
-    runs = store.trajectories(run_id=episodes_of(run_id))
-    usage = sum((trajectory.usage for trajectory in runs), Usage())
-    return GateAccount(counts=tuple(counts.values()), episodes=len(runs), usage=usage)
+    episodes, usage = listing.used(store.journal, episodes_of(run_id))
+    return GateAccount(counts=tuple(counts.values()), episodes=episodes, usage=usage)
 
 
 def lines(account: GateAccount) -> list[str]:

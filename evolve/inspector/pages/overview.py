@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from evolve.curve import WINDOW, moving_mean
-from evolve.gates.events import VERDICT
+from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.generations import FOLDER, live_generation
 from evolve.inspector.desk import At, Desk
@@ -21,7 +20,6 @@ from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
 from memory.listing import EpisodeLine
-from memory.records import Verdict
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 
@@ -29,15 +27,6 @@ router = APIRouter()
 
 CHANGES = tuple(f"knowledge.{name}" for name in ("add", "edit", "merge", "supersede", "remove", "restore"))
 LATEST = 12
-
-
-@dataclass(frozen=True)
-class Answers:
-    """What the gates of a run said about changes."""
-
-    accepted: int = 0
-    rejected: int = 0
-    deferred: int = 0
 
 
 @router.get("/")
@@ -53,7 +42,6 @@ def data(desk: Desk) -> dict[str, Any]:
     found, runs = listing.runs(journal, limit=10)
     run = next((each for each in found if each.get("mode") in ("online", "offline")), None)
     episodes = listing.episodes(journal, run["run_id"]) if run else []
-    answers = _answers(desk, run)
     policy = _live(desk)
     pending = len(proposals(desk.store, desk.namespace))
     return {
@@ -62,8 +50,8 @@ def data(desk: Desk) -> dict[str, Any]:
         "curve": curve(episodes),
         "halves": halves(episodes),
         "totals": totals(episodes),
-        "answers": answers,
-        "gates": spent(desk.store, run["run_id"], _ratio(desk, run)) if run else None,
+        "gates": account(desk.store, run["run_id"]).counts if run else (),
+        "spent": spent(desk.store, run["run_id"], _ratio(desk, run)) if run else None,
         "known": {kind: _in_use(of) for kind, of in known.items()},
         "pending": pending,
         "policy": policy,
@@ -106,19 +94,6 @@ def totals(episodes: Sequence[EpisodeLine]) -> dict[str, float]:
         "cost": sum(each.cost_usd for each in episodes),
         "seconds": sum(each.seconds for each in episodes),
     }
-
-
-def _answers(desk: Desk, run: Mapping[str, Any] | None) -> Answers:
-    """Count what the gates said about changes of a run; the last word of a gate about a change counts."""
-    last: dict[tuple[str, str], str] = {}
-    for event in desk.store.events(type=VERDICT, run_id=run["run_id"]) if run else ():
-        verdict = Verdict.model_validate(event.data)
-        if verdict.evidence.get("rounds"):
-            last |= {(verdict.gate, key): "accepted" for key in verdict.accepted}
-        last |= {(verdict.gate, key): "rejected" for key in verdict.rejected}
-        last |= {(verdict.gate, key): "deferred" for key in verdict.deferred}
-    said = list(last.values())
-    return Answers(said.count("accepted"), said.count("rejected"), said.count("deferred"))
 
 
 def _ratio(desk: Desk, run: Mapping[str, Any]) -> float:

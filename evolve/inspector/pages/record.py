@@ -11,6 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
+from evolve.proposals import WRITTEN_IN
 from evolve.worth import cases
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, Provenance, Record, Status, Trust
@@ -20,8 +21,6 @@ from skills.static import complaints
 router = APIRouter()
 
 ACTOR = "operator"
-WRITTEN_IN = {"bullet": "content", "skill": "source"}
-"""Kind -> the field of its payload that holds what a person edits."""
 
 
 @router.get("/records/{name}")

@@ -8,16 +8,13 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from pydantic import ValidationError
-from pydantic_core import from_json
 
 from evolve import proposals
 from evolve.inspector.desk import At, Desk, Form
-from evolve.inspector.pages.record import ACTOR, WRITTEN_IN, diff, said, told
+from evolve.inspector.pages.record import ACTOR, diff, said, told
 from evolve.inspector.rendering import served, show
-from evolve.proposals import Proposal
+from evolve.proposals import WRITTEN_IN, Proposal
 from memory.errors import BadInput
-from memory.kinds import payload_class
 
 router = APIRouter()
 
@@ -51,7 +48,13 @@ def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
     target = desk.store.get(op.target_id) if op.target_id else None
     parents = desk.store.reader.load(list(op.parent_ids))
     before = "\n".join(map(said, [*([target] if target else []), *parents]))
-    after = _says(proposal) if op.payload else before if op.op.value in ("TAG", "RESTORE") else ""
+    after = (
+        str((op.payload or {}).get("source") or proposals.says(op))
+        if op.payload
+        else before
+        if op.op.value in ("TAG", "RESTORE")
+        else ""
+    )
     return {
         "proposal": proposal,
         "target": target,
@@ -59,17 +62,6 @@ def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
         "editable": _editable(proposal),
         "plain": op.kind in WRITTEN_IN,
     }
-
-
-def _says(proposal: Proposal) -> str:
-    """Return what the changed record would say."""
-    payload = proposal.op.payload or {}
-    if source := payload.get("source"):
-        return str(source)
-    try:
-        return payload_class(proposal.op.kind).model_validate(payload).text()
-    except ValidationError:  # it will be refused when it is accepted; here it is only shown
-        return json.dumps(payload, indent=2, ensure_ascii=False)
 
 
 def _editable(proposal: Proposal) -> str:
@@ -85,14 +77,8 @@ def _accept(desk: Desk, name: str, form: dict[str, str]) -> str:
 
 
 def _edit(desk: Desk, name: str, form: dict[str, str]) -> str:
-    op = proposals.find(desk.store, name).op
-    text, field = form.get("text", "").replace("\r\n", "\n"), WRITTEN_IN.get(op.kind)
-    if not text.strip():
-        raise BadInput("got an empty text; expected the words to apply, or reject the change")
-    try:
-        payload = (op.payload or {}) | ({field: text} if field else from_json(text))
-    except (ValueError, TypeError) as error:
-        raise BadInput(f"got {text[:80]!r}; expected the {op.kind} as a JSON object: {error}") from error
+    text = form.get("text", "").replace("\r\n", "\n")
+    payload = proposals.edited(proposals.find(desk.store, name).op, text)
     return told(proposals.accept(desk.store, name, actor=ACTOR, payload=payload))
 
 

@@ -15,6 +15,7 @@ from evolve.inspector.pages.record import ACTOR, diff, said, told
 from evolve.inspector.rendering import served, show
 from evolve.proposals import WRITTEN_IN, Proposal
 from memory.errors import BadInput
+from memory.records import DeltaOp, Op
 
 router = APIRouter()
 
@@ -48,20 +49,20 @@ def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
     target = desk.store.get(op.target_id) if op.target_id else None
     parents = desk.store.reader.load(list(op.parent_ids))
     before = "\n".join(map(said, [*([target] if target else []), *parents]))
-    after = (
-        str((op.payload or {}).get("source") or proposals.says(op))
-        if op.payload
-        else before
-        if op.op.value in ("TAG", "RESTORE")
-        else ""
-    )
     return {
         "proposal": proposal,
         "target": target,
-        "lines": diff(before, after),
+        "lines": diff(before, _after(op, before)),
         "editable": _editable(proposal),
         "plain": op.kind in WRITTEN_IN,
     }
+
+
+def _after(op: DeltaOp, before: str) -> str:
+    """Return what the records will say: nothing once removed, the same when only a counter or a status changes."""
+    if op.payload:
+        return str(op.payload.get("source") or proposals.says(op))
+    return "" if op.op is Op.REMOVE else before
 
 
 def _editable(proposal: Proposal) -> str:

@@ -11,6 +11,7 @@ P7  unknown names and bad values are a clean 4xx with a sentence
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -137,6 +138,31 @@ def test_review_answers(visitor: Visitor) -> None:
     assert not {"first rule", "second rule", "third rule"} & known
     visitor.does(f"/review/{seqs[3]}/accept", 400)
     visitor.does(f"/review/{seqs[0]}/nonsense", 400)
+
+
+def test_a_skill_and_a_note_are_edited_before_they_are_accepted(visitor: Visitor) -> None:
+    store, namespace = visitor.desk.store, visitor.desk.namespace
+    source = 'def twice(x: int) -> int:\n    """Return x twice."""\n    return 2 * x\n'
+    note = {
+        "subject": "dates",
+        "corrected_examples": ["3/4 was sent, 2026-03-04 was asked"],
+        "correct_approach": "say the year first",
+        "mistake_summary": "the order of day and month was guessed",
+        "strategy": "look at a date that is there",
+        "anti_patterns": ["names of months"],
+    }
+    ops = [
+        DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}),
+        DeltaOp(op=Op.ADD, kind="note", payload=note),
+    ]
+    proposals.submit(store, namespace, "", ops)
+    skill, dated = (proposal.seq for proposal in proposals.proposals(store, namespace))
+    assert "Done." in visitor.does(f"/review/{skill}/edit", text=source.replace("twice.", "two times."))
+    assert "expected the note as a JSON object" in visitor.does(f"/review/{dated}/edit", 400, text="no JSON")
+    assert "Done." in visitor.does(f"/review/{dated}/edit", text=json.dumps(note | {"subject": "times"}))
+    known = {record.kind: record for record in store.view(namespace).records() if record.kind != "bullet"}
+    assert "two times." in known["skill"].payload.source
+    assert known["note"].payload.subject == "times"
 
 
 def test_lists_come_a_screen_at_a_time(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from evolve.inspector.desk import At, Desk
 from evolve.inspector.rendering import chart, show
 from evolve.metrics import interval
 from evolve.proposals import proposals
+from evolve.report import CHANGES
 from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
@@ -25,8 +26,8 @@ from policies.generations.registry import DATABASE
 
 router = APIRouter()
 
-CHANGES = tuple(f"knowledge.{name}" for name in ("add", "edit", "merge", "supersede", "remove", "restore"))
 LATEST = 12
+"""Changes of knowledge that are listed."""
 
 
 @router.get("/")
@@ -39,14 +40,13 @@ def data(desk: Desk) -> dict[str, Any]:
     """Return the figures of the latest run that learned, and the state of the workspace."""
     journal = desk.store.journal
     known = listing.counts(journal, desk.namespace)
-    found, runs = listing.runs(journal, limit=10)
+    found, _ = listing.runs(journal, limit=10)
     run = next((each for each in found if each.get("mode") in ("online", "offline")), None)
     episodes = listing.episodes(journal, run["run_id"]) if run else []
     policy = _live(desk)
     pending = len(proposals(desk.store, desk.namespace))
     return {
         "run": run,
-        "runs": runs,
         "curve": curve(episodes),
         "halves": halves(episodes),
         "totals": totals(episodes),
@@ -116,7 +116,8 @@ def _live(desk: Desk) -> Generation | str | None:
 
 def _changes(desk: Desk) -> list[dict[str, Any]]:
     """Return the latest changes of knowledge, the latest first, each with the record as it stands now."""
-    seqs = listing.latest(desk.store.journal, desk.namespace, CHANGES, limit=LATEST)
+    types = [f"knowledge.{name}" for name in CHANGES]
+    seqs = listing.latest(desk.store.journal, desk.namespace, types, limit=LATEST)
     events = [desk.store.events(after=seq - 1, limit=1)[0] for seq in seqs]
     records = {record.id: record for record in desk.store.reader.load([event.subject for event in events])}
     return [

@@ -108,6 +108,11 @@ def solved(journal: Journal, run_ids: Sequence[str]) -> dict[tuple[str, str], tu
     return {(run, arm): (solved, done) for run, arm, solved, done in rows}
 
 
+def episode_count(journal: Journal) -> int:
+    """Return how many episodes there are, of all runs."""
+    return int(journal.query("SELECT count(*) FROM trajectories")[0][0])
+
+
 def used(journal: Journal, run_id: str) -> tuple[int, Usage]:
     """Return how many episodes of a run there are, and what they used in all."""
     names = tuple(Usage.model_fields)

@@ -24,6 +24,7 @@ def ui(
     """Open a page that shows what was learned, from which tasks and with what effect; Ctrl-C ends it."""
     import sys
     import webbrowser
+    from secrets import token_urlsafe
 
     from evolve.inspector.server import create_app, listen, serve
 
@@ -33,5 +34,7 @@ def ui(
         show({"url": address}, as_json, f"{address}\nOnly this machine can open it, and only with this address.")
         sys.stdout.flush()
         if not (no_browser or as_json):
-            webbrowser.open(address)
+            ticket = token_urlsafe(24)
+            app.state.desk.tickets.add(ticket)
+            webbrowser.open(address.partition("=")[0] + "=" + ticket)
         serve(app, socket)

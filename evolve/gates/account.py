@@ -110,6 +110,8 @@ def account(store: Store, run_id: str) -> GateAccount:
     tags = {op["op_id"] for event in proposed for op in event.data.get("ops", ()) if op["op"] == Op.TAG}
     counts: dict[str, GateCount] = {}
     for event in store.events(type=VERDICT, run_id=run_id):
+        if "gate" not in event.data:
+            continue  # its text was purged
         verdict = Verdict.model_validate(event.data)
         if verdict.gate == ReviewGate.name or (verdict.gate == OnlineAB.name and "trial" not in verdict.evidence):
             continue  # held back for a person, or let in under test: no decision yet

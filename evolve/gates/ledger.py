@@ -117,7 +117,9 @@ def spent(store: Store, run_id: str, ratio: float) -> Spent | None:
 
 
 def _verdicts(store: Store, run_id: str) -> Sequence[tuple[Event, Verdict]]:
-    return [(event, Verdict.model_validate(event.data)) for event in store.events(type=VERDICT, run_id=run_id)]
+    """Return the verdicts of a run whose text was not purged."""
+    found = store.events(type=VERDICT, run_id=run_id)
+    return [(event, Verdict.model_validate(event.data)) for event in found if "gate" in event.data]
 
 
 def _ops(store: Store, run_id: str) -> dict[str, DeltaOp]:

@@ -25,6 +25,8 @@ class Desk:
     read_only: bool = False
     file: Path | None = None
     """The evolve.toml that was named; None = the nearest one."""
+    tickets: set[str] = field(default_factory=lambda: set())
+    """Keys for one visit each: what opens a browser stands in its arguments, where others can read it."""
     said: list[str] = field(default_factory=lambda: [])
     """What the last change came to, shown once on the next page."""
 

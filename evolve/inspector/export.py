@@ -20,8 +20,8 @@ from evolve.inspector.rendering import PAGES, frame, render
 from evolve.training.standing import trainings
 from memory import listing
 
-RUNS, EPISODES, RECORDS = 5, 200, 1000
-"""Most of each that are written out, the latest; lists name more."""
+RUNS, EPISODES, ROWS = 5, 200, 1000
+"""Most runs and episodes that are written out, and most rows of a list, the latest of each."""
 SCRIPTS, STYLES = ("uPlot.iife.min.js", "app.js"), ("uPlot.min.css", "app.css")
 
 Loader = Callable[[], Mapping[str, Any]]
@@ -92,21 +92,21 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
     journal = desk.store.journal
     found, all_runs = listing.runs(journal, limit=RUNS)
     ids = [run["run_id"] for run in found]
-    every = [each for run_id in ids for each in listing.episodes(journal, run_id)]
-    records, known = listing.records(journal, listing.Wanted(desk.namespace), limit=RECORDS)
+    every = [each for run_id in ids for each in listing.episodes(journal, run_id)[::-1]]
+    records, known = listing.records(journal, listing.Wanted(desk.namespace), limit=ROWS)
     asked = knowledge.Asked(status=knowledge.ALL)
     sheets = [
         Sheet("overview", "", "overview.html", lambda: overview.data(desk)),
-        Sheet("runs", "", "runs.html", lambda: runs.all_runs(desk)),
-        Sheet("playbook", "", "records.html", lambda: knowledge.records(desk, "bullet", asked)),
-        Sheet("notebook", "", "records.html", lambda: knowledge.records(desk, "note", asked)),
-        Sheet("skills", "", "skills.html", lambda: skills.listed(desk, asked)),
-        Sheet("review", "", "review.html", lambda: review.waiting(desk)),
+        Sheet("runs", "", "runs.html", lambda: runs.all_runs(desk, size=ROWS)),
+        Sheet("playbook", "", "records.html", lambda: knowledge.records(desk, "bullet", asked, ROWS)),
+        Sheet("notebook", "", "records.html", lambda: knowledge.records(desk, "note", asked, ROWS)),
+        Sheet("skills", "", "skills.html", lambda: skills.listed(desk, asked, ROWS)),
+        Sheet("review", "", "review.html", lambda: review.waiting(desk, ROWS)),
         Sheet("policies", "", "policies.html", lambda: policies.generations(desk)),
         Sheet("training", "", "training.html", lambda: {"rows": trainings(desk.config)[::-1]}),
         Sheet("prompt", "", "prompt.html", lambda: knowledge.rendered(desk)),
-        Sheet("snapshots", "", "snapshots.html", lambda: snapshots.listed(desk)),
-        *(Sheet("runs", key, "run.html", lambda key=key: runs.one_run(desk, key)) for key in ids),
+        Sheet("snapshots", "", "snapshots.html", lambda: snapshots.listed(desk, size=ROWS)),
+        *(Sheet("runs", key, "run.html", lambda key=key: runs.one_run(desk, key, size=ROWS)) for key in ids),
         *(
             Sheet("episodes", each.id, "episode.html", lambda key=each.id: runs.one_episode(desk, key))
             for each in every[:EPISODES]
@@ -118,7 +118,11 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
             if row["figures"]
         ),
     ]
-    more = {"runs": all_runs - len(ids), "episodes": len(every) - EPISODES, "records": known - len(records)}
+    more = {
+        "runs": all_runs - len(ids),
+        "episodes": listing.episode_count(journal) - min(len(every), EPISODES),
+        "records": known - len(records),
+    }
     return sheets, ", ".join(f"{count:,} {name}" for name, count in more.items() if count > 0)
 
 

@@ -29,8 +29,8 @@ class Onlooker:
         self.profile: Profile = profile_of(section) if known else section.profile
         """What the configuration says; a policy of one's own may read the other."""
         file = model_directory(section) / "tokenizer.json" if known else None
-        self.exact = file is not None and file.exists()
-        self._count = _counting(file) if file is not None and self.exact else estimate_tokens
+        self._count = _counting(file) if file is not None and file.exists() else estimate_tokens
+        self.exact = self._count is not estimate_tokens
 
     def count_tokens(self, text: str) -> int:
         """Return the tokens of a text; `exact` says whether they are the model's own."""

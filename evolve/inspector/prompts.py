@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pydantic import ValidationError
+
 from evolve.app import make_environment
 from evolve.config import Config
 from evolve.gates.evaluator import run_of
@@ -24,6 +26,9 @@ from playbooks.render import neutral
 from policies.cache import request_key
 from policies.protocols import Message, SamplingParams
 from skills.catalogue import catalogue
+
+SHIPPED = ("office", "bfcl")
+"""Environments that can be asked for their words without running anything of others."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,9 @@ def told(desk: Desk, trajectory: Trajectory) -> Told:
 
     A policy of one's own may read another profile than the configuration says: the one that is proved is returned.
     """
-    run = desk.store.get_run(run_of(trajectory.run_id)) if trajectory.run_id else None
-    config = Config.model_validate({**run["config"], "root": desk.config.root}) if run else desk.config
+    config, unknown = _config(desk, trajectory)
+    if unknown:
+        return Told((), 0, counted=False, proved=None, missing=unknown)
     made = _made(desk, config, trajectory, Onlooker(config.policy))
     if made.proved is not False:
         return made
@@ -54,6 +60,17 @@ def told(desk: Desk, trajectory: Trajectory) -> Told:
     other.profile = "full" if other.profile == "compact" else "compact"
     again = _made(desk, config, trajectory, other)
     return again if again.proved else made
+
+
+def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
+    """Return the configuration of an episode's run, and why it cannot be read any more, where that is so."""
+    run = desk.store.get_run(run_of(trajectory.run_id)) if trajectory.run_id else None
+    if run is None:
+        return desk.config, ""
+    try:
+        return Config.model_validate({**run.get("config", {}), "root": desk.config.root}), ""
+    except ValidationError as error:
+        return desk.config, f"the settings of run {trajectory.run_id!r}, which this version does not read: {error}"
 
 
 def _made(desk: Desk, config: Config, trajectory: Trajectory, reader: Onlooker) -> Told:
@@ -74,6 +91,9 @@ def _made(desk: Desk, config: Config, trajectory: Trajectory, reader: Onlooker) 
 
 
 def _world(config: Config) -> tuple[Environment | None, str]:
+    """Return a shipped environment. One that the journal names by a path would be code that somebody else chose."""
+    if config.environment.name not in SHIPPED:
+        return None, f"the words of environment {config.environment.name!r}: a page runs no code that a journal names"
     try:
         return make_environment(config), ""
     except EvolveError as error:

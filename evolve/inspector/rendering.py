@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -50,7 +51,9 @@ def served(page: str, name: str = "", /, **query: object) -> str:
 def show(request: Request, template: str, data: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
     """Return a page; `data` are the template's values."""
     desk = desk_of(request)
-    said = [desk.said.pop(0) for _ in range(len(desk.said))] if "hx-request" not in request.headers else []
+    said: list[str] = []
+    if status == 200 and "hx-request" not in request.headers:
+        said, desk.said = desk.said, []
     here = {"said": said, "here": request.url.path.split("/")[1] or "overview"}
     return HTMLResponse(render(template, {**frame(desk, served), **here, **data}), status_code=status)
 
@@ -69,8 +72,13 @@ def chart(title: str, x: Sequence[float], series: Mapping[str, Sequence[float | 
     """Return a chart as JSON for the page's script: lines over `x`, thinned out where there are too many points."""
     step = max(1, -(-len(x) // _MOST_POINTS))
     keep = [at for at in range(len(x)) if at % step == 0 or at == len(x) - 1]
-    lines = [{"label": name, "y": [values[at] for at in keep]} for name, values in series.items()]
+    lines = [{"label": name, "y": [_finite(values[at]) for at in keep]} for name, values in series.items()]
     return json.dumps({"title": title, "unit": unit, "x": [x[at] for at in keep], "series": lines})
+
+
+def _finite(value: float | None) -> float | None:
+    """Return a figure that JSON knows: what is no number is a gap in the line."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _percent(share: float | None) -> str:
@@ -80,6 +88,8 @@ def _percent(share: float | None) -> str:
 def _number(value: float | None) -> str:
     if value is None:
         return NOTHING
+    if not math.isfinite(value):
+        return str(value)
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"
 
 

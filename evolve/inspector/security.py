@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, MutableMapping
-from http.cookies import SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, quote, urlencode
 
 from memory.errors import EvolveError
 
@@ -43,8 +42,9 @@ class Refused(EvolveError):
 class Guard:
     """Stands before the pages (ASGI)."""
 
-    def __init__(self, app: App, key: str) -> None:
-        self._app, self._key = app, key
+    def __init__(self, app: App, key: str, tickets: set[str]) -> None:
+        """Take what the cookie holds, and keys that are spent by the first who brings them."""
+        self._app, self._key, self._tickets = app, key, tickets
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it."""
@@ -74,16 +74,22 @@ class Guard:
     def _arriving(self, scope: Scope) -> str:
         """Return where to go without the key in the address, empty where it brings none or a wrong one."""
         query = dict(parse_qsl(scope["query_string"].decode("latin-1")))
-        if scope["method"] not in SAFE or not hmac.compare_digest(query.pop("key", "").encode(), self._key.encode()):
+        given = query.pop("key", "")
+        if scope["method"] not in SAFE or not (self._is_key(given) or given in self._tickets):
             return ""
-        return "/" + scope["path"].lstrip("/\\") + (f"?{urlencode(query)}" if query else "")
+        self._tickets.discard(given)
+        return "/" + quote(scope["path"].lstrip("/\\")) + (f"?{urlencode(query)}" if query else "")
+
+    def _is_key(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(), self._key.encode())
 
     def _cookie(self, host: str) -> str:
         return f"{_name(host)}={self._key}; Path=/; HttpOnly; SameSite=Strict"
 
     def _known(self, headers: MutableMapping[str, str]) -> bool:
-        found = SimpleCookie(headers.get("cookie", "")).get(_name(headers["host"]))
-        return found is not None and hmac.compare_digest(found.value.encode(), self._key.encode())
+        """Look for our cookie by hand: those of other programs on this host come along, in whatever form."""
+        pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
+        return any(name == _name(headers["host"]) and self._is_key(value) for name, _, value in pairs)
 
 
 def _local(scope: Scope, host: str) -> bool:

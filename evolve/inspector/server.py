@@ -32,7 +32,7 @@ from evolve.inspector.pages import (
     training,
 )
 from evolve.inspector.rendering import show
-from evolve.inspector.security import Guard, Refused
+from evolve.inspector.security import HEADERS, Guard, Refused
 from memory.errors import BadInput, ConflictError, EvolveError, NotFound
 
 PAGES = (overview, runs, knowledge, record, snapshots, skills, review, retrieval, policies, training, live)
@@ -47,7 +47,7 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
     with composition.open_store(config, read_only=True):
         pass
     store = composition.open_store(config, read_only=read_only, owner=False)
-    desk = Desk(config, store, key or secrets.token_urlsafe(24), read_only, file)
+    desk = Desk(config, store, key or secrets.token_urlsafe(24), read_only, file.resolve() if file else None)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
@@ -59,9 +59,10 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
     made.mount("/static", StaticFiles(directory=str(files("evolve.inspector") / "static")), name="static")
     for page in PAGES:
         made.include_router(page.router)
-    made.add_middleware(Guard, key=desk.key)
+    made.add_middleware(Guard, key=desk.key, tickets=desk.tickets)
     for kind in (EvolveError, RequestValidationError, HTTPException):
         made.add_exception_handler(kind, _complain)
+    made.add_exception_handler(Exception, _broken)
     return made
 
 
@@ -79,6 +80,14 @@ def serve(app: FastAPI, at: socket) -> None:
 
     settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
     uvicorn.Server(settings).run(sockets=[at])
+
+
+async def _broken(request: Request, error: Exception) -> HTMLResponse:
+    """Return what is said of a bug; it flies on, to the log of the server."""
+    text = f"This page broke ({type(error).__name__}); the terminal of `evolve ui` says where."
+    page = show(request, "error.html", {"status": 500, "text": text}, status=500)
+    page.headers.update(HEADERS)  # the guard stands further inside
+    return page
 
 
 async def _complain(request: Request, error: Exception) -> HTMLResponse:

@@ -62,25 +62,26 @@ def prompt(request: Request, desk: At) -> HTMLResponse:
     return show(request, "prompt.html", rendered(desk))
 
 
-def records(desk: Desk, kind: str, asked: Asked) -> dict[str, Any]:
+def records(desk: Desk, kind: str, asked: Asked, size: int | None = None) -> dict[str, Any]:
     """Return a screen of records of a kind with their worth."""
-    found, total = screen(desk, kind, asked)
+    size = size or ROWS
+    found, total = screen(desk, kind, asked, size)
     return {
         "kind": kind,
         "asked": asked,
         "statuses": tuple(STATUSES),
         "cases": cases(desk.store, desk.config.forget, found),
-        "paging": Paging(asked.page, ROWS, total),
+        "paging": Paging(asked.page, size, total),
         "any": total or any(listing.counts(desk.store.journal, desk.namespace).get(kind, {}).values()),
     }
 
 
-def screen(desk: Desk, kind: str, asked: Asked) -> tuple[tuple[Record[Any], ...], int]:
+def screen(desk: Desk, kind: str, asked: Asked, size: int) -> tuple[tuple[Record[Any], ...], int]:
     """Return the records of a screen, and how many fit in all. Raises `BadInput` for an unknown status."""
     if asked.status not in STATUSES:
         raise BadInput(f"got status {asked.status!r}; expected one of {', '.join(STATUSES)}")
     wanted = listing.Wanted(desk.namespace, (kind,), STATUSES[asked.status], asked.q, asked.order)
-    ids, total = listing.records(desk.store.journal, wanted, offset=(asked.page - 1) * ROWS, limit=ROWS)
+    ids, total = listing.records(desk.store.journal, wanted, offset=(asked.page - 1) * size, limit=size)
     return desk.store.reader.load(ids), total
 
 

@@ -92,7 +92,6 @@ def totals(episodes: Sequence[EpisodeLine]) -> dict[str, float]:
     return {
         "tokens": sum(each.tokens for each in episodes),
         "cost": sum(each.cost_usd for each in episodes),
-        "seconds": sum(each.seconds for each in episodes),
     }
 
 

@@ -38,10 +38,10 @@ def decide(desk: At, seq: int, answer: str, form: Form) -> RedirectResponse:
     return RedirectResponse(served("review"), 303)
 
 
-def waiting(desk: Desk) -> dict[str, Any]:
+def waiting(desk: Desk, size: int = MOST) -> dict[str, Any]:
     """Return the queue, each change with what it would change."""
     queue = proposals.proposals(desk.store, desk.namespace)
-    return {"rows": [_row(desk, each) for each in queue[:MOST]], "total": len(queue)}
+    return {"rows": [_row(desk, each) for each in queue[:size]], "total": len(queue)}
 
 
 def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:

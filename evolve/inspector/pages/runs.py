@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
+from fastapi import Path as PathValue
 from fastapi.responses import HTMLResponse
 
 from evolve.gates.events import VERDICT
@@ -47,14 +48,14 @@ def episode(request: Request, desk: At, name: str) -> HTMLResponse:
 
 
 @router.get("/verdicts/{seq}")
-def verdict(request: Request, desk: At, seq: int) -> HTMLResponse:
+def verdict(request: Request, desk: At, seq: Annotated[int, PathValue(ge=0, le=2**63 - 1)]) -> HTMLResponse:
     """Show what a gate said, and the trials that it rests on."""
     return show(request, "verdict.html", one_verdict(desk, seq))
 
 
-def all_runs(desk: Desk, page: int = 1) -> dict[str, Any]:
+def all_runs(desk: Desk, page: int = 1, size: int = RUNS) -> dict[str, Any]:
     """Return a screen of runs with how many tasks each solved."""
-    found, total = listing.runs(desk.store.journal, offset=(page - 1) * RUNS, limit=RUNS)
+    found, total = listing.runs(desk.store.journal, offset=(page - 1) * size, limit=size)
     solved = listing.solved(desk.store.journal, [each["run_id"] for each in found])
     rows = [
         {
@@ -64,18 +65,18 @@ def all_runs(desk: Desk, page: int = 1) -> dict[str, Any]:
         }
         for each in found
     ]
-    return {"rows": rows, "paging": Paging(page, RUNS, total)}
+    return {"rows": rows, "paging": Paging(page, size, total)}
 
 
-def one_run(desk: Desk, run_id: str, page: int = 1) -> dict[str, Any]:
+def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[str, Any]:
     """Return a run with a screen of its tasks. Raises `NotFound`."""
     record = load_run(desk.store, run_id)
     every = listing.episodes(desk.store.journal, run_id)
     control = {each.task_id: each for each in every if each.arm == NO_MEMORY}
     main = [each for each in every if each.arm != NO_MEMORY]
     said = _last(entries(desk.store, run_id))
-    paging = Paging(page, TASKS, len(main))
-    shown = list(enumerate(main, start=1))[paging.offset : paging.offset + TASKS]
+    paging = Paging(page, size, len(main))
+    shown = list(enumerate(main, start=1))[paging.offset : paging.offset + size]
     return {
         "record": record,
         "curve": curve(every),
@@ -116,8 +117,8 @@ def _reflections(desk: Desk, trajectory: Trajectory) -> tuple[Reflection, ...]:
 def one_verdict(desk: Desk, seq: int) -> dict[str, Any]:
     """Return a verdict with what each changed op says. Raises `NotFound`."""
     found = desk.store.events(type=VERDICT, after=seq - 1, limit=1)
-    if not found or found[0].seq != seq:
-        raise NotFound(f"no verdict {seq}; a run lists its own")
+    if not found or found[0].seq != seq or "gate" not in found[0].data:
+        raise NotFound(f"no verdict {seq}, or its text was purged; a run lists its own")
     event = found[0]
     verdict = Verdict.model_validate(event.data)
     about = {each.op_id: each for each in entries(desk.store, event.run_id) if each.seq == seq}

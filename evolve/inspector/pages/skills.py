@@ -40,14 +40,14 @@ def skills(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
     return show(request, "skills.html", listed(desk, asked))
 
 
-def listed(desk: Desk, asked: Asked) -> dict[str, Any]:
+def listed(desk: Desk, asked: Asked, size: int = ROWS) -> dict[str, Any]:
     """Return a screen of skills, and the graph of those in use."""
-    found, total = screen(desk, Skill.kind, asked)
+    found, total = screen(desk, Skill.kind, asked, size)
     return {
         "asked": asked,
         "statuses": tuple(STATUSES),
         "records": found,
-        "paging": Paging(asked.page, ROWS, total),
+        "paging": Paging(asked.page, size, total),
         "graph": graph(Library(_in_use(desk)))[:MOST],
         "enabled": desk.config.skills.enabled,
         "any": total or any(listing.counts(desk.store.journal, desk.namespace).get(Skill.kind, {}).values()),

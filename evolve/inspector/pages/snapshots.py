@@ -44,11 +44,10 @@ def rollback(desk: At, form: Form) -> RedirectResponse:
     return RedirectResponse(served("snapshots"), 303)
 
 
-def listed(desk: Desk, page: int = 1) -> dict[str, Any]:
+def listed(desk: Desk, page: int = 1, size: int = ROWS) -> dict[str, Any]:
     """Return a screen of snapshots."""
-    paging = Paging(page, ROWS, 0)
-    rows, total = listing.snapshots(desk.store.journal, desk.namespace, offset=paging.offset, limit=ROWS)
-    return {"rows": [row | {"short": _short(row["name"])} for row in rows], "paging": Paging(page, ROWS, total)}
+    rows, total = listing.snapshots(desk.store.journal, desk.namespace, offset=(page - 1) * size, limit=size)
+    return {"rows": [row | {"short": _short(row["name"])} for row in rows], "paging": Paging(page, size, total)}
 
 
 def compared(desk: Desk, a: str, b: str = "") -> dict[str, Any]:

@@ -35,7 +35,18 @@ function busy() {
     (at && at.closest("#live") && at.matches("input, textarea, select, article, article *"));
 }
 
+// A browser keeps six connections to a host for all its tabs: only the tab that is looked at listens.
 function follow(pulse) {
+  let source = listen(pulse);
+  document.addEventListener("visibilitychange", () => {
+    source.close();
+    if (!document.hidden) { source = listen(pulse); document.body.dispatchEvent(new Event("journal")); }
+  });
+  addEventListener("pagehide", () => source.close());
+  addEventListener("pageshow", (event) => { if (event.persisted) source = listen(pulse); });
+}
+
+function listen(pulse) {
   const source = new EventSource("/live");
   source.onopen = () => { pulse.textContent = "live"; pulse.classList.remove("off"); };
   source.onerror = () => { pulse.textContent = "not connected"; pulse.classList.add("off"); };
@@ -44,7 +55,7 @@ function follow(pulse) {
     if (busy()) pulse.textContent = "changed: reload to see";
     else document.body.dispatchEvent(new Event("journal"));
   });
-  addEventListener("pagehide", () => source.close());
+  return source;
 }
 
 function step(by) {
@@ -73,9 +84,9 @@ addEventListener("submit", (event) => {
 });
 
 addEventListener("DOMContentLoaded", () => {
-  drawAll(document);
   const pulse = document.getElementById("pulse");
   if (pulse) follow(pulse);
+  drawAll(document);
 });
 addEventListener("htmx:afterSwap", () => drawAll(document));
 addEventListener("hashchange", () => { drawAll(document); scrollTo(0, 0); });  // in an exported file

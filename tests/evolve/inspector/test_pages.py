@@ -187,6 +187,7 @@ def test_lists_come_a_screen_at_a_time(visitor: Visitor, monkeypatch: pytest.Mon
         ("/records/nosuch", 404),
         ("/verdicts/999999", 404),
         ("/verdicts/x", 422),
+        ("/verdicts/99999999999999999999999", 422),
         ("/training/nosuch", 404),
         ("/training/..%2f..%2fetc", 404),
         ("/diff?a=nosuch", 404),

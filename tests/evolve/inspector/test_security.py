@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from memory.records import DeltaOp, Op, Status
 from tests.evolve.inspector.conftest import CHANGES, HOST, Visitor, opened
@@ -118,3 +119,52 @@ def test_learned_text_is_escaped(payload: str, visitor: Visitor) -> None:
 def test_a_version_is_no_option(visitor: Visitor) -> None:
     assert "expected one of" in visitor.does("/policies/promote", 400, version="--unmeasured")
     visitor.does("/policies/delete", 400)
+
+
+def test_a_page_runs_nothing_that_a_journal_names(visitor: Visitor, tmp_path: Path) -> None:
+    store, mark = visitor.desk.store, tmp_path / "ran"
+    (episode, *_) = store.trajectories()
+    run = store.get_run(episode.run_id) or {}
+    planted = {"name": "subprocess:Popen", "args": ["touch", str(mark)]}
+    store.put_run("planted", run | {"config": run["config"] | {"environment": planted}})
+    store.add_trajectory(episode.model_copy(update={"id": "planted-1", "run_id": "planted"}))
+    assert "runs no code that a journal names" in visitor.text("/episodes/planted-1")
+    assert not mark.exists()
+
+
+def test_what_this_version_does_not_read_is_said(visitor: Visitor) -> None:
+    store = visitor.desk.store
+    (episode, *_) = store.trajectories()
+    run = store.get_run(episode.run_id) or {}
+    store.put_run("old", run | {"config": run["config"] | {"run": {"gone_key": 1}}})
+    store.add_trajectory(episode.model_copy(update={"id": "old-1", "run_id": "old"}))
+    assert "which this version does not read" in visitor.text("/episodes/old-1")
+
+
+@pytest.mark.parametrize("other", ["p[0]=1", 'a={"x":1}', "a=b c", "a/b=1", "evolve_1=wrong"])
+def test_cookies_of_others_do_not_lock_anybody_out(other: str, visitor: Visitor) -> None:
+    own = f"evolve_8765={visitor.desk.key}"
+    visitor.client.cookies.clear()
+    assert visitor.client.get("/", headers={"cookie": f"{other}; {own}"}).status_code == 200
+    assert visitor.client.get("/", headers={"cookie": f"{own}; {other}"}).status_code == 200
+    assert visitor.client.get("/", headers={"cookie": other}).status_code == 403
+
+
+def test_a_ticket_is_spent_by_the_first_who_brings_it(visitor: Visitor) -> None:
+    visitor.desk.tickets.add("once")
+    visitor.client.cookies.clear()
+    assert visitor.client.get("/", params={"key": "once"}).status_code == 200
+    visitor.client.cookies.clear()
+    assert visitor.client.get("/", params={"key": "once"}).status_code == 403
+
+
+def test_a_bug_is_answered_under_the_same_rules(learned: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened(learned) as visitor:
+        monkeypatch.setattr(visitor.desk, "config", None)
+        quiet = TestClient(
+            visitor.client.app, base_url=HOST, raise_server_exceptions=False, cookies=visitor.client.cookies
+        )
+        answer = quiet.get("/review")
+    assert answer.status_code == 500
+    assert "script-src 'self';" in answer.headers["content-security-policy"]
+    assert "Traceback" not in answer.text

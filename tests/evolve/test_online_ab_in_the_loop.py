@@ -176,19 +176,19 @@ async def test_x4_a_run_that_stopped_goes_on_and_settles_nothing_twice(
     """The power goes at every third batch, around the commit; once the checkpoints are lost too."""
     config = config_in(tmp_path)
     plant(config)
-    apply, batches = commit_node._apply, Counter[str]()  # pyright: ignore[reportPrivateUsage]
+    apply, batches = commit_node.apply, Counter[str]()
 
-    def cut(deps: Any, ops: Any, subject: str) -> Any:
+    def cut(deps: Any, ops: Any, subject: str, **by: Any) -> Any:
         batches[subject] += 1
         fails = batches[subject] == 1 and int(subject.rpartition("/")[2]) % 3 == 2
         if fails and place == "before commit":
             raise PowerCut
-        result = apply(deps, ops, subject)
+        result = apply(deps, ops, subject, **by)
         if fails:
             raise PowerCut
         return result
 
-    monkeypatch.setattr(commit_node, "_apply", cut)
+    monkeypatch.setattr(commit_node, "apply", cut)
     with pytest.raises(PowerCut):
         await arun(config, parts=parts())
     stops = 1

@@ -38,6 +38,8 @@ from skills.retrieval import Choosing
 CELLS, BUILD = RESULTS / "cells" / "rl_1", ROOT / "build" / "sage"
 TRAIN, TEST = range(600, 640), range(20, 30)
 MAX_STEPS, MAX_TOKENS = 16, 120
+AT_ONCE = 16
+"""Chains that are demonstrated at a time; each holds a session of the sandbox for each of its rollouts."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,9 @@ async def _demonstrated(trainer: Trainer, seed: int, size: Size, folder: Path) -
     ][: size.demonstrations]
     cached = CachedPolicy(policy, replies, scope=str(seed))
     try:
-        rollouts = await roll(settings, cached, acting(True, 1.0), Sampling(rollouts=4, seed=seed), 0)
+        sampling = Sampling(rollouts=4, seed=seed)
+        batches = [settings[at : at + AT_ONCE] for at in range(0, len(settings), AT_ONCE)]
+        rollouts = [r for batch in batches for r in await roll(batch, cached, acting(True, 1.0), sampling, 0)]
     finally:
         await policy.aclose()
     done = [t for r in rollouts for link in r.links if (t := link.trajectory).success]

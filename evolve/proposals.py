@@ -1,7 +1,8 @@
 """The review queue: learned changes that wait for a person. Events only; a waiting change is in no prompt.
 
 `review.pending` holds the op, `review.accepted` and `review.rejected` close it; an op is decided once. One that was
-deferred (`review.deferred`) still waits, after all others.
+deferred (`review.deferred`) still waits, after all others; one that says what waits or was rejected is closed at once
+(`review.repeated`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from memory.records import Commit, DeltaOp, Event, Frozen, Status, Trust, Verdic
 from memory.store import Store
 
 PENDING, ACCEPTED, REJECTED = "review.pending", "review.accepted", "review.rejected"
-DEFERRED = "review.deferred"
+DEFERRED, REPEATED = "review.deferred", "review.repeated"
 
 
 WRITTEN_IN = {"bullet": "content", "skill": "source"}
@@ -36,7 +37,7 @@ class Proposal(Frozen):
     seq: int
     """Its place in the journal: a short number to name it by."""
     decision: str = ""
-    """Empty while it waits, else `accepted` or `rejected`."""
+    """Empty while it waits, else `accepted`, `rejected` or `repeated`."""
     reason: str = ""
     deferred: int = 0
     """How often it was put off."""
@@ -75,21 +76,41 @@ def standing(store: Store, op: DeltaOp, subject: str) -> Standing:
 
 
 def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) -> int:
-    """Queue ops that are not queued yet; return how many of `ops` wait now."""
+    """Queue ops that are not queued yet; return how many of `ops` wait now.
+
+    One that states what a person turned down, or what waits already, is queued and closed at once, with that as reason.
+    """
+    known = (
+        {_meaning(each.op): each for each in proposals(store, namespace, decided=True) if each.decision != "repeated"}
+        if ops
+        else {}
+    )
     waiting = 0
     for op in ops:
         if not store.events(type=PENDING, subject=op.op_id, limit=1):
             data = {"op": op.model_dump(mode="json")}
-            store.append(Event(type=PENDING, namespace=namespace, run_id=run_id, subject=op.op_id, data=data))
+            event = Event(type=PENDING, namespace=namespace, run_id=run_id, subject=op.op_id, data=data)
+            proposal = Proposal(op=op, namespace=namespace, run_id=run_id, seq=store.append(event).seq)
+            same = known.get(_meaning(op)) if op.payload else None
+            if same is not None and same.decision != "accepted":
+                why = f"number {same.seq} says the same and {'was rejected' if same.decision else 'waits'}"
+                _decide(store, REPEATED, proposal, {"reason": why})
+                continue
+            known[_meaning(op)] = proposal
         waiting += 1
     return waiting
+
+
+def _meaning(op: DeltaOp) -> tuple[str, ...]:
+    """Return what makes two waiting changes the same to whoever reads them."""
+    return op.op.value, op.kind, op.target_id or "", " ".join(says(op).split()), *sorted(op.parent_ids)
 
 
 def proposals(store: Store, namespace: str | None = None, *, decided: bool = False) -> tuple[Proposal, ...]:
     """Return the queue in order of submission, what was put off last; with `decided` also what was answered."""
     closed = {
         event.subject: (name, str(event.data.get("reason", "")))
-        for kind, name in ((ACCEPTED, "accepted"), (REJECTED, "rejected"))
+        for kind, name in ((ACCEPTED, "accepted"), (REJECTED, "rejected"), (REPEATED, "repeated"))
         for event in store.events(type=kind, namespace=namespace)
     }
     deferred = Counter(event.subject for event in store.events(type=DEFERRED, namespace=namespace))

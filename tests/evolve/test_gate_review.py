@@ -47,6 +47,22 @@ async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], t
         assert f"{count.waiting} wait for `evolve review`" in "\n".join(lines(account(store, result.run_id)))
 
 
+async def test_what_was_turned_down_or_waits_does_not_wait_again(tmp_path: Path) -> None:
+    section = {"run": {"batch_size": 5, "review": True}}
+    await go(tmp_path, **section)
+    with open_store(doors_config(tmp_path)) as store:
+        first = proposals.proposals(store)
+        proposals.reject(store, str(first[0].seq), actor="ann", reason="no")
+    await go(tmp_path, **section)
+    with open_store(doors_config(tmp_path)) as store:
+        assert [each.seq for each in proposals.proposals(store)] == [each.seq for each in first[1:]]
+        closed = [each for each in proposals.proposals(store, decided=True) if each.decision == "repeated"]
+        last = {each.reason for each in closed[-len(first) :]}
+        assert last == {
+            f"number {each.seq} says the same and {'was rejected' if each is first[0] else 'waits'}" for each in first
+        }
+
+
 async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None:
     gate = {"names": ["held_out", "review"], "calls_ratio": 1000, "first_stage": 50}
     config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate=gate)

@@ -80,11 +80,8 @@ def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) ->
 
     One that states what a person turned down, or what waits already, is queued and closed at once, with that as reason.
     """
-    known = (
-        {_meaning(each.op): each for each in proposals(store, namespace, decided=True) if each.decision != "repeated"}
-        if ops
-        else {}
-    )
+    before = proposals(store, namespace, decided=True) if ops else ()
+    known = {_meaning(each.op): each for each in before if each.decision != "repeated"}
     waiting = 0
     for op in ops:
         if not store.events(type=PENDING, subject=op.op_id, limit=1):

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from evolve.gates.ledger import Entry, entries
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
 from evolve.proposals import WRITTEN_IN
@@ -87,8 +88,17 @@ def one(desk: Desk, name: str) -> dict[str, Any]:
         "callers": library.required_by(found.payload.name) if library else (),
         "changes": _changes(versions),
         "events": events[::-1],
+        "verdicts": _verdicts(desk, found.id, {event.run_id for event in events if event.run_id}),
         "replaced": desk.store.reader.load(list(found.supersedes)),
     }
+
+
+def _verdicts(desk: Desk, record_id: str, runs: set[str]) -> list[Entry]:
+    """Return the last word of each gate about each change that wrote the record, the latest first."""
+    rows = desk.store.journal.query("SELECT op_id FROM ops WHERE record_id = ?", (record_id,))
+    ops = {row[0] for row in rows}
+    said = [each for run in sorted(runs) for each in entries(desk.store, run) if each.op_id in ops]
+    return list({(each.gate, each.op_id): each for each in said}.values())[::-1]
 
 
 def known(desk: Desk, name: str) -> Record[Any]:

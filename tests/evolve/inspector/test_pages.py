@@ -69,6 +69,8 @@ def test_a_run_leads_to_its_episodes_records_and_verdicts(visitor: Visitor) -> N
     record = visitor.first("/playbook", "records")
     assert visitor.first(record, "episodes").startswith("/episodes/")
     assert visitor.first(record, "runs") == run
+    verdict = visitor.first(record, "verdicts")
+    assert "accepted" in visitor.text(verdict)
 
 
 def test_prompts_are_those_that_were_sent(visitor: Visitor) -> None:

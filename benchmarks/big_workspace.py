@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.app import open_store
-from evolve.config import Config, GateSection, MemorySection, PolicySection
+from evolve.config import Config, MemorySection, PolicySection
 from evolve.gates.events import VERDICT
 from evolve.runs import DONE, RunRecord, save_run
 from evolve.state import MAIN, NO_MEMORY
@@ -55,7 +55,6 @@ def build(folder: Path, size: Size) -> Config:
         root=folder,
         policy=PolicySection(name="pocket"),
         memory=MemorySection(index="exact"),
-        gate=GateSection(),
     )
     with open_store(config) as store:
         ids = _know(store, config.memory.namespace, size)
@@ -83,7 +82,7 @@ def _know(store: Store, namespace: str, size: Size) -> list[str]:
 
 
 def _add(at: int) -> DeltaOp:
-    """Return a bullet, every fifth time a note or a skill."""
+    """Return a bullet, every tenth time a skill."""
     origin = Provenance(trajectory_ids=(f"tr-{at % 1000:05d}-0",), task_ids=("task-0",), run_id=RUN.format(at % 1000))
     words = f"rule {at}: before service{at % 97} is called, item{at % 1013} must hold value{at % 31}"
     if at % 10 == 5:

@@ -14,7 +14,7 @@ from evolve.nodes.curate import PROPOSAL
 from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
 from memory import listing
-from memory.records import Frozen, Op, Usage, Verdict
+from memory.records import Event, Frozen, Op, Usage, Verdict
 from memory.store import Store
 
 REPLAYS: Mapping[str, Replay] = {
@@ -68,7 +68,13 @@ class GateAccount(Frozen):
 
 def verdicts(store: Store, namespace: str) -> tuple[Verdict, ...]:
     """Return every journalled verdict of a namespace, in order, whatever its run."""
-    return tuple(Verdict.model_validate(event.data) for event in store.events(type=VERDICT, namespace=namespace))
+    return tuple(verdict for _, verdict in journalled(store, namespace=namespace))
+
+
+def journalled(store: Store, *, run_id: str | None = None, namespace: str | None = None) -> list[tuple[Event, Verdict]]:
+    """Return the verdicts of a run or a namespace with their events, in order; those whose text was purged left out."""
+    found = store.events(type=VERDICT, run_id=run_id, namespace=namespace)
+    return [(event, Verdict.model_validate(event.data)) for event in found if "gate" in event.data]
 
 
 def looks(store: Store, namespace: str) -> tuple[Look, ...]:
@@ -82,8 +88,7 @@ def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
     A look with no verdict yet is none.
     """
     found: list[Exposure] = []
-    for event in store.events(type=VERDICT, namespace=namespace):
-        verdict = Verdict.model_validate(event.data)
+    for event, verdict in journalled(store, namespace=namespace):
         for evidence in rounds_of(verdict) if verdict.gate in (held_out.HeldOut.name, utility.Utility.name) else ():
             statistics = evidence["statistics"]
             found.append(
@@ -109,10 +114,7 @@ def account(store: Store, run_id: str) -> GateAccount:
     proposed = store.events(type=PROPOSAL, run_id=run_id)
     tags = {op["op_id"] for event in proposed for op in event.data.get("ops", ()) if op["op"] == Op.TAG}
     counts: dict[str, GateCount] = {}
-    for event in store.events(type=VERDICT, run_id=run_id):
-        if "gate" not in event.data:
-            continue  # its text was purged
-        verdict = Verdict.model_validate(event.data)
+    for _, verdict in journalled(store, run_id=run_id):
         if verdict.gate == ReviewGate.name or (verdict.gate == OnlineAB.name and "trial" not in verdict.evidence):
             continue  # held back for a person, or let in under test: no decision yet
         so_far = counts.get(verdict.gate, GateCount(gate=verdict.gate, accepted=0, rejected=0))

@@ -40,14 +40,17 @@ _AT_ONCE = 8
 """Most episodes started before the calls left are looked at again. Not `run.concurrency`: that decides nothing."""
 
 
+_BESIDE = "/gates"
+
+
 def episodes_of(run_id: str) -> str:
     """Return the run id under which the episodes of a run's gates are journalled."""
-    return f"{run_id}/gates"
+    return run_id + _BESIDE
 
 
 def run_of(run_id: str) -> str:
     """Return the run that an episode belongs to, whether the stream did it or a gate."""
-    return run_id.removesuffix("/gates")
+    return run_id.removesuffix(_BESIDE)
 
 
 @dataclass(frozen=True)

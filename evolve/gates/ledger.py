@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.gates.account import REPLAYS, account
-from evolve.gates.events import ALLOWANCE, VERDICT
+from evolve.gates.account import REPLAYS, journalled
+from evolve.gates.evaluator import episodes_of
+from evolve.gates.events import ALLOWANCE
 from evolve.gates.rounds import redecided, rounds_of
 from evolve.nodes.curate import PROPOSAL
 from evolve.nodes.waiting import WAITING
-from memory.records import DeltaOp, Event, Frozen, Verdict
+from memory import listing
+from memory.records import DeltaOp, Frozen, Verdict
 from memory.store import Store
 
 
@@ -64,7 +66,7 @@ def entries(store: Store, run_id: str) -> tuple[Entry, ...]:
     """Return what every gate said about every change of a run, in order; counters (TAG) are left out."""
     ops = _ops(store, run_id)
     found: list[Entry] = []
-    for event, verdict in _verdicts(store, run_id):
+    for event, verdict in journalled(store, run_id=run_id):
         for op_id, answer, reason in _answers(verdict):
             op = ops.get(op_id)
             if op is not None and op.op == "TAG":
@@ -85,11 +87,16 @@ def entries(store: Store, run_id: str) -> tuple[Entry, ...]:
     return tuple(found)
 
 
+def last_words(said: Sequence[Entry]) -> list[Entry]:
+    """Return the last that each gate said about each change, the latest first."""
+    return list({(each.gate, each.op_id): each for each in said}.values())[::-1]
+
+
 def replay(store: Store, run_id: str) -> Replayed:
     """Make every measured decision of a run again, from the journal alone, and compare it to the last bit."""
     differences: list[Difference] = []
     verdicts = decisions = 0
-    for event, verdict in _verdicts(store, run_id):
+    for event, verdict in journalled(store, run_id=run_id):
         if verdict.gate not in REPLAYS or not rounds_of(verdict):
             continue
         verdicts += 1
@@ -110,16 +117,10 @@ def spent(store: Store, run_id: str, ratio: float) -> Spent | None:
         return None
     waiting = store.events(type=WAITING, run_id=run_id)
     return Spent(
-        calls=account(store, run_id).usage.calls,
+        calls=listing.used(store.journal, episodes_of(run_id))[1].calls,
         allowed=ratio * allowance[-1].data["calls"],
         waiting=len(waiting[-1].data.get("waiting", ())) if waiting else 0,
     )
-
-
-def _verdicts(store: Store, run_id: str) -> Sequence[tuple[Event, Verdict]]:
-    """Return the verdicts of a run whose text was not purged."""
-    found = store.events(type=VERDICT, run_id=run_id)
-    return [(event, Verdict.model_validate(event.data)) for event in found if "gate" in event.data]
 
 
 def _ops(store: Store, run_id: str) -> dict[str, DeltaOp]:

@@ -17,6 +17,7 @@ from typing import Any
 from evolve.inspector.desk import Desk
 from evolve.inspector.pages import knowledge, overview, policies, record, review, runs, skills, snapshots, training
 from evolve.inspector.rendering import PAGES, frame, render
+from evolve.training import ledger
 from evolve.training.standing import trainings
 from memory import listing
 
@@ -81,9 +82,7 @@ def export(desk: Desk, file: Path) -> Exported:
             "listed": {name: title for name, title in PAGES.items() if name in known},
         },
     )
-    new = file.with_name(f".{file.name}.new")
-    new.write_text(html, encoding="utf-8")
-    new.replace(file)
+    ledger.write(file, html)
     return Exported(len(sheets), len(html.encode()), left_out)
 
 
@@ -94,6 +93,7 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
     ids = [run["run_id"] for run in found]
     every = [each for run_id in ids for each in listing.episodes(journal, run_id)[::-1]]
     records, known = listing.records(journal, listing.Wanted(desk.namespace), limit=ROWS)
+    standing = trainings(desk.config)
     asked = knowledge.Asked(status=knowledge.ALL)
     sheets = [
         Sheet("overview", "", "overview.html", lambda: overview.data(desk)),
@@ -103,7 +103,7 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
         Sheet("skills", "", "skills.html", lambda: skills.listed(desk, asked, ROWS)),
         Sheet("review", "", "review.html", lambda: review.waiting(desk, ROWS)),
         Sheet("policies", "", "policies.html", lambda: policies.generations(desk)),
-        Sheet("training", "", "training.html", lambda: {"rows": trainings(desk.config)[::-1]}),
+        Sheet("training", "", "training.html", lambda: {"rows": standing[::-1]}),
         Sheet("prompt", "", "prompt.html", lambda: knowledge.rendered(desk)),
         Sheet("snapshots", "", "snapshots.html", lambda: snapshots.listed(desk, size=ROWS)),
         *(Sheet("runs", key, "run.html", lambda key=key: runs.one_run(desk, key, size=ROWS)) for key in ids),
@@ -114,7 +114,7 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
         *(Sheet("records", key, "record.html", lambda key=key: record.one(desk, key)) for key in records),
         *(
             Sheet("training", row["training"], "curves.html", lambda key=row["training"]: training.curves(desk, key))
-            for row in trainings(desk.config)
+            for row in standing
             if row["figures"]
         ),
     ]

@@ -18,14 +18,15 @@ from evolve.worth import cases
 from memory import listing
 from memory.errors import BadInput
 from memory.listing import Order
-from memory.records import Frozen, Record, Status
+from memory.records import RECALLABLE, Frozen, Record, Status
+from playbooks.core import core_records
 
 router = APIRouter()
 
 ROWS = 50
 IN_USE, ALL = "in use", "all"
 STATUSES: dict[str, tuple[str, ...]] = {
-    IN_USE: (Status.ACTIVE.value, Status.PROVISIONAL.value),
+    IN_USE: tuple(sorted(RECALLABLE)),
     **{status.value: (status.value,) for status in Status},
     ALL: (),
 }
@@ -89,9 +90,7 @@ def rendered(desk: Desk) -> dict[str, Any]:
     """Return the core as the next episode reads it, with its tokens."""
     reader = Onlooker(desk.config.policy)
     view = desk.store.view(desk.namespace)
-    core: list[Record[Any]] = []
-    for key in choose_core(desk.config, view, reader, 0).ids:
-        core += filter(None, [view.get(key)])
+    core = core_records(choose_core(desk.config, view, reader, 0), view)
     text = knowledge(core, (), reader.profile)
     bill = [(record, reader.count_tokens(knowledge([record], (), reader.profile))) for record in core]
     return {

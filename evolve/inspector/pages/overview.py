@@ -21,6 +21,7 @@ from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
 from memory.listing import EpisodeLine
+from memory.records import RECALLABLE
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 
@@ -100,7 +101,7 @@ def _ratio(desk: Desk, run: Mapping[str, Any]) -> float:
 
 
 def _in_use(of: Mapping[str, int]) -> int:
-    return of.get("active", 0) + of.get("provisional", 0)
+    return sum(of.get(status, 0) for status in RECALLABLE)
 
 
 def _live(desk: Desk) -> Generation | str | None:

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve.gates.ledger import Entry, entries
+from evolve.gates.ledger import Entry, entries, last_words
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
 from evolve.proposals import WRITTEN_IN
@@ -98,7 +98,7 @@ def _verdicts(desk: Desk, record_id: str, runs: set[str]) -> list[Entry]:
     rows = desk.store.journal.query("SELECT op_id FROM ops WHERE record_id = ?", (record_id,))
     ops = {row[0] for row in rows}
     said = [each for run in sorted(runs) for each in entries(desk.store, run) if each.op_id in ops]
-    return list({(each.gate, each.op_id): each for each in said}.values())[::-1]
+    return last_words(said)
 
 
 def known(desk: Desk, name: str) -> Record[Any]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi import Path as PathValue
 from fastapi.responses import HTMLResponse
 
+from evolve.gates.evaluator import run_of
 from evolve.gates.events import VERDICT
-from evolve.gates.ledger import Entry, entries
+from evolve.gates.ledger import entries, last_words
 from evolve.gates.rounds import rounds_of
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.pages.overview import curve, halves, totals
@@ -74,7 +74,7 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
     every = listing.episodes(desk.store.journal, run_id)
     control = {each.task_id: each for each in every if each.arm == NO_MEMORY}
     main = [each for each in every if each.arm != NO_MEMORY]
-    said = _last(entries(desk.store, run_id))
+    said = last_words(entries(desk.store, run_id))
     paging = Paging(page, size, len(main))
     shown = list(enumerate(main, start=1))[paging.offset : paging.offset + size]
     return {
@@ -89,11 +89,6 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
     }
 
 
-def _last(said: Sequence[Entry]) -> list[Entry]:
-    """Return the last word of each gate about each change, the latest first."""
-    return list({(each.gate, each.op_id): each for each in said}.values())[::-1]
-
-
 def one_episode(desk: Desk, name: str) -> dict[str, Any]:
     """Return an episode with its prompt, reflection and what was learned from it. Raises `NotFound`."""
     trajectory = desk.store.trajectory(name)
@@ -103,6 +98,7 @@ def one_episode(desk: Desk, name: str) -> dict[str, Any]:
     learned = listing.learned_from(desk.store.journal, trajectory.id, trajectory.task.id)
     return {
         "episode": trajectory,
+        "run": run_of(trajectory.run_id),
         "told": told(desk, trajectory),
         "shown": {record.id: record for record in shown},
         "reflections": _reflections(desk, trajectory),

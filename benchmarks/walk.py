@@ -15,6 +15,21 @@ from evolve.app import open_store
 from evolve.configfile import load_config
 from memory.records import Trajectory
 
+SCRIPTED = """\
+[policy]
+name = "evolve.environments.office.worker:worker"
+model = "3"
+[environment]
+name = "office"
+deployment = 3
+max_steps = 16
+[memory]
+index = "exact"
+[playbook]
+reflector = "rules"
+curator = "direct"
+"""
+"""Settings of an office whose scripted worker learns without a model."""
 PAGES = ("/", "/runs", "/playbook", "/notebook", "/skills", "/review", "/retrieval", "/policies", "/training")
 MORE = ("/prompt", "/snapshots", "/retrieval?q=send+a+mail", "/playbook?status=all&order=shown&q=mail")
 

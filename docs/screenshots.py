@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Page
 
 from benchmarks.browser import browsing, inspector
-from benchmarks.walk import command
+from benchmarks.walk import SCRIPTED, command
 from evolve.inspector.rendering import PAGES
 
 FOLDER = Path(__file__).parent / "screenshots"
@@ -30,24 +30,13 @@ COLOURS = 64
 LESSONS = ("notebook", "skills", "review")
 """Pages shown from the second workspace."""
 ASKED = {"retrieval": "/retrieval?q=send+a+mail+to+Ann"}
-SCRIPTED = """\
-[policy]
-name = "evolve.environments.office.worker:worker"
-model = "3"
-[environment]
-name = "office"
-deployment = 3
-max_steps = 16
-[memory]
-index = "exact"
-[playbook]
-reflector = "rules"
-curator = "direct+notebook"
+MORE = """\
 [notebook]
 writer = "rules"
 [skills]
 enabled = true
 """
+"""Beside the scripted worker's settings: notes and skills are written too."""
 
 
 def picture(page: str, width: int, *, dark: bool = False) -> Path:
@@ -69,7 +58,7 @@ def lessons(folder: Path) -> Path:
     """Make a workspace with notes, skills and waiting changes."""
     if not (folder / "evolve.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "evolve.toml").write_text(SCRIPTED)
+        (folder / "evolve.toml").write_text(SCRIPTED.replace('"direct"', '"direct+notebook"') + MORE)
         command(folder, "run", "--limit", "16")
         command(folder, "run", "--set", "run.skip=16", "--limit", "8", "--review")
     return folder

@@ -56,6 +56,11 @@ class Library:
         """Return the names of the skills that call this one, oldest first."""
         return tuple(_name(record) for record in self._skills.values() if name in record.payload.requires)
 
+    def require_uncalled(self, name: str) -> None:
+        """Raise `BadInput` where other skills call this one: it cannot be put out of use before them."""
+        if users := self.required_by(name):
+            raise BadInput(f"skill {name!r} is called by {', '.join(users)}; retire these first")
+
     def closure(self, names: Iterable[str]) -> tuple[Record[Skill], ...]:
         """Return these skills and all they require, each once, callees before callers.
 

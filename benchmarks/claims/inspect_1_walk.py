@@ -14,24 +14,7 @@ from pathlib import Path
 from benchmarks.browser import chromium
 from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.office_arms import folder
-from benchmarks.walk import Walked, command, walk
-
-SCRIPTED = """\
-[run]
-tasks = 8
-[policy]
-name = "evolve.environments.office.worker:worker"
-model = "3"
-[environment]
-name = "office"
-deployment = 3
-max_steps = 16
-[memory]
-index = "exact"
-[playbook]
-reflector = "rules"
-curator = "direct"
-"""
+from benchmarks.walk import SCRIPTED, Walked, command, walk
 
 ELSEWHERE = ("--limit", "8", "--set", "environment.deployment=1", "--set", 'gate.names=["static"]')
 """Tasks of another office: there is something new to learn."""
@@ -42,7 +25,7 @@ LATER = ("--limit", "16", "--set", "run.skip=8")
 def workspace(root: Path, *, quick: bool) -> Path:
     """Make the demo's workspace and let it learn."""
     if quick:
-        (root / "evolve.toml").write_text(SCRIPTED)
+        (root / "evolve.toml").write_text(f"[run]\ntasks = 8\n{SCRIPTED}")
     else:
         subprocess.run([sys.executable, "-m", "evolve.cli.main", "init", str(root)], check=True, capture_output=True)
     command(root, "run")

@@ -104,16 +104,13 @@ def promote(context: typer.Context, name: Name, as_json: Json = False) -> None:
 def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Put a skill out of use; `promote` brings it back. Refused while another skill calls it."""
     from evolve.lookup import find_skill
-    from memory.errors import BadInput
     from memory.records import DeltaOp, Op
     from skills.library import Library
 
     with writing(context) as (config, store):
         namespace = config.memory.namespace
         record = find_skill(store, namespace, name)
-        users = Library(store.view(namespace).records("skill")).required_by(record.payload.name)
-        if users:
-            raise BadInput(f"skill {record.payload.name!r} is called by {', '.join(users)}; retire these first")
+        Library(store.view(namespace).records("skill")).require_uncalled(record.payload.name)
         op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id)
         report(store.commit(namespace, [op], actor=ACTOR), as_json)
 

@@ -35,9 +35,7 @@ def retire(desk: At, name: str, form: Form) -> RedirectResponse:
     """Take a record out of all prompts. Refused for a skill that others call."""
     found = known(desk, name)
     if found.kind == "skill":
-        users = Library(desk.store.view(desk.namespace).records("skill")).required_by(found.payload.name)
-        if users:
-            raise BadInput(f"skill {found.payload.name!r} is called by {', '.join(users)}; retire these first")
+        Library(desk.store.view(desk.namespace).records("skill")).require_uncalled(found.payload.name)
     return _changed(desk, found, DeltaOp(op=Op.REMOVE, kind=found.kind, target_id=found.id, reason=form.get("why", "")))
 
 

@@ -7,6 +7,7 @@ finds in the journal again.
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -30,7 +31,7 @@ from evolve.nodes.recall import recall
 from evolve.nodes.reflect import reflect
 from evolve.nodes.retire import retire
 from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
-from memory.database import clear_errors
+from memory.database import BUSY_SECONDS, clear_errors, use_wal
 
 _STEPS = 9
 """Graph steps a batch takes."""
@@ -75,7 +76,9 @@ async def run_pass(deps: Deps, checkpoints: Path) -> None:
 
 
 async def _finish(deps: Deps, checkpoints: Path, thread: str, config: Any) -> None:
+    await asyncio.to_thread(use_wal, checkpoints)
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
+        await saver.conn.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
         graph = build(deps).compile(checkpointer=saver)
         stopped = await graph.aget_state(config)
         batch = stopped.values.get("batch", 0)

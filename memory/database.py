@@ -78,6 +78,27 @@ def open_database(path: Path, *, read_only: bool = False, migrations: Migrations
     return conn
 
 
+def use_wal(path: Path) -> None:
+    """Bring the SQLite file at `path`, made if it is missing, into WAL mode: one opener at a time.
+
+    SQLite does not wait for others at this one change: of several that open a new file at once, some would be told
+    that it is locked. A file that is in WAL mode stays in it. Raises `JournalError` when the wait was too long,
+    `sqlite3.Error`.
+    """
+    with _alone(path, "preparing"), closing(sqlite3.connect(path, timeout=BUSY_SECONDS)) as conn:
+        conn.execute("PRAGMA journal_mode = WAL")
+
+
+@contextmanager
+def _alone(path: Path, doing: str) -> Generator[None]:
+    lock = FileLock(f"{path}.migrate.lock", timeout=BUSY_SECONDS)
+    try:
+        with lock:
+            yield
+    except Timeout as error:
+        raise JournalError(f"{path}: another process is {doing} it; wait for it and try again") from error
+
+
 def _configure(conn: sqlite3.Connection) -> None:
     conn.execute("PRAGMA synchronous = NORMAL")
     conn.execute("PRAGMA foreign_keys = ON")
@@ -109,19 +130,18 @@ def _migrate_file(path: Path, migrations: Migrations) -> None:
         raise JournalError(f"{path}: its folder does not exist; create it or run `evolve init`")
     if _is_current(path, migrations):
         return
-    lock = FileLock(f"{path}.migrate.lock", timeout=BUSY_SECONDS)
-    try:
-        with lock, closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
-            check_version(conn, path, migrations)
-            _refuse_foreign(conn, path)
-            conn.execute("PRAGMA journal_mode = WAL")
-            conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # before any table: a half-made file is ours, too
-            db = Database(conn)
-            if migrations.pending(db):
-                _backup(conn, path, migrations)
-                migrations.apply(db)
-    except Timeout as error:
-        raise JournalError(f"{path}: another process is migrating it; wait for it and try again") from error
+    with (
+        _alone(path, "migrating"),
+        closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn,
+    ):
+        check_version(conn, path, migrations)
+        _refuse_foreign(conn, path)
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.execute(f"PRAGMA application_id = {APPLICATION_ID}")  # before any table: a half-made file is ours, too
+        db = Database(conn)
+        if migrations.pending(db):
+            _backup(conn, path, migrations)
+            migrations.apply(db)
 
 
 def _is_current(path: Path, migrations: Migrations) -> bool:

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from memory.database import clear_errors
+from memory.database import clear_errors, use_wal
 from memory.errors import JournalError, NotFound
 from memory.sql import sqlite3
 
@@ -46,9 +46,9 @@ _JSON = ("attributes", "events", "content", "bounds", "counts")
 
 def open_telemetry(path: Path) -> sqlite3.Connection:
     """Return a connection to write with, by one thread at a time. Raises `sqlite3.Error`, `JournalError`."""
+    use_wal(path)
     conn = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
-        conn.execute("PRAGMA journal_mode = WAL")
         conn.execute("PRAGMA synchronous = NORMAL")
         _check_version(conn, path)
         conn.executescript(_SCHEMA)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from sqlite_utils import Database, Migrations
 
 import memory.database
-from memory.database import open_database
+from memory.database import open_database, use_wal
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import JournalError, NotFound, SchemaTooNew
 from memory.records import DeltaOp
@@ -70,6 +71,19 @@ def test_a_migration_leaves_a_backup_of_the_state_before(released: Path, newer: 
     with closing(open_database(backup)) as conn:
         assert conn.execute("SELECT name FROM sqlite_master WHERE name = 'future'").fetchone() is None
         assert conn.execute("SELECT count(*) FROM records").fetchone() == (4,)
+
+
+def test_a_new_file_may_be_opened_by_many_at_once(tmp_path: Path) -> None:
+    """Without the lock about one in ten of such rounds told somebody that the database was locked."""
+
+    def start(path: Path) -> None:
+        use_wal(path)
+        with closing(sqlite3.connect(path, timeout=30)) as conn:
+            conn.executescript("PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS t (x);")
+
+    with ThreadPoolExecutor(6) as pool:
+        for at in range(60):
+            list(pool.map(start, [tmp_path / f"{at}.db"] * 6))
 
 
 def test_opening_again_migrates_nothing_and_makes_no_backup(released: Path) -> None:

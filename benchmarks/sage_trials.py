@@ -1,0 +1,105 @@
+"""How weights of the SAGE miniature are tried: greedily, in offices nobody trained on, with or without a library.
+
+In all arms alike an agent is told the silent rules of the office, which a grader alone reveals; the others it finds out
+by acting, and is locked out at the third refused call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean
+
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.office.rules import RULES
+from evolve.environments.office.wording import sentence
+from evolve.injection import Shown
+from evolve.parallel import all_of
+from evolve.rollout import Acting, Attempt
+from evolve.seeds import id_for, seed_for
+from evolve.skilled.chains import Link, chain, take
+from evolve.training.chains import chains
+from evolve.training.rollouts import Recall
+from memory.records import Record, Task
+from playbooks.bullets import Bullet
+from policies.local import LocalPolicy
+from policies.local.policy import POCKET
+from skills.library import Library
+from skills.retrieval import Choosing
+
+MAX_STEPS, MAX_TOKENS = 16, 120
+
+
+async def tried(
+    adapter: Path | None, library: bool, offices: Sequence[Office], scenarios: int | None = None
+) -> dict[str, list[float]]:
+    """Return for each office what weights come to on test_normal: TGC and SGC in %, steps and tokens of a task.
+
+    Each scenario's three tasks are a chain. `sgc`: it begins without functions, as in the paper; `office_sgc`: with
+    those that the agent wrote in some train tasks before. Without a library nothing is brought along, both are one.
+    """
+    policy = LocalPolicy(POCKET, adapter, threads=1, name="pocket", profile="compact")
+    try:
+        empty = [await _tried(world, policy, Library(), library, scenarios) for world in offices]
+        begun = await all_of(_worked(world, policy) for world in offices) if library else []
+        after = [
+            await _tried(world, policy, base, library, scenarios) for world, base in zip(offices, begun, strict=library)
+        ]
+    finally:
+        await policy.aclose()
+    names = ("tgc", "sgc", "steps", "tokens")
+    columns = list(zip(*empty, strict=True)) + list(zip(*(after or empty), strict=True))
+    return dict(zip([*names, *(f"office_{name}" for name in names)], map(list, columns), strict=True))
+
+
+async def _tried(
+    world: Office, policy: LocalPolicy, base: Library, library: bool, scenarios: int | None
+) -> tuple[float, float, float, float]:
+    own = chains(world.tasks("test_normal"), 3, seed=0)[:scenarios]
+    how = Choosing() if library else Choosing(k=0)
+    links = await all_of(_chain(world, each.tasks, policy, base, how) for each in own)
+    done = [link.trajectory for each in links for link in each]
+    return (
+        100 * mean(t.success for t in done),
+        100 * mean(all(link.trajectory.success for link in each) for each in links),
+        mean(len(t.steps) for t in done),
+        mean(t.usage.completion_tokens for t in done),
+    )
+
+
+async def _worked(world: Office, policy: LocalPolicy) -> Library:
+    """Return the functions that an agent has after one train task of each family, which nobody graded."""
+    firsts = {task.metadata["family"]: task for task in reversed(world.tasks("train"))}
+    library = Library().overlay()
+    for link in await _chain(world, tuple(firsts.values()), policy, Library(), Choosing()):
+        take(library, link.trajectory, link.shown, policy.profile)
+    return library
+
+
+async def _chain(
+    world: Office, tasks: Sequence[Task], policy: LocalPolicy, base: Library, how: Choosing
+) -> Sequence[Link]:
+    attempts = [
+        Attempt(id=id_for("ex", t.id), task=t, seed=seed_for(0, t.id), core=given(world)(t).core) for t in tasks
+    ]
+    return await chain(world, policy, attempts, acting(how.k > 0, 0.0), base, how)
+
+
+def office(deployment: int) -> Office:
+    """Return an office."""
+    return Office(OfficeConfig(deployment=deployment))
+
+
+def given(world: Office) -> Recall:
+    """Return what is shown in an office: the rules that a grader alone reveals."""
+    silent = [sentence(rule, world.values[rule.id]) for rule in RULES if rule.feedback == "silent"]
+    core = tuple(
+        Record[Bullet](id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=text))
+        for n, text in enumerate(silent, 1)
+    )
+    return lambda task: Shown(core=core)
+
+
+def acting(skills: bool, temperature: float) -> Acting:
+    """Return how episodes are done."""
+    return Acting(world="", max_steps=MAX_STEPS, temperature=temperature, max_tokens=MAX_TOKENS, skills=skills)

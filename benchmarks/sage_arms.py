@@ -44,7 +44,8 @@ class Arm:
     start: str = ""
     """Arm that its training begins from; empty = the shipped weights."""
     training: str = ""
-    """`sft`, `grpo` or `sage`; empty = the weights of `start` as they are."""
+    """`sft`, `grpo`, `sage`, or `one library`: SAGE where all of a group go on with the same functions; empty = the
+    weights of `start` as they are."""
     counting: Counting = "strict"
     library: bool = True
     """Functions that were written in earlier tasks are at hand when it is tried."""
@@ -58,6 +59,7 @@ ARMS: dict[str, Arm] = {
     "sage": Arm(start="sft", training="sage"),
     "sage, skills unpaid": Arm(start="sft", training="sage", counting="none"),
     "sage, library off": Arm(start="sage", library=False),
+    "sage, one library": Arm(start="sft", training="one library"),
 }
 
 
@@ -144,8 +146,14 @@ async def _demonstrated(trainer: Trainer, seed: int, size: Size, folder: Path) -
 
 async def _learned(trainer: Trainer, how: Arm, seed: int, size: Size, folder: Path) -> None:
     """Learn from rollouts, in groups: chains of two with a library of their own, or single tasks without."""
-    skills = how.training == "sage"
-    sampling = Sampling(rollouts=size.rollouts, counting=how.counting, skills=skills, seed=seed)
+    skills = how.training != "grpo"
+    sampling = Sampling(
+        rollouts=size.rollouts,
+        counting=how.counting,
+        skills=skills,
+        libraries="one" if how.training == "one library" else "own",
+        seed=seed,
+    )
     plan = Plan(
         iterations=size.iterations,
         chains=size.chains if skills else 2 * size.chains,
@@ -154,7 +162,11 @@ async def _learned(trainer: Trainer, how: Arm, seed: int, size: Size, folder: Pa
     )
     policy = LocalPolicy.pocket(threads=1)
     parts = Learning(
-        policy, trainer, make("advantages", how.training), make("filters", "zero_variance"), acting(skills, TEMPERATURE)
+        policy,
+        trainer,
+        make("advantages", "sage" if skills else "grpo"),
+        make("filters", "zero_variance"),
+        acting(skills, TEMPERATURE),
     )
     try:
         worlds = [World(each, given(each)) for each in map(office, TRAIN)]

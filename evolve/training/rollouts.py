@@ -20,7 +20,7 @@ from evolve.parallel import all_of
 from evolve.protocols import Environment
 from evolve.rollout import Acting, Attempt
 from evolve.seeds import id_for, seed_for
-from evolve.skilled.chains import Link, chain
+from evolve.skilled.chains import Link, chain, take
 from evolve.training.chains import Chain
 from memory.records import Frozen, Task
 from policies.protocols import Policy
@@ -48,6 +48,8 @@ class Sampling(Frozen):
     counting: Counting = "strict"
     skills: bool = True
     """Off: tasks of a chain share nothing, and success alone is paid."""
+    libraries: Literal["own", "one"] = "own"
+    """`one`, an ablation of SAGE: after the first task all members of a group go on with the first one's functions."""
     seed: int = 0
 
 
@@ -80,15 +82,32 @@ async def roll(
     settings: Sequence[Setting], policy: Policy, acting: Acting, sampling: Sampling, iteration: int
 ) -> tuple[Rollout, ...]:
     """Return the rollouts of each chain, in order. All run at once; raises what `rollout` raises."""
-    members = ((each, member) for each in settings for member in range(each.rollouts or sampling.rollouts))
-    return tuple(await all_of(_member(each, m, policy, acting, sampling, iteration) for each, m in members))
+    groups = await all_of(_group(each, policy, acting, sampling, iteration) for each in settings)
+    return tuple(rollout for group in groups for rollout in group)
 
 
-async def _member(
-    setting: Setting, member: int, policy: Policy, acting: Acting, sampling: Sampling, iteration: int
-) -> Rollout:
-    name = (sampling.seed, iteration, setting.chain.id, member)
-    attempts = [
+async def _group(setting: Setting, policy: Policy, acting: Acting, sampling: Sampling, iteration: int) -> list[Rollout]:
+    members = range(setting.rollouts or sampling.rollouts)
+    attempts = [_attempts(setting, (sampling.seed, iteration, setting.chain.id, member)) for member in members]
+    how = Choosing() if sampling.skills else Choosing(k=0)
+
+    async def done(own: Sequence[Attempt], base: Library) -> tuple[Link, ...]:
+        return await chain(setting.environment, policy, own, acting, base, how)
+
+    if sampling.libraries == "own":
+        found = await all_of(done(own, Library()) for own in attempts)
+        return [_rollout(setting, member, links, sampling) for member, links in enumerate(found)]
+    firsts = await all_of(done(own[:1], Library()) for own in attempts)
+    library = Library().overlay()
+    for link in firsts[0]:
+        take(library, link.trajectory, link.shown, policy.profile)
+    rests = await all_of(done(own[1:], library) for own in attempts)
+    links = [(*first, *rest) for first, rest in zip(firsts, rests, strict=True)]
+    return [_rollout(setting, m, each, sampling, author=m == 0) for m, each in enumerate(links)]
+
+
+def _attempts(setting: Setting, name: tuple[int, int, str, int]) -> list[Attempt]:
+    return [
         Attempt(
             id=id_for("ro", *name, position),
             task=task,
@@ -99,8 +118,12 @@ async def _member(
         )
         for position, (task, shown) in enumerate((task, setting.recall(task)) for task in setting.chain.tasks)
     ]
-    how = Choosing() if sampling.skills else Choosing(k=0)
-    links = await chain(setting.environment, policy, attempts, acting, Library(), how)
+
+
+def _rollout(
+    setting: Setting, member: int, links: tuple[Link, ...], sampling: Sampling, author: bool = True
+) -> Rollout:
+    """Return what became of a member; where it is not the author of the functions, it is not paid for writing them."""
     strict, paper = used(links, "strict"), used(links, "paper")
     counted = paper if sampling.counting == "paper" else strict
     paid = sampling.skills and sampling.counting != "none"
@@ -109,7 +132,7 @@ async def _member(
         chain_id=setting.chain.id,
         member=member,
         links=links,
-        rewards=rewards,
+        rewards=rewards if author else (rewards[0] | {"skill": 0.0}, *rewards[1:]),
         used=tuple(bool(column.any()) for column in counted.T),
         claimed=tuple(bool(column.any()) for column in paper.T),
     )

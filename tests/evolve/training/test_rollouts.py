@@ -43,6 +43,18 @@ async def test_every_chain_is_done_by_every_member_with_skills_of_its_own() -> N
         assert all(any(each.payload.name in code for code in own) for each in rollout.links[1].shown)
 
 
+async def test_with_one_library_all_go_on_with_the_functions_of_the_first_who_alone_is_paid_for_them() -> None:
+    found = await rolled(Sampling(rollouts=3, libraries="one"), length=3)
+    for chain_id in dict.fromkeys(each.chain_id for each in found):
+        group = [each for each in found if each.chain_id == chain_id]
+        assert len({tuple(record.payload.source for record in each.links[1].shown) for each in group}) == 1
+        written = "".join(step.action for step in group[0].links[0].trajectory.steps)
+        assert all(record.payload.definition in written for record in group[0].links[1].shown)
+        assert not any(each.rewards[0]["skill"] for each in group[1:])
+    assert any(each.rewards[0]["skill"] for each in found if each.member == 0), "nothing was used: this shows nothing"
+    assert any(each.rewards[1]["skill"] for each in found if each.member), "nobody used what another wrote"
+
+
 async def test_without_skills_nothing_is_shared_and_success_alone_is_paid() -> None:
     found = await rolled(Sampling(rollouts=2, skills=False))
     assert all(not link.shown for rollout in found for link in rollout.links)

@@ -13,10 +13,12 @@ from itertools import pairwise
 import numpy as np
 
 from evolve.seeds import seed_for
+from evolve.training.rollouts import Rollout
 from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Frozen, Trajectory
 from policies.rl.protocols import Array, Episodes, Flags
 from policies.rl.rows import TrainRow, rows_of
+from policies.rl.tracker import BetaTracker
 
 COUNTED: tuple[str, ...] = ("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns")
 
@@ -57,6 +59,23 @@ class Prepared:
             if kept[place[row.trajectory_id]] and row.trained
         ]
         return [row for row, _ in both], [advantages for _, advantages in both]
+
+
+def episodes_of(rollouts: Iterable[Rollout], expected: BetaTracker) -> list[Episode]:
+    """Return the episodes of some rollouts: compared are those of one position of one chain."""
+    return [
+        Episode(
+            trajectory=link.trajectory,
+            rewards=rewards,
+            group=f"{rollout.chain_id}/{position}",
+            chain_id=rollout.chain_id,
+            position=position,
+            rollout=rollout.member,
+            baseline=expected.value(link.trajectory.task.id),
+        )
+        for rollout in rollouts
+        for position, (link, rewards) in enumerate(zip(rollout.links, rollout.rewards, strict=True))
+    ]
 
 
 def prepared(episodes: Iterable[Episode], replies: Replies, turns: TurnReader = turns_of) -> Prepared:

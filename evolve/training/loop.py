@@ -16,7 +16,7 @@ from evolve.protocols import Environment
 from evolve.rollout import Acting
 from evolve.seeds import seed_for
 from evolve.training import ledger
-from evolve.training.batches import Episode, Prepared, prepared
+from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.chains import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
@@ -117,7 +117,7 @@ async def _iterate(
     settings = draw(worlds, plan, iteration, learning.curriculum, expected)
     rollouts = await roll(settings, policy, learning.acting, plan.sampling, iteration)
     _require_graded(rollouts, iteration)
-    batch = prepared(_episodes(rollouts, expected), replies.get_reply)
+    batch = prepared(episodes_of(rollouts, expected), replies.get_reply)
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
     chosen = learning.filter.keep(batch.episodes)
     figures["kept"] = float(chosen.sum())
@@ -197,22 +197,6 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "skill_use": mean(used for used, _ in later) if later else 0.0,
         "skill_claims": mean(claimed and not used for used, claimed in later) if later else 0.0,
     }
-
-
-def _episodes(rollouts: Sequence[Rollout], expected: BetaTracker) -> list[Episode]:
-    return [
-        Episode(
-            trajectory=link.trajectory,
-            rewards=rewards,
-            group=f"{rollout.chain_id}/{position}",
-            chain_id=rollout.chain_id,
-            position=position,
-            rollout=rollout.member,
-            baseline=expected.value(link.trajectory.task.id),
-        )
-        for rollout in rollouts
-        for position, (link, rewards) in enumerate(zip(rollout.links, rollout.rewards, strict=True))
-    ]
 
 
 def _counts(batch: Prepared) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """Rows for SkyRL, the cluster trainer: our rollouts and advantages, its engines and weights. Needs no package of SkyRL.
 
-SkyRL hands a generator the whole batch and takes rows back (`GeneratorOutput` of SkyRL 0.3), so chains stay whole. Its
-own estimators would give every row of an episode the advantage of the last, which is wrong for a chain that is paid
-task by task; so our advantages travel as rewards of single tokens, and `given` is registered as the estimator that
-leaves them as they are. Tested on recorded rows; it was not run on a cluster.
+SkyRL hands a generator the whole batch and takes rows back (`GeneratorOutput` of SkyRL 0.3), so chains stay whole.
+Where a trajectory has several rows its trainer gives all of them the advantage of the last, whatever the estimator,
+which is wrong for a chain that is paid task by task; so our advantages travel as rewards of single tokens, and
+`GivenAdvantages`, put before its trainer, leaves them as they are. Tested on recorded rows; not run on a cluster.
 """
 
 from __future__ import annotations
@@ -125,7 +125,12 @@ def spread(row: TrainRow, advantages: Array) -> list[float]:
     return found
 
 
-def given(token_level_rewards: Any, response_mask: Any, **_: Any) -> tuple[Any, Any]:
-    """Return the rewards as (advantages, returns): register it with SkyRL's `register_advantage_estimator`."""
-    advantages = token_level_rewards * response_mask
-    return advantages, advantages
+class GivenAdvantages:
+    """Put it before SkyRL's trainer, `class Ours(GivenAdvantages, RayPPOTrainer)`: rewards are advantages already."""
+
+    def compute_advantages_and_returns(self, data: Any) -> Any:
+        """Let SkyRL's trainer log what it logs, then take the rewards where the policy wrote, for its advantages."""
+        compute: Any = getattr(super(), "compute_advantages_and_returns")  # noqa: B009  (SkyRL's, of the class behind)
+        done = compute(data)
+        done["advantages"] = done["returns"] = done["rewards"] * done["response_mask"]
+        return done

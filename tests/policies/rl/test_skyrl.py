@@ -1,7 +1,7 @@
 """Rows as SkyRL takes them: nothing of a row is lost, and what is not the policy's gets no reward.
 
 K1  ids, masks and sampling log-probabilities are the row's own; lists are of equal length, members in their order
-K2  an advantage stands on every token of its turn and nowhere else; the registered estimator returns it as it is
+K2  an advantage stands on every token of its turn and nowhere else; SkyRL's trainer, ours before it, leaves it there
 K3  the policy-gradient sum over SkyRL's arrays is that over our rows
 K4  an engine of SkyRL answers ids with ids; a version, an adapter or an answer without log-probabilities is refused
 """
@@ -21,7 +21,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.protocols import SamplingParams
 from policies.rl.rows import Span, TrainRow, Turn, rows_of
-from policies.rl.skyrl import ClientEngine, generator_output, given, spread
+from policies.rl.skyrl import ClientEngine, GivenAdvantages, generator_output, spread
 
 
 def row(at: int, turns: list[tuple[int, int]], chain: str = "chain", rollout: int = 0) -> TrainRow:
@@ -45,6 +45,18 @@ def row(at: int, turns: list[tuple[int, int]], chain: str = "chain", rollout: in
         sampling_logprobs=tuple(logprobs),
         spans=tuple(spans),
     )
+
+
+class Theirs:
+    """As SkyRL 0.3's trainer does where trajectories have several rows: the last one's advantage for all of them."""
+
+    def compute_advantages_and_returns(self, data: dict[str, Any]) -> dict[str, Any]:
+        last = data["rewards"][-1:].sum()
+        return data | {"advantages": last * data["response_mask"], "returns": last * data["response_mask"]}
+
+
+class Ours(GivenAdvantages, Theirs):
+    """How the two are put together."""
 
 
 TURNS = st.lists(st.tuples(st.integers(0, 4), st.integers(1, 5)), min_size=1, max_size=4)
@@ -77,9 +89,10 @@ def test_nothing_of_a_row_is_lost(members: list[list[list[tuple[int, int]]]], se
     )
     theirs = 0.0
     for rewards, mask in zip(output["rewards"], output["loss_masks"], strict=True):
-        advantage, returns = given(np.array(rewards), np.array(mask), index=None)
-        assert np.array_equal(advantage, returns)
-        theirs += float((advantage * np.array(mask)).sum())
+        data = {"rewards": np.array([rewards]), "response_mask": np.array([mask])}
+        done = Ours().compute_advantages_and_returns(data)
+        assert np.array_equal(done["advantages"], done["returns"])
+        theirs += float((done["advantages"] * np.array(mask)).sum())
     assert theirs == pytest.approx(ours, abs=1e-9)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evolve.telemetry import acting, learning
+from evolve.telemetry import acting, learning, training
 from evolve.telemetry.described import Begun
 
 KINDS: Mapping[str, Callable[..., Begun | None]] = {
@@ -18,5 +18,7 @@ KINDS: Mapping[str, Callable[..., Begun | None]] = {
     "gate": learning.gate,
     "reflect": learning.reflect,
     "curate": learning.curate,
+    "iteration": training.iteration,
+    "update": training.update,
 }
 """Kind of watched work -> its span."""

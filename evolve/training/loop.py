@@ -23,11 +23,13 @@ from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS, STOPPED
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, roll, unknowing
+from evolve.watching import WatchedPolicy, watched
 from memory.records import Frozen
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
 from policies.recordings import Recordings
-from policies.rl.protocols import AdvantageEstimator, GroupFilter
+from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
+from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
 from policies.rl.trainer import Trainer, TrainingStopped
 
@@ -106,13 +108,14 @@ def _replies(folder: Path, iteration: int) -> Path:
     return folder / f"replies-{iteration}.jsonl"
 
 
+@watched("iteration")
 async def _iterate(
     worlds: Sequence[World], learning: Learning, plan: Plan, folder: Path, iteration: int
 ) -> dict[str, float]:
     kept = _replies(folder, iteration)
     ledger.cut(kept)
     replies = Recordings(kept)
-    policy = CachedPolicy(learning.policy, replies, scope=f"{plan.sampling.seed}/{iteration}")
+    policy = CachedPolicy(WatchedPolicy(learning.policy), replies, scope=f"{plan.sampling.seed}/{iteration}")
     expected = estimates(folder)
     settings = draw(worlds, plan, iteration, learning.curriculum, expected)
     rollouts = await roll(settings, policy, learning.acting, plan.sampling, iteration)
@@ -123,12 +126,18 @@ async def _iterate(
     figures["kept"] = float(chosen.sum())
     rows, advantages = batch.advantages(learning.advantages(batch.episodes), chosen)
     if rows:
-        figures |= learning.trainer.step(rows, advantages)
-        learning.policy.adopt(learning.trainer.merged())
+        figures |= _update(learning, rows, advantages)
     episodes = sorted({row.trajectory_id for row in rows})
     came_to = outcomes(link.trajectory for rollout in rollouts for link in rollout.links)
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
     ledger.append(folder / METRICS, figures)
+    return figures
+
+
+@watched("update")
+def _update(learning: Learning, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+    figures = learning.trainer.step(rows, advantages)
+    learning.policy.adopt(learning.trainer.merged())
     return figures
 
 

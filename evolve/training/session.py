@@ -18,9 +18,11 @@ from evolve import generations
 from evolve.app import make_environment, open_store
 from evolve.config import Config
 from evolve.injection import choose_core, recall_for, shown_again
+from evolve.progress import Observers, RunFinished
 from evolve.prompting import briefing
 from evolve.rollout import Acting
 from evolve.runs import alone
+from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger, resumption
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
@@ -119,7 +121,11 @@ def _rolled_out(config: Config, folder: Path, trainer: Trainer, curriculum: Curr
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         estimator, kept = make("advantages", section.advantages), make("filters", section.filter)
         parts = Learning(policy, trainer, estimator, kept, acting, curriculum)
-        return asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
+        observers = Observers()
+        with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
+            stopped = asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
+            observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
+            return stopped
 
 
 def train_from_logs(

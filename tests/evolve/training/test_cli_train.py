@@ -118,6 +118,25 @@ def test_a_training_begins_with_what_the_journal_says_and_shares_rollouts_by_it(
     assert "there are difficulty, spo, uniform" in wrong.stderr
 
 
+def test_a_training_is_traced_and_ends_in_the_same_weights(folder: Path, tmp_path: Path) -> None:
+    everything = ("--set", "train.filter='tests.evolve.training.test_loop:Everything'")
+    made: dict[str, Any] = {}
+    for on in ("false", "true"):
+        own = Path(shutil.copytree(folder, tmp_path / on))
+        made[on] = told(own, "train", "sage", *everything, "--set", f"telemetry.enabled={on}")
+    same = [(Path(each["folder"]) / "adapter" / "adapter_model.safetensors").read_bytes() for each in made.values()]
+    assert same[0] == same[1]
+    (trace,) = told(tmp_path / "true", "traces", "list")
+    assert trace["run"] == made["true"]["name"]
+    lines = invoke(tmp_path / "true", "traces", "show", trace["run"]).stdout.splitlines()
+    kinds = [re.sub(r"^( *\S+).*", r"\1", line) for line in lines]
+    assert kinds[0] == "invoke_workflow"
+    assert [kind for kind in kinds if kind.startswith("  evolve")] == ["  evolve.iteration"]
+    assert kinds.count("    invoke_agent") == 4
+    assert kinds.count("    evolve.update") == 1
+    assert kinds.count("      chat") == kinds.count("      execute_tool") > 4
+
+
 def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Path) -> None:
     first = told(folder, "train", "sft")
     again = told(folder, "train", "sft")

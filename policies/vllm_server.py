@@ -26,8 +26,12 @@ SETTINGS = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
     "TORCHDYNAMO_DISABLE": "1",  # else the first request waits half a minute for a C++ compiler
 }
-ARGUMENTS = ("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "32", "--logprobs-mode", "processed_logprobs")
-"""Computed as `LocalPolicy` does; log-probabilities are those of the sampling policy, as `Reply` wants them."""
+ARGUMENTS = (
+    *("--dtype", "float32", "--enforce-eager", "--max-num-seqs", "32", "--logprobs-mode", "processed_logprobs"),
+    *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
+)
+"""Computed as `LocalPolicy` does; log-probabilities are those of the sampling policy, as `Reply` wants them. Replies by
+a schema hold no blanks between tokens: a small model would write nothing else until its limit."""
 LORA = ("--enable-lora", "--max-loras", "4", "--max-cpu-loras", "8")
 """Room for the live generation, the one before it, and one that is looked at. Such a server loads adapters at run time
 from any path of this machine: for loopback only."""

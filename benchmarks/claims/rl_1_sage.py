@@ -31,6 +31,8 @@ SEEDS = (0, 1, 2)
 COMPARED = tuple(arm for arm in ARMS if arm != "sage, one library")
 SMALL = Size(iterations=2, chains=2, rollouts=4, demonstrations=8, test=(20,), scenarios=8)
 MORE_SGC, FEWER_STEPS = 5, 20
+PLACES = (("", "scenario by scenario"), ("office_", "in an office"))
+"""How SAGE is tried: what the names of its figures begin with, and how that is said."""
 Cells = dict[tuple[str, int], dict[str, list[float]]]
 
 
@@ -48,17 +50,17 @@ def bootstrap(values: np.ndarray, looks: int = 10_000) -> tuple[float, float]:
 def rows(cells: Cells) -> list[Row]:
     """Return the table: SAGE beside the others, every arm's figures, and what a cell takes."""
     table: list[Row] = []
-    for place, told in (("", "scenario by scenario"), ("office_", "in an office")):
+    for place, told in PLACES:
         table += [
             _beside(cells, "grpo", f"{place}sgc", f"SGC, {told}: SAGE minus GRPO without skills, points", MORE_SGC),
             _beside(cells, "grpo", f"{place}steps", f"steps, {told}: % fewer with SAGE than with GRPO", FEWER_STEPS),
         ]
-    for place, told in (("", "scenario by scenario"), ("office_", "in an office")):
+    for place, told in PLACES:
         for arm in ("base", "sft", "sft+grpo", "sage, skills unpaid", "sage, library off"):
             table.append(_beside(cells, arm, f"{place}sgc", f"SGC, {told}: SAGE minus {arm}, points"))
             table.append(_beside(cells, arm, f"{place}steps", f"steps, {told}: % fewer with SAGE than with {arm}"))
     for arm in COMPARED:
-        for place, told in (("", "scenario by scenario"), ("office_", "in an office")):
+        for place, told in PLACES:
             for figure, unit in (("tgc", "%"), ("sgc", "%"), ("steps", "a task"), ("tokens", "a task")):
                 values = of_offices(cells, arm, place + figure)
                 text = f"{arm}, {told}: {figure}, {unit}"

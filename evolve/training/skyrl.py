@@ -81,12 +81,8 @@ class ChainGenerator:
             rollouts = await roll(settings, policy, acting, self._sampling, step)
             batch = prepared(episodes_of(rollouts, BetaTracker()), replies.get_reply)
         found = _of_members(rollouts, *self._advantaged(batch))
-        seen: Counter[str] = Counter()
-        ordered: list[tuple[list[TrainRow], list[Array]]] = []
-        for name in asked:
-            ordered.append(found[name, seen[name]])
-            seen[name] += 1
-        output = generator_output(ordered)
+        numbers = {name: iter(range(count)) for name, count in members.items()}
+        output = generator_output([found[name, next(numbers[name])] for name in asked])
         output["rollout_metrics"] |= {f"evolve/{name}": float(count) for name, count in batch.counts.items()}
         return output
 

@@ -53,3 +53,17 @@ def unheld(ops: Sequence[DeltaOp], records: Sequence[Record[Any]]) -> tuple[Delt
         if key:
             held.add(key)
     return tuple(kept)
+
+
+def restoring(record: Record[Any], op_id: str) -> DeltaOp:
+    """Return the proposal to show a quarantined text from now on, as it reads now."""
+    return DeltaOp(
+        op=Op.RESTORE,
+        op_id=op_id,
+        kind=record.kind,
+        target_id=record.id,
+        base_version=record.version,
+        payload=record.payload.model_dump(mode="json"),
+        provenance=record.provenance,
+        reason="passed the gates",
+    )

@@ -160,5 +160,7 @@ class Reflection(Frozen):
     raw: str = ""
     parsed: bool = True
     author: str = ""
+    reply_key: str = ""
+    """Names the reply it was read from, where replies are kept."""
     usage: Usage = Usage()
     created_at: datetime = Field(default_factory=now)

@@ -53,7 +53,7 @@ class ModelReflector:
             answer, reply, raw = await generate_structured(self._policy, messages, full.FullReflection, self._params)
             found = None if answer is None else _from_full(answer, injected)
         rest: dict[str, Any] = {"parsed": False} if found is None else found
-        return blank.model_copy(update={"raw": raw, "usage": reply.usage, **rest})
+        return blank.model_copy(update={"raw": raw, "usage": reply.usage, "reply_key": reply.key, **rest})
 
 
 def _from_compact(answer: compact.CompactReflection, injected: Sequence[Record[Any]]) -> dict[str, Any]:

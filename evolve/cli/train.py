@@ -39,6 +39,7 @@ def plan(context: typer.Context, as_json: Json = False) -> None:
         "failures": len(found.failures),
         "retry_pairs": len(found.pairs),
         "groups": len(found.groups),
+        "reflections": found.reflections,
     }
     if as_json:
         more = {"left_out": found.left_out, "families": found.families(), "difficulty": hard}
@@ -185,5 +186,7 @@ def _line(figures: Mapping[str, float], names: Sequence[str]) -> str:
 def _told(done: Trained, as_json: bool) -> None:
     if done.stopped and not as_json:
         print(f"stopped early: {done.stopped}; what follows was made before that")
+    if done.weighed and not as_json:
+        table([each.model_dump() for each in done.weighed], False)
     text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy gate"
     show(done.model_dump(mode="json"), as_json, text)

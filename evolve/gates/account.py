@@ -24,6 +24,7 @@ REPLAYS: Mapping[str, Replay] = {
     "online_ab": online_ab.replay,
     "canary": canary.replay,
     "replay": replay.replay,
+    "matched": utility.replay,
 }
 """Gates that measure -> how one decision is made again from its evidence (`evolve.gates.rounds`)."""
 

@@ -20,11 +20,11 @@ from evolve.nodes.curate import PROPOSAL, proposed, submit
 from evolve.nodes.gate import gate
 from evolve.nodes.waiting import tainted
 from evolve.progress import Notice
-from evolve.quarantine import ADMITS
+from evolve.quarantine import ADMITS, restoring
 from evolve.runs import Run
 from evolve.state import Deps, State
 from evolve.trust import text_of
-from memory.records import DeltaOp, Frozen, Op, Record, Status
+from memory.records import DeltaOp, Frozen, Record, Status
 from memory.store import Store
 from playbooks.lessons import op_id
 
@@ -92,17 +92,6 @@ def _propose(deps: Deps) -> None:
 
 
 def _ops(records: Sequence[Record[Any]], deps: Deps) -> list[DeltaOp]:
-    ops = [
-        DeltaOp(
-            op=Op.RESTORE,
-            op_id=op_id("quarantine", deps.stream.run_id, record.id, str(record.version)),
-            kind=record.kind,
-            target_id=record.id,
-            base_version=record.version,
-            payload=record.payload.model_dump(mode="json"),
-            provenance=record.provenance,
-            reason="passed the gates",
-        )
-        for record in records
-    ]
+    run_id = deps.stream.run_id
+    ops = [restoring(each, op_id("quarantine", run_id, each.id, str(each.version))) for each in records]
     return [op for op in ops if not tainted(op, deps)]

@@ -62,13 +62,13 @@ class Prepared:
 
 
 def episodes_of(rollouts: Iterable[Rollout], expected: BetaTracker) -> list[Episode]:
-    """Return the episodes of some rollouts: compared are those of one position of one chain."""
+    """Return the episodes of some rollouts: compared are those of one position of one chain, under one knowledge."""
     return [
         Episode(
             trajectory=link.trajectory,
             rewards=rewards,
-            group=f"{rollout.chain_id}/{position}",
-            chain_id=rollout.chain_id,
+            group=f"{rollout.group}/{position}",
+            chain_id=rollout.group,
             position=position,
             rollout=rollout.member,
             baseline=expected.value(link.trajectory.task.id),

@@ -16,6 +16,8 @@ FOLDER = "training"
 CHECKPOINT, GOOD = "checkpoint.pt", "good.pt"
 """The latest weights, and the latest that acted within the limits of `training.guards`."""
 HISTORY, METRICS, STOPPED = "history.jsonl", "metrics.jsonl", "stopped.txt"
+MATCHED = "matched.jsonl"
+"""What matched groups came to (`training.matched`)."""
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:

@@ -31,6 +31,8 @@ class Offer(Frozen):
     failures: tuple[Trajectory, ...] = ()
     left_out: dict[str, int] = Field(default_factory=dict)
     """Reason -> episodes."""
+    reflections: int = 0
+    """Reflections from which came what gates measured to help (`training.reflections`)."""
 
     @property
     def pairs(self) -> tuple[tuple[Trajectory, Trajectory], ...]:

@@ -21,7 +21,8 @@ from evolve.training.chains import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
-from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS, STOPPED
+from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
+from evolve.training.matched import Matching
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, roll, unknowing
 from evolve.watching import WatchedPolicy, watched
 from memory.records import Frozen
@@ -66,6 +67,8 @@ class Learning:
     filter: GroupFilter
     acting: Acting
     curriculum: Curriculum = field(default_factory=Curriculum)
+    matching: Matching | None = None
+    """Splits groups, so that they measure a text too."""
 
 
 async def learn(
@@ -97,7 +100,7 @@ def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
     done = int(learning.trainer.resume(kept)["iterations"]) if kept else 0
     learning.policy.adopt(learning.trainer.merged())
     if not ledger.stopped(folder):
-        for name in (HISTORY, METRICS):
+        for name in (HISTORY, METRICS, MATCHED):
             ledger.keep(folder / name, done)
     for old in set(folder.glob("replies-*")) - {_replies(folder, done)}:
         old.unlink()
@@ -118,17 +121,22 @@ async def _iterate(
     policy = CachedPolicy(WatchedPolicy(learning.policy), replies, scope=f"{plan.sampling.seed}/{iteration}")
     expected = estimates(folder)
     settings = draw(worlds, plan, iteration, learning.curriculum, expected)
+    matching = learning.matching
+    if matching is not None:
+        settings = list(matching.split(settings, plan.sampling.rollouts))
     rollouts = await roll(settings, policy, learning.acting, plan.sampling, iteration)
     _require_graded(rollouts, iteration)
     batch = prepared(episodes_of(rollouts, expected), replies.get_reply)
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
+    if matching is not None:
+        figures |= matching.note(iteration, rollouts)
     chosen = learning.filter.keep(batch.episodes)
     figures["kept"] = float(chosen.sum())
     rows, advantages = batch.advantages(learning.advantages(batch.episodes), chosen)
     if rows:
         figures |= _update(learning, rows, advantages)
     episodes = sorted({row.trajectory_id for row in rows})
-    came_to = outcomes(link.trajectory for rollout in rollouts for link in rollout.links)
+    came_to = outcomes(link.trajectory for each in rollouts if not each.candidate for link in each.links)
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
     ledger.append(folder / METRICS, figures)
     return figures

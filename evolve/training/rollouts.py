@@ -62,6 +62,8 @@ class Setting:
     recall: Recall = unknowing
     rollouts: int | None = None
     """Members of its group; None = as `Sampling` says."""
+    candidate: str = ""
+    """Id of a record under test that `recall` shows on top of what is known; empty = none."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,13 @@ class Rollout:
     """Whether a skill made earlier in the chain was used, by the count that pays (`none`: by the strict one)."""
     claimed: tuple[bool, ...]
     """The same by names alone: what is claimed and not used is how the count would be gamed."""
+    candidate: str = ""
+    """Id of the record under test that it was shown."""
+
+    @property
+    def group(self) -> str:
+        """With whom it is compared: the same chain, under the same knowledge."""
+        return f"{self.chain_id}/{self.candidate}" if self.candidate else self.chain_id
 
 
 async def roll(
@@ -109,7 +118,7 @@ async def _group(setting: Setting, policy: Policy, acting: Acting, sampling: Sam
 def _attempts(setting: Setting, name: tuple[int, int, str, int]) -> list[Attempt]:
     return [
         Attempt(
-            id=id_for("ro", *name, position),
+            id=id_for("ro", *name, position, *filter(None, [setting.candidate])),
             task=task,
             seed=seed_for(*name, position),
             core=shown.core,
@@ -135,6 +144,7 @@ def _rollout(
         rewards=rewards if author else (rewards[0] | {"skill": 0.0}, *rewards[1:]),
         used=tuple(bool(column.any()) for column in counted.T),
         claimed=tuple(bool(column.any()) for column in paper.T),
+        candidate=setting.candidate,
     )
 
 

@@ -41,6 +41,9 @@ class TrainSection(Section):
     """Tasks of a chain share the functions that their agent writes."""
     counting: Literal["strict", "paper", "none"] = "strict"
     """What is a use of a skill that is paid for: honest use, a call of its name, or nothing."""
+    candidates: int = Field(default=0, ge=0)
+    """How many quarantined texts the rollouts measure besides, the oldest first: half of a group is then shown one on
+    top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling in rollouts."""
     epochs: int = Field(default=1, ge=1)
@@ -52,6 +55,8 @@ class TrainSection(Section):
     context: Literal["kept", "dropped", "both"] = "both"
     """`sft`: what successes are learned under: the prompts as they were, prompts without what was learned (context
     distillation: the weights take in the playbook), or each once."""
+    reflections: bool = False
+    """`sft`: also learn the reflections from which came what gates measured to help."""
     minibatches: int = Field(default=1, ge=1)
     """Updates made of one batch of rollouts."""
     weights: Literal["lora"] = "lora"

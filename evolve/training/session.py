@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from evolve import generations
 from evolve.app import make_environment, open_store
 from evolve.config import Config
+from evolve.errors import ConfigError
 from evolve.injection import choose_core, recall_for, shown_again
 from evolve.progress import Observers, RunFinished
 from evolve.prompting import briefing
@@ -24,12 +25,15 @@ from evolve.rollout import Acting
 from evolve.runs import alone
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger, resumption
+from evolve.training.admission import Weighed, weigh
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
 from evolve.training.guards import Limits
 from evolve.training.internalise import Internalising
 from evolve.training.logs import Offer, offer, trainable
 from evolve.training.loop import Learning, Plan, World, learn
+from evolve.training.matched import Matching, matching_of
+from evolve.training.reflections import reflection_examples
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
 from evolve.training.supervised import fit, group_examples, success_examples
@@ -49,6 +53,8 @@ from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
 T = TypeVar("T")
 Report = Callable[[dict[str, float]], None]
+SNAPSHOT = "snapshot"
+"""Of a training's folder: names the knowledge that it began with."""
 GROUPS, BASE = "groups", "base"
 """The recipe of groups of the journal, and what a training begins from where no generation is live."""
 
@@ -63,12 +69,15 @@ class Trained(Frozen):
     updates: int
     stopped: str = ""
     """Why a guard ended it early; the candidate is then made of the last weights within the limits."""
+    weighed: tuple[Weighed, ...] = ()
+    """What became of the quarantined texts that its groups measured (`train.candidates`)."""
 
 
 def offered(config: Config) -> Offer:
     """Return what the workspace's journal offers to a training."""
     with open_store(config, len, read_only=True) as store:
-        return offer(store.trajectories(), store.get_reply)
+        found = offer(store.trajectories(), store.get_reply)
+        return found.model_copy(update={"reflections": len(reflection_examples(store, config.memory.namespace).rows)})
 
 
 def resume(config: Config, name: str | None = None, report: Report = lambda _: None) -> Trained:
@@ -101,16 +110,18 @@ def train(config: Config, recipe: str, report: Report = lambda _: None, name: st
     section = config.train
     curriculum = Curriculum(make("samplers", section.sampler), make("allocators", section.allocator))
     with _training(config, recipe, name=name) as (folder, trainer):
-        stopped = _rolled_out(config, folder, trainer, curriculum, report)
-        return _published(config, trainer, folder, recipe, stopped)
+        stopped, weighed = _rolled_out(config, folder, trainer, curriculum, report)
+        return _published(config, trainer, folder, recipe, stopped).model_copy(update={"weighed": weighed})
 
 
-def _rolled_out(config: Config, folder: Path, trainer: Trainer, curriculum: Curriculum, report: Report) -> str:
-    """Train by rollouts; return why a guard stopped it."""
+def _rolled_out(
+    config: Config, folder: Path, trainer: Trainer, curriculum: Curriculum, report: Report
+) -> tuple[str, tuple[Weighed, ...]]:
+    """Train by rollouts; return why a guard stopped it, and what became of the texts it measured."""
     policy = generations.in_process(config.policy, config.workspace)
     environment, section = make_environment(config), config.train
     with open_store(config, policy.count_tokens, owner=False) as store:
-        world = World(environment, _recall(config, store, policy, folder / "snapshot"), config.run.split)
+        world = World(environment, _recall(config, store, policy, folder / SNAPSHOT), config.run.split)
         acting = Acting(
             world=briefing(environment, policy.profile),
             max_steps=config.environment.max_steps,
@@ -120,12 +131,13 @@ def _rolled_out(config: Config, folder: Path, trainer: Trainer, curriculum: Curr
         )
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         estimator, kept = make("advantages", section.advantages), make("filters", section.filter)
-        parts = Learning(policy, trainer, estimator, kept, acting, curriculum)
+        matching = _matching(config, store, policy, world, folder)
+        parts = Learning(policy, trainer, estimator, kept, acting, curriculum, matching)
         observers = Observers()
         with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
             stopped = asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
             observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
-            return stopped
+        return stopped, weigh(config, matching) if matching else ()
 
 
 def train_from_logs(
@@ -143,6 +155,8 @@ def train_from_logs(
             given = group_examples(found, store.get_reply, make("advantages", section.advantages))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store))
+            if section.reflections:
+                given = given.joined(reflection_examples(store, config.memory.namespace))
     with _training(config, recipe, given.digest, name) as (folder, trainer):
         fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
         return _published(config, trainer, folder, recipe)
@@ -235,6 +249,21 @@ def _recall(config: Config, store: Store, policy: LocalPolicy, kept: Path) -> Re
     view = store.view(config.memory.namespace, address)
     core = core_records(choose_core(config, view, policy, 0), view)
     return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
+
+
+def _matching(config: Config, store: Store, policy: LocalPolicy, world: World, folder: Path) -> Matching | None:
+    """Return what splits groups so that they measure quarantined texts, None where none are to be measured.
+
+    Raises `ConfigError` where nothing of the knowledge is shown, or no outcome may be read.
+    """
+    if not config.train.candidates:
+        return None
+    if not config.playbook.enabled or config.run.label_free:
+        raise ConfigError(
+            "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
+        )
+    tasks = world.environment.tasks(world.split)
+    return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
 
 
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:

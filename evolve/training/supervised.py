@@ -35,6 +35,10 @@ class Examples(NamedTuple):
         told = [(row.prompt_ids, row.completion_ids, *map(float, own)) for row, own in zip(*self, strict=True)]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
+    def joined(self, other: Examples) -> Examples:
+        """Return both, in order."""
+        return Examples([*self.rows, *other.rows], [*self.advantages, *other.advantages])
+
 
 def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReader] = (turns_of,)) -> Examples:
     """Return what successful episodes said, once for each reader, with advantage 1; 0 for turns that ended in errors.
@@ -46,8 +50,8 @@ def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReade
     for reader in readers:
         batch = prepared(episodes(offer.successes), replies, reader)
         right = [float(not erred(chosen[row.trajectory_id], span.step)) for row in batch.rows for span in row.spans]
-        rows, own = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
-        found = Examples([*found.rows, *rows], [*found.advantages, *own])
+        own = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
+        found = found.joined(Examples(*own))
     return _some(found, "successful train episodes")
 
 

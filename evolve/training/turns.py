@@ -22,21 +22,27 @@ def turns_of(trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | Non
     """
     turns: list[Turn] = []
     for step in (step for step in trajectory.steps if step.usage.calls or step.reply_key):
-        kept = replies(step.reply_key) if step.reply_key else None
-        reply = Reply.model_validate(kept["reply"]) if kept else None
-        if reply is None or reply.prompt_token_ids is None or reply.token_ids is None or reply.logprobs is None:
+        turn = turn_of(step.reply_key, replies, step.index)
+        if turn is None:
             return None
-        turns.append(
-            Turn(
-                step=step.index,
-                prompt_ids=reply.prompt_token_ids,
-                token_ids=reply.token_ids,
-                logprobs=reply.logprobs,
-                policy_version=reply.policy_version,
-                truncated=reply.finish_reason == "length",
-            )
-        )
+        turns.append(turn)
     return tuple(turns)
+
+
+def turn_of(key: str, replies: Replies, step: int = 0) -> Turn | None:
+    """Return one model call by the key of its reply; None where it is not known token by token."""
+    kept = replies(key) if key else None
+    reply = Reply.model_validate(kept["reply"]) if kept else None
+    if reply is None or reply.prompt_token_ids is None or reply.token_ids is None or reply.logprobs is None:
+        return None
+    return Turn(
+        step=step,
+        prompt_ids=reply.prompt_token_ids,
+        token_ids=reply.token_ids,
+        logprobs=reply.logprobs,
+        policy_version=reply.policy_version,
+        truncated=reply.finish_reason == "length",
+    )
 
 
 def erred(trajectory: Trajectory, step: int) -> bool:

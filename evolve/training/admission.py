@@ -1,0 +1,95 @@
+"""What becomes of a text that matched groups measured: the rule of `utility` decides, once, when a training ends.
+
+The decision and all it rests on are journalled as a gate's, so that they can be shown and made again. A text that is
+not seen to help stays in quarantine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from evolve.config import Config
+from evolve.gates import utility
+from evolve.gates.events import VERDICT
+from evolve.gates.review import ReviewGate
+from evolve.nodes.curate import PROPOSAL
+from evolve.proposals import submit
+from evolve.quarantine import restoring
+from evolve.statistics.decision import Decision
+from evolve.training.matched import GATE, Candidate, Matched, Matching, matched
+from memory.records import DeltaOp, Event, Frozen
+from memory.store import Store
+
+
+class Weighed(Frozen):
+    """What became of one text."""
+
+    label: str
+    content: str
+    tasks: int
+    """Tasks whose groups were matched for it."""
+    answer: Literal["admitted", "in review", "refused", "not measured"]
+    reason: str = ""
+
+
+def weigh(config: Config, matching: Matching) -> tuple[Weighed, ...]:
+    """Decide about each text of a training that ended, and admit what is seen to help; what was decided stays so.
+
+    With `review` among the configured gates a person has the last word. A text that somebody changed, admitted or
+    forgot meanwhile stays as they left it.
+    """
+    told = matched(matching.folder)
+    return tuple(
+        _weigh(config, matching, each, [m for m in told if m.record_id == each.record_id])
+        for each in matching.candidates
+    )
+
+
+def _weigh(config: Config, matching: Matching, candidate: Candidate, told: Sequence[Matched]) -> Weighed:
+    store = matching.store
+    record = store.get(candidate.record_id)
+    if record is None:
+        return Weighed(label=candidate.record_id, content="", tasks=0, answer="not measured", reason="forgotten")
+    label, content, count = record.label, record.payload.text(), len({each.task for each in told})
+    if candidate.refused:
+        return Weighed(label=label, content=content, tasks=0, answer="refused", reason=candidate.refused)
+    if not told:
+        reason = f"none of its groups was drawn; {len(candidate.shown)} tasks could tell about it"
+        return Weighed(label=label, content=content, tasks=0, answer="not measured", reason=reason)
+    decision = utility.decide(trial(told), utility.Rules(alpha=config.gate.error))
+    subject = f"{matching.folder.name}/{candidate.record_id}"
+    op = restoring(record, subject).model_copy(update={"base_version": candidate.version})
+    _journal(config, store, op, decision, matching.folder.name)
+    if not decision.accepted:
+        return Weighed(label=label, content=content, tasks=count, answer="refused", reason=decision.reason)
+    if config.run.review or ReviewGate.name in config.gate.names:
+        submit(store, config.memory.namespace, matching.folder.name, [op])
+        return Weighed(label=label, content=content, tasks=count, answer="in review", reason=decision.reason)
+    done = store.commit(config.memory.namespace, [op], actor=GATE, run_id=matching.folder.name)
+    (result,) = done.results
+    answer, reason = ("admitted", decision.reason) if result.applied else ("refused", result.reason)
+    return Weighed(label=label, content=content, tasks=count, answer=answer, reason=reason)
+
+
+def trial(told: Sequence[Matched]) -> utility.Trial:
+    """Return what matched groups of one text observed: each task by its first group, by as many rounds as all have."""
+    first = {each.task: each for each in reversed(told)}
+    rounds = range(min(len(each.without) for each in first.values()))
+    return utility.Trial(
+        cohort=tuple(sorted(first)),
+        without=tuple({task: each.without[k] for task, each in first.items()} for k in rounds),
+        with_change=tuple({task: each.with_candidate[k] for task, each in first.items()} for k in rounds),
+    )
+
+
+def _journal(config: Config, store: Store, op: DeltaOp, decision: Decision, training: str) -> None:
+    """Journal the proposal and the verdict, once."""
+    namespace = config.memory.namespace
+    verdict = decision.verdict(GATE, [op])
+    data = {PROPOSAL: {"ops": [op.model_dump(mode="json")]}, VERDICT: verdict.model_dump(mode="json")}
+    with store.journal.transaction():
+        if store.events(type=VERDICT, subject=op.op_id, limit=1):
+            return
+        for kind, each in data.items():
+            store.append(Event(type=kind, namespace=namespace, run_id=training, subject=op.op_id, data=each))

@@ -121,7 +121,7 @@ def _refuse_stale(change: Change, target: Target, base: int | None) -> None:
 def _refuse_status(op: DeltaOp, allowed: frozenset[Status]) -> None:
     if op.status not in allowed:
         raise Refused(f"{op.op} cannot give status {op.status}; expected {', '.join(sorted(allowed))}")
-    if op.status is Status.ACTIVE and op.provenance.trust is Trust.IMPORTED:
+    if op.op is not Op.RESTORE and op.status is Status.ACTIVE and op.provenance.trust is Trust.IMPORTED:
         raise Refused(
             "imported text cannot enter as active; add it as candidate or provisional and let a gate promote it"
         )

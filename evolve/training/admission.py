@@ -18,7 +18,7 @@ from evolve.proposals import submit
 from evolve.quarantine import restoring
 from evolve.statistics.decision import Decision
 from evolve.training.matched import GATE, Candidate, Matched, Matching, matched
-from memory.records import DeltaOp, Event, Frozen
+from memory.records import DeltaOp, Event, Frozen, Status
 from memory.store import Store
 
 
@@ -59,7 +59,8 @@ def _weigh(config: Config, matching: Matching, candidate: Candidate, told: Seque
         return Weighed(label=label, content=content, tasks=0, answer="not measured", reason=reason)
     decision = utility.decide(trial(told), utility.Rules(alpha=config.gate.error))
     subject = f"{matching.folder.name}/{candidate.record_id}"
-    op = restoring(record, subject).model_copy(update={"base_version": candidate.version})
+    about = {"base_version": candidate.version, "status": Status.ACTIVE}
+    op = restoring(record, subject).model_copy(update=about)
     _journal(config, store, op, decision, matching.folder.name)
     if not decision.accepted:
         return Weighed(label=label, content=content, tasks=count, answer="refused", reason=decision.reason)

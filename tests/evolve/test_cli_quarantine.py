@@ -96,3 +96,14 @@ def test_gates_that_cannot_admit_are_refused(names: str, tmp_path: Path) -> None
 def test_nothing_in_quarantine_is_nothing_to_do(tmp_path: Path) -> None:
     settings(tmp_path, more=GATES)
     assert evolve_json(tmp_path, "playbook", "test")["texts"] == []
+
+
+def test_what_utility_admits_is_in_use_from_then_on(tmp_path: Path) -> None:
+    gates = '[gate]\nnames = ["static", "utility"]\nselect_tasks = 24\nrounds = 1\nerror = 0.49\n'
+    folder, right, _ = imported(tmp_path, gates)
+    told = evolve_json(folder, "playbook", "test")
+    admitted = {row["content"] for row in told["texts"] if row["answer"] == "admitted"}
+    assert admitted
+    assert admitted <= right
+    now = known(folder)
+    assert {text for text, status in now.items() if status is Status.ACTIVE} == admitted

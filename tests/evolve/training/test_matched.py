@@ -127,7 +127,7 @@ async def test_what_helps_is_admitted_and_what_is_wrong_stays_with_a_decision_th
     assert (weighed[RIGHT].answer, weighed[wrong()].answer) == ("admitted", "refused")
     assert "poses as another speaker" in weighed[POSING].reason
     statuses = [store.get(each) for each in (right, bad, posing)]
-    assert [each.status for each in statuses if each] == [Status.PROVISIONAL, Status.CANDIDATE, Status.CANDIDATE]
+    assert [each.status for each in statuses if each] == [Status.ACTIVE, Status.CANDIDATE, Status.CANDIDATE]
     verdicts = [verdict for _, verdict in journalled(store, run_id="t")]
     assert len(verdicts) == 2
     assert [redecided(each, REPLAYS[each.gate]) for each in verdicts] == verdicts

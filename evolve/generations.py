@@ -61,23 +61,46 @@ def live_generation(section: PolicySection, workspace: Path) -> Generation | Non
     return live if live.adapter is not None else None
 
 
-def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
-    """Return `pocket` or `local` with the live generation's adapter, where one was promoted in the workspace.
+def named_generation(section: PolicySection, workspace: Path) -> Generation | None:
+    """Return the generation of the workspace that `policy.adapter` names, None where it names none."""
+    if section.adapter is None or not (workspace / FOLDER / DATABASE).exists():
+        return None
+    with open_registry(section, workspace, read_only=True) as registry:
+        return next((each for each in registry.generations() if each.version == section.adapter), None)
 
-    Raises `ConfigError` where `policy.adapter` names another one, `AdapterRefused` where its files were changed.
+
+def elsewhere(section: PolicySection, workspace: Path) -> PolicySection:
+    """Return the section that makes the policy of this workspace in another one, which has no generations."""
+    if section.name not in ("pocket", "local"):
+        return section
+    chosen = named_generation(section, workspace)
+    if chosen is None and section.adapter is None:
+        chosen = live_generation(section, workspace)
+    if chosen is not None:
+        return section.model_copy(update={"adapter": str(chosen.adapter) if chosen.adapter else None})
+    return section
+
+
+def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
+    """Return `pocket` or `local` with an adapter: of the generation that is named, else of the live one.
+
+    Raises `ConfigError` where `policy.adapter` is a directory and a generation is live, `AdapterRefused` where the
+    files of a generation were changed.
     """
     from policies.local import LocalPolicy
 
-    live = live_generation(section, workspace) if workspace is not None else None
-    if live is None:
-        shipped = section.name == "pocket" or (section.name == "served" and not section.model)
-        return LocalPolicy.pocket() if shipped else LocalPolicy(Path(section.model), section.adapter)
-    if section.adapter is not None:
-        raise ConfigError(
-            f"policy.adapter is {section.adapter!r}, and {live.version} is live in this workspace; take the key out, "
-            "or `evolve policy rollback` to the base"
-        )
-    return acting_with(section, live)
+    chosen = named_generation(section, workspace) if workspace is not None else None
+    if chosen is None and workspace is not None:
+        chosen = live_generation(section, workspace)
+        if chosen is not None and section.adapter is not None:
+            raise ConfigError(
+                f"policy.adapter is {section.adapter!r}, and {chosen.version} is live in this workspace; name a "
+                "generation (`evolve policy list`), or take the key out"
+            )
+    if chosen is not None:
+        return acting_with(section, chosen)
+    shipped = section.name == "pocket" or (section.name == "served" and not section.model)
+    return LocalPolicy.pocket(section.adapter) if shipped else LocalPolicy(Path(section.model), section.adapter)
 
 
 def acting_with(section: PolicySection, generation: Generation) -> LocalPolicy:
@@ -148,4 +171,4 @@ async def inspected(
 def sentence(policy: Policy) -> str:
     """Return which generation answers, empty where the policy has none."""
     version = getattr(policy, "generation", None)
-    return f"{version} answers, the live generation of this workspace (weights {policy.version})" if version else ""
+    return f"{version} answers, a generation of this workspace (weights {policy.version})" if version else ""

@@ -19,6 +19,7 @@ from evolve.app import open_store
 from evolve.config import Config
 from evolve.configfile import PRESET, assigned, by_section, load_config
 from evolve.errors import ConfigError
+from evolve.generations import elsewhere
 from evolve.lookup import find_snapshot
 from evolve.preset import find_preset, preset_names
 from memory.errors import BadInput, NotFound
@@ -103,7 +104,8 @@ def _learner(name: str, config: Config) -> Arm:
 
 def dump(config: Config) -> dict[str, Any]:
     """Return a configuration that means the same from another folder."""
-    data = config.model_dump(mode="json", exclude={"root"})
+    policy = elsewhere(config.policy, config.workspace)
+    data = config.model_dump(mode="json", exclude={"root"}) | {"policy": policy.model_dump(mode="json")}
     if config.environment.tasks_file:
         data["environment"]["tasks_file"] = str((config.root / config.environment.tasks_file).resolve())
     return data

@@ -52,11 +52,13 @@ class LocalPolicy:
         self._batcher = Batcher(self._run, max_batch, threads)
 
     @classmethod
-    def pocket(cls, threads: int | None = None, *, max_batch: int = 128) -> LocalPolicy:
+    def pocket(
+        cls, adapter: str | Path | None = None, threads: int | None = None, *, max_batch: int = 128
+    ) -> LocalPolicy:
         """Return the pocket model whose weights come with the package. Raises `PolicyRefused` where they are absent."""
         if not (POCKET / "model.safetensors").exists():
             raise PolicyRefused("the weights of the pocket model are not installed; train them with `make pocket`")
-        return cls(POCKET, threads=threads, name="pocket", profile="compact", max_batch=max_batch)
+        return cls(POCKET, adapter, threads, name="pocket", profile="compact", max_batch=max_batch)
 
     @property
     def engine(self) -> Engine:

@@ -164,7 +164,7 @@ def test_a_run_acts_with_the_live_generation_and_says_so(trained: Path, model: P
     config = load_config(trained / "evolve.toml")
     policy = app.make_policy(config.policy, config.workspace)
     told = invoke(trained, "run")
-    assert "policy-v1 answers, the live generation of this workspace" in told.output
+    assert "policy-v1 answers, a generation of this workspace" in told.output
     with app.open_store(config, read_only=True) as store:
         before, after = (RunRecord.model_validate(data) for data in store.runs())
     assert before.run_id == base

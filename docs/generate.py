@@ -34,6 +34,7 @@ def generated() -> dict[Path, str]:
         DOCS / "results.md": results(),
         ROOT / "README.md": marked(ROOT / "README.md", results=summary()),
         DOCS / "architecture.md": marked(DOCS / "architecture.md", layers=drawn.layers(), graph=drawn.graph()),
+        DOCS / "guides" / "training.md": marked(DOCS / "guides" / "training.md", slots=reference.slot_table()),
         DOCS / "guides" / "presets.md": marked(DOCS / "guides" / "presets.md", presets=reference.preset_table()),
     }
 

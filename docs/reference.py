@@ -1,4 +1,4 @@
-"""References made from the code: every key of `evolve.toml`, every preset, and what `import evolve` offers."""
+"""References made from the code: keys of `evolve.toml`, presets, slots of training, and what `import evolve` offers."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel
 import evolve
 from evolve.config import Config
 from evolve.preset import Preset, find_preset, preset_names
+from policies.rl import slots
 
 HIDDEN = ("root",)
 """Fields of the configuration that no file sets."""
@@ -64,6 +65,17 @@ def preset_table() -> str:
     """Return the presets with their papers as a table."""
     rows = [f"| `{each.name}` | {each.about.title} | {each.about.paper} |" for each in _presets()]
     return "\n".join(["| preset | method | paper |", "| --- | --- | --- |", *rows]) + "\n"
+
+
+def slot_table() -> str:
+    """Return the members of each slot of training, what is experimental apart from what is not."""
+    rows = ["| slot | members | experimental |", "| --- | --- | --- |"]
+    for slot in slots.SLOTS:
+        told: dict[bool, list[str]] = {False: [], True: []}
+        for name in slots.names(slot):
+            told[slots.experimental(slot, name)].append(f"`{name}`")
+        rows.append(f"| {slot} | {', '.join(told[False])} | {', '.join(told[True])} |")
+    return "\n".join(rows) + "\n"
 
 
 def presets() -> str:

@@ -79,8 +79,8 @@ class PolicySection(Section):
     model: str = ""
     """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
     adapter: str | None = None
-    """Of `local` and `pocket`: a generation of this workspace (`evolve policy list`; `policy-v0` is the base) instead of
-    the live one, or the directory of an adapter."""
+    """Of `local` and `pocket`: a generation of this workspace (`evolve policy list`; `policy-v0` is the base) in place
+    of the live one, or the directory of an adapter."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Server of `openai` and `served`."""
     api_key_env: str | None = None

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from statistics import fmean
 
 import numpy as np
 
 from evolve.seeds import seed_for
 from evolve.training.rollouts import Rollout
-from evolve.training.turns import Replies, TurnReader, turns_of
+from evolve.training.turns import Replies, TurnReader, steps_of, turns_of
 from memory.records import Frozen, Trajectory
 from policies.rl.protocols import Array, Episodes, Flags
 from policies.rl.rows import TrainRow, rows_of
@@ -136,7 +137,28 @@ def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
         step_rewards=np.array([rewards[at] if last[at] == n else 0.0 for n, (at, _) in enumerate(steps)]),
         anchors=np.array([_anchor(taken[at].trajectory, step) for at, step in steps], dtype=np.int64),
         baselines=None if None in expected else np.array(expected, dtype=np.float64),
+        parts=_parts(taken),
+        logprobs=np.array([_mean_logprob(written[episode.trajectory.id]) for episode in taken], dtype=np.float64),
+        actions=np.array([_action(taken[at].trajectory, step) for at, step in steps], dtype=np.int64),
     )
+
+
+def _parts(taken: Sequence[Episode]) -> Array:
+    """Return the parts of each reward, a column for each name in order of names; 0 where an episode has none of it."""
+    names = sorted({name for episode in taken for name in episode.rewards})
+    parts = [[episode.rewards.get(name, 0.0) for name in names] for episode in taken]
+    return np.array(parts, dtype=np.float64).reshape(len(taken), len(names))
+
+
+def _mean_logprob(rows: Sequence[TrainRow]) -> float:
+    """Return the mean log-probability of an episode's trained tokens; 0 where there is none."""
+    own = [logp for row in rows for span in row.spans for logp in row.sampling_logprobs[span.start : span.stop]]
+    return fmean(own) if own else 0.0
+
+
+def _action(trajectory: Trajectory, step: int) -> int:
+    """Return a number for what the turn begun at a step did, whatever else was said."""
+    return seed_for(*(each.action for each in steps_of(trajectory, step)))
 
 
 def _anchor(trajectory: Trajectory, step: int) -> int:

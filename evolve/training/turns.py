@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from memory.records import Trajectory
+from memory.records import Step, Trajectory
 from policies.protocols import Reply
 from policies.rl.rows import Turn
 
@@ -45,12 +45,17 @@ def turn_of(key: str, replies: Replies, step: int = 0) -> Turn | None:
     )
 
 
-def erred(trajectory: Trajectory, step: int) -> bool:
-    """Tell whether a step that the turn began at `step` asked for ended in an error."""
+def steps_of(trajectory: Trajectory, step: int) -> tuple[Step, ...]:
+    """Return the steps that the turn began at `step` asked for."""
     own = trajectory.steps[step : step + 1]
     later = trajectory.steps[step + 1 :]
     for each in later:
         if each.usage.calls or each.reply_key:
             break
         own = (*own, each)
-    return any(each.error is not None for each in own)
+    return own
+
+
+def erred(trajectory: Trajectory, step: int) -> bool:
+    """Tell whether a step that the turn began at `step` asked for ended in an error."""
+    return any(each.error is not None for each in steps_of(trajectory, step))

@@ -21,13 +21,23 @@ def sizes(groups: Ints) -> Ints:
     return counts[number].astype(np.int64)
 
 
-def centred(values: Array, groups: Ints, singleton: Singleton = "zero") -> Array:
-    """Return each value minus the mean of its group; exactly 0 throughout a group of equal values."""
+def numbered(*columns: Ints) -> Ints:
+    """Return a number for each row of some columns [n]; equal rows have the same, and numbers rise with the rows."""
+    _, number = np.unique(np.stack(columns), axis=1, return_inverse=True)
+    return number.reshape(-1).astype(np.int64)
+
+
+def centred(values: Array, groups: Ints, singleton: Singleton = "zero", weights: Ints | None = None) -> Array:
+    """Return each value minus the mean of its group, weighted by `weights`; exactly 0 throughout equal values."""
     if singleton not in ("zero", "raw"):
         raise BadInput(f"got singleton={singleton!r}; expected 'zero' or 'raw'")
     _, first, number, counts = np.unique(groups, return_index=True, return_inverse=True, return_counts=True)
     shifted = values - values[first][number]
-    result = shifted - (np.bincount(number, shifted, len(counts)) / counts)[number]
+    if weights is None:
+        means = np.bincount(number, shifted, len(counts)) / counts
+    else:
+        means = np.bincount(number, shifted * weights, len(counts)) / np.maximum(np.bincount(number, weights), 1)
+    result = shifted - means[number]
     return np.where(counts[number] == 1, values, result) if singleton == "raw" else result
 
 

@@ -25,7 +25,8 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"]
 
-KINDS = {"rewards": "f", "step_rewards": "f", "baselines": "f", "rates": "f", "truncated": "b", "seen": "b"}
+FLOATS = ("rewards", "step_rewards", "baselines", "parts", "logprobs", "entropies", "rates", "evidence")
+KINDS = dict.fromkeys(FLOATS, "f") | {"truncated": "b", "seen": "b"}
 """numpy's letter for the kind of number each array holds; the others hold integers."""
 
 
@@ -49,12 +50,24 @@ class Episodes:
     """[n] expected reward of each trajectory's prompt before this batch, from a tracker. `spo` needs it."""
     truncated: Flags | None = None
     """[n] True where a limit on tokens or turns cut the trajectory off. The filter `overlong` needs it."""
+    parts: Array | None = None
+    """[n, k] the parts of each reward, one column a part, in the order of their names. `gdpo` needs it."""
+    logprobs: Array | None = None
+    """[n] mean log-probability of each trajectory's trained tokens when they were sampled, nats. `xrpo` needs it."""
+    revisions: Ints | None = None
+    """[n] which revision of its group's answer each trajectory is, from 0. `skill_r1` and `rltf_sd` need it."""
+    actions: Ints | None = None
+    """[s] a hash of what each step did. `salt` needs it."""
+    entropies: Array | None = None
+    """[s] mean entropy of each step's tokens when they were sampled, nats. `aepo` needs it."""
 
     def __post_init__(self) -> None:
         n, s = (len(self.rewards),), (len(self.trajectory),)
         _check("trajectory", n, rewards=self.rewards, groups=self.groups, tokens=self.tokens)
-        _check("trajectory", n, baselines=self.baselines, truncated=self.truncated)
+        _check("trajectory", n, baselines=self.baselines, truncated=self.truncated, parts=self.parts)
+        _check("trajectory", n, logprobs=self.logprobs, revisions=self.revisions)
         _check("step", s, trajectory=self.trajectory, step_rewards=self.step_rewards, anchors=self.anchors)
+        _check("step", s, actions=self.actions, entropies=self.entropies)
         if ((self.trajectory < 0) | (self.trajectory >= n[0])).any():
             raise BadInput(
                 f"got trajectory indices {self.trajectory.min()} to {self.trajectory.max()}; expected 0 to {n[0] - 1}, "
@@ -71,14 +84,15 @@ def _check(unit: str, shape: tuple[int], **arrays: npt.NDArray[np.generic] | Non
     for name, values in arrays.items():
         if values is None:
             continue
-        if values.shape != shape:
+        if values.shape[:1] != shape or values.ndim != (2 if name == "parts" else 1):
             raise BadInput(f"got {name} of shape {values.shape}; expected {shape}: one entry for each {unit}")
         if values.dtype.kind != KINDS.get(name, "i"):
             raise BadInput(f"got {name} of {values.dtype}; expected the dtype that `Array`, `Ints` or `Flags` name")
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             at = int(np.flatnonzero(~np.isfinite(values))[0])
             raise BadInput(
-                f"got {name}[{at}] = {values[at]}; expected finite numbers: drop what could not be scored, or score it"
+                f"got {name}[{at}] = {values.flat[at]}; expected finite numbers: drop what could not be scored, or "
+                "score it"
             )
 
 
@@ -90,9 +104,11 @@ class PromptStats:
     """[p] estimated success rate; what stands where nothing was seen is the prior."""
     seen: Flags
     """[p] False for a prompt that was never rolled out."""
+    evidence: Array | None = None
+    """[p] rollouts that each rate counts for, prior included: a + b of a Beta distribution. `vade` needs it."""
 
     def __post_init__(self) -> None:
-        _check("prompt", (len(self.rates),), rates=self.rates, seen=self.seen)
+        _check("prompt", (len(self.rates),), rates=self.rates, seen=self.seen, evidence=self.evidence)
         if not ((self.rates >= 0) & (self.rates <= 1)).all():
             raise BadInput(f"got rates {self.rates}; expected shares in [0, 1]: successes / attempts")
 

@@ -57,7 +57,7 @@ class TrainRow(Frozen):
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     sampling_logprobs: tuple[float, ...]
-    """One a completion token; 0 where the world wrote it."""
+    """One a completion token; 0 where the world wrote it, nan where it is not known: what was before was rewritten."""
     spans: tuple[Span, ...]
     """What the policy wrote, in order. All else is the world's and is never trained on."""
 

@@ -1,12 +1,14 @@
 """Names become members: a slot is a folder of this package, a name one of its files, or `module:attribute` of your own.
 
 A file's `__all__` names its one member. A class is made with its options; a function's keyword-only parameters are.
+A file that says `EXPERIMENTAL = True` holds a method that was built from its paper and tried in no training of ours.
 """
 
 from __future__ import annotations
 
 import importlib
 import inspect
+import logging
 from collections.abc import Mapping
 from functools import partial
 from importlib import resources
@@ -16,6 +18,7 @@ from memory.errors import BadInput, NotFound
 from memory.objects import load_object
 from policies.errors import PolicyUnavailable
 
+_log = logging.getLogger(__name__)
 SLOTS = ("advantages", "rewards", "losses", "samplers", "allocators", "filters", "transforms", "corrections")
 
 
@@ -27,25 +30,36 @@ def names(slot: str) -> list[str]:
     return sorted(name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_"))
 
 
+def experimental(slot: str, name: str) -> bool:
+    """Tell whether a shipped member is experimental; one of your own is not. Raises as `make` does for its name."""
+    return ":" not in name and bool(getattr(_module(slot, name), "EXPERIMENTAL", False))
+
+
 def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> Any:
-    """Return a slot's member by name, with its options set.
+    """Return a slot's member by name, with its options set; one that is experimental is made with a warning.
 
     Raises `NotFound` for a name that is not there (the message lists those that are), `BadInput` for options that the
     member has not, or needs and did not get, and `PolicyUnavailable` where torch is missing.
     """
-    shipped = names(slot)
     if ":" in name:
         member = load_object(name)
-    elif name in shipped:
-        module = _import(f"policies.rl.{slot}.{name}")
-        member = getattr(module, module.__all__[0])
     else:
-        raise NotFound(f"no {name!r} in {slot}; there are {', '.join(shipped)}, or give `module:attribute`")
+        module = _module(slot, name)
+        member = getattr(module, module.__all__[0])
+        if experimental(slot, name):
+            _log.warning("%r of %s is experimental: built from its paper, tried in no training yet", name, slot)
     given = dict(options or {})
     _check(slot, name, member, given)
     if isinstance(member, type):
         return member(**given)
     return partial(member, **given) if given else member
+
+
+def _module(slot: str, name: str) -> Any:
+    shipped = names(slot)
+    if name not in shipped:
+        raise NotFound(f"no {name!r} in {slot}; there are {', '.join(shipped)}, or give `module:attribute`")
+    return _import(f"policies.rl.{slot}.{name}")
 
 
 def _import(module: str) -> Any:

@@ -65,6 +65,7 @@ class BetaTracker:
         return PromptStats(
             np.array([self.value(prompt) for prompt in prompts], dtype=np.float64),
             np.array([prompt in self._counts for prompt in prompts], dtype=np.bool_),
+            np.array([sum(self.counts(prompt)) for prompt in prompts], dtype=np.float64),
         )
 
 

@@ -10,6 +10,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -93,6 +94,9 @@ class Trainer:
     def step(self, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
         """Learn from a batch of rows and return metrics; `advantages` has for each row one number per turn.
 
+        Tokens of which nobody knows how likely they were when sampled count as sampled by the weights as they are, so
+        that a correction gives them the weight 1; `unscored` is how many there were, where there were any.
+
         Raises `BadInput` for rows without a trained token, and `TrainingStopped` where the loss is not finite.
         """
         began = time.perf_counter()
@@ -100,7 +104,11 @@ class Trainer:
         batch = batch_of(rows, advantages, self.accelerator.device)
         order = torch.Generator().manual_seed(settings.seed + self.updates)
         once = settings.epochs * settings.minibatches == 1
-        old = None if once and self.correction is None else self.logprobs(rows, batch)
+        unknown = batch.rollout_logp.isnan()
+        unscored = int(unknown.sum())
+        old = None if once and self.correction is None and not unscored else self.logprobs(rows, batch)
+        if old is not None:
+            batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
         found: list[dict[str, float]] = []
         for _ in range(settings.epochs):
             shuffled = torch.randperm(len(rows), generator=order).tolist()
@@ -108,12 +116,16 @@ class Trainer:
                 found.append(self._update(rows, batch, shuffled[part :: settings.minibatches], old))
         mean = {name: sum(each[name] for each in found) / len(found) for name in found[0]}
         whole = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
-        return mean | {
-            "rows": len(rows),
-            "tokens": int(batch.mask.sum()),
-            "computed_share": self._computed(rows) / whole,
-            "seconds": time.perf_counter() - began,
-        }
+        return (
+            mean
+            | ({"unscored": unscored} if unscored else {})
+            | {
+                "rows": len(rows),
+                "tokens": int(batch.mask.sum()),
+                "computed_share": self._computed(rows) / whole,
+                "seconds": time.perf_counter() - began,
+            }
+        )
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
@@ -135,9 +147,10 @@ class Trainer:
         part, own = batch.part(chosen), [rows[at] for at in chosen]
         before = None if old is None else old[list(chosen)]
         weights = token_weights(part.mask, self.loss.aggregation or self.settings.aggregation, self.settings.max_tokens)
-        if self.correction is not None and before is not None:
-            weights = weights * self.correction(before, part.rollout_logp, part.mask)
         totals: dict[str, float] = {}
+        if self.correction is not None and before is not None:
+            corrected = self.correction(before, part.rollout_logp, part.mask)
+            weights, totals["masked_share"] = weights * corrected, float((corrected == 0)[part.mask].float().mean())
         for pack in packs(own, self.settings.pack_tokens):
             at = list(pack.rows)
             piece = part.part(at)

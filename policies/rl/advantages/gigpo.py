@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 
 from memory.errors import BadInput
-from policies.rl.groups import Singleton, centred, standardised
-from policies.rl.protocols import Array, Episodes, Ints
+from policies.rl.groups import Singleton, centred, numbered, standardised
+from policies.rl.protocols import Array, Episodes
 
 __all__ = ["gigpo"]
 
@@ -41,7 +41,7 @@ def gigpo(
         episode = normed(episodes.spread(episodes.rewards), groups, singleton)
     else:
         episode = episodes.spread(normed(episodes.rewards, episodes.groups, singleton))
-    return episode + step_weight * normed(returns(episodes, gamma), _same_anchor(groups, episodes.anchors))
+    return episode + step_weight * normed(returns(episodes, gamma), numbered(groups, episodes.anchors))
 
 
 def returns(episodes: Episodes, gamma: float) -> Array:
@@ -52,9 +52,3 @@ def returns(episodes: Episodes, gamma: float) -> Array:
         running[owner] = episodes.step_rewards[step] + gamma * running[owner]
         result[step] = running[owner]
     return result
-
-
-def _same_anchor(groups: Ints, anchors: Ints) -> Ints:
-    """Number the pairs (group, anchor)."""
-    _, number = np.unique(np.stack([groups, anchors]), axis=1, return_inverse=True)
-    return number.reshape(-1).astype(np.int64)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from memory.errors import BadInput
+from policies.rl.cutting import cut
 from policies.rl.protocols import Retry
-from policies.rl.rows import Span, TrainRow
+from policies.rl.rows import TrainRow
 
 __all__ = ["r3l"]
 
@@ -32,7 +33,7 @@ def r3l(retries: Sequence[Retry]) -> tuple[TrainRow, ...]:
         base, guided = _pivotal(each.base, each.step), _pivotal(each.retry, each.step)
         group, better = each.base.group, {"retry": float(_better(each))}
         own = {"trajectory_id": f"{guided.trajectory_id}/guided", "group": f"{group}/retry/{at}", "rewards": better}
-        found += [base, _cut(guided, *each.guidance).model_copy(update={"group": group})]
+        found += [base, _unguided(guided, *each.guidance).model_copy(update={"group": group})]
         found.append(guided.model_copy(update=own))
         if each.reflection is not None:
             told = {"group": f"{group}/reflect/{at}", "rewards": better}
@@ -49,28 +50,12 @@ def _better(each: Retry) -> bool:
     return each.retry.reward > each.base.reward or (each.retry.reward == each.base.reward and shorter)
 
 
-def _cut(row: TrainRow, start: int, stop: int) -> TrainRow:
-    """Return a row without the tokens [start, stop) of its prompt and completion, which the world wrote."""
-    prompt = len(row.prompt_ids)
-    if not 0 <= start <= stop <= prompt + len(row.completion_ids):
-        raise BadInput(f"got guidance at {start, stop}; expected a range of {prompt + len(row.completion_ids)} tokens")
-    first, last = max(start - prompt, 0), max(stop - prompt, 0)
-    if any(span.start < last and first < span.stop for span in row.spans):
+def _unguided(row: TrainRow, start: int, stop: int) -> TrainRow:
+    """Return a row without its guidance, tokens [start, stop) of prompt and completion, which the world wrote."""
+    without = cut(row, start, stop)
+    if len(without.spans) < len(row.spans):
         raise BadInput(f"got guidance at {start, stop}, where {row.trajectory_id!r} has tokens of the policy itself")
-    shift = last - first
-    spans = (_moved(span, shift if span.start >= last else 0) for span in row.spans)
-    return row.model_copy(
-        update={
-            "prompt_ids": (*row.prompt_ids[:start], *row.prompt_ids[max(stop, start) :]),
-            "completion_ids": (*row.completion_ids[:first], *row.completion_ids[last:]),
-            "sampling_logprobs": (*row.sampling_logprobs[:first], *row.sampling_logprobs[last:]),
-            "spans": tuple(spans),
-        }
-    )
-
-
-def _moved(span: Span, shift: int) -> Span:
-    return span.model_copy(update={"start": span.start - shift, "stop": span.stop - shift})
+    return without
 
 
 def _require_replayed(each: Retry) -> None:

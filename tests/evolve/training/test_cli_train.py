@@ -124,6 +124,23 @@ def test_a_training_begins_with_what_the_journal_says_and_shares_rollouts_by_it(
     assert "there are difficulty, spo, uniform" in wrong.stderr
 
 
+def test_a_training_says_once_what_is_experimental_in_it(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    chosen = ("advantages=salt", "loss=soft_adaptive", "filter='tests.evolve.training.test_loop:Everything'")
+    made = invoke(own, "train", "grpo", "--json", *(part for each in chosen for part in ("--set", f"train.{each}")))
+    assert made.exit_code == 0, made.output
+    said = [line for line in made.stderr.splitlines() if "is experimental" in line]
+    assert len(said) == 2
+    assert "'soft_adaptive' of losses" in said[0]
+    assert "'salt' of advantages" in said[1]
+    plain = invoke(own, "train", "sft", "--json", "--set", "train.advantages=salt")
+    assert plain.exit_code == 0, plain.output
+    assert "experimental" not in plain.stderr, "what is not used is not told"
+    missing = invoke(own, "train", "grpo", "--set", "train.advantages=aepo")
+    assert missing.exit_code != 0
+    assert "got episodes without `entropies`" in missing.stderr
+
+
 def test_a_training_is_traced_and_ends_in_the_same_weights(folder: Path, tmp_path: Path) -> None:
     everything = ("--set", "train.filter='tests.evolve.training.test_loop:Everything'")
     made: dict[str, Any] = {}

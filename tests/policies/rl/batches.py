@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -18,40 +19,50 @@ def batch(
     steps: Sequence[int] | None = None,
     anchors: Sequence[int] | None = None,
     baselines: Sequence[float] | None = None,
+    actions: Sequence[int] | None = None,
+    revisions: Sequence[int] | None = None,
 ) -> Episodes:
-    """Return trajectories of `steps` steps each (1), rewarded at the last; one group and new anchors unless given."""
+    """Return trajectories of `steps` steps each (1), rewarded at the last; one group and new anchors unless given.
+
+    What else a member may want is there: parts of the reward (a half each, the second up to 1), log-probabilities and
+    entropies that fall, revision 0 unless given, and actions that follow from the anchor.
+    """
     lengths = [1] * len(rewards) if steps is None else list(steps)
     owners = np.repeat(np.arange(len(rewards)), lengths)
     step_rewards = np.zeros(len(owners))
     step_rewards[np.cumsum(lengths) - 1] = rewards
+    given = np.array(rewards, dtype=np.float64)
+    seen = np.arange(len(owners)) if anchors is None else np.array(anchors, dtype=np.int64)
     return Episodes(
-        rewards=np.array(rewards, dtype=np.float64),
+        rewards=given,
         groups=np.array([0] * len(rewards) if groups is None else groups, dtype=np.int64),
         tokens=np.array(lengths, dtype=np.int64) * 3,
         trajectory=owners,
         step_rewards=step_rewards,
-        anchors=np.arange(len(owners)) if anchors is None else np.array(anchors, dtype=np.int64),
+        anchors=seen,
         baselines=None if baselines is None else np.array(baselines, dtype=np.float64),
+        parts=np.stack([given / 2, np.minimum(given, 1)], axis=1),
+        logprobs=-np.arange(len(given)) / 4,
+        revisions=np.array([0] * len(given) if revisions is None else revisions, dtype=np.int64),
+        actions=seen % 2 if actions is None else np.array(actions, dtype=np.int64),
+        entropies=1 / (1 + np.arange(len(owners))),
     )
+
+
+def steps_taken(episodes: Episodes, rows: np.ndarray) -> dict[str, Any]:
+    """Return the arrays that have an entry for each step, with the given ones of these."""
+    names = ("trajectory", "step_rewards", "anchors", "actions", "entropies")
+    return {name: getattr(episodes, name)[rows] for name in names if getattr(episodes, name) is not None}
 
 
 def reordered(episodes: Episodes, order: Sequence[int]) -> tuple[Episodes, np.ndarray]:
     """Return the batch with its trajectories in another order, and for each of its steps where that stood before."""
     rows = np.concatenate([np.flatnonzero(episodes.trajectory == old) for old in order])
-    place = np.argsort(order)
-    return (
-        replace(
-            episodes,
-            rewards=episodes.rewards[list(order)],
-            groups=episodes.groups[list(order)],
-            tokens=episodes.tokens[list(order)],
-            trajectory=place[episodes.trajectory[rows]],
-            step_rewards=episodes.step_rewards[rows],
-            anchors=episodes.anchors[rows],
-            baselines=None if episodes.baselines is None else episodes.baselines[list(order)],
-        ),
-        rows,
-    )
+    names = ("rewards", "groups", "tokens", "baselines", "parts", "logprobs", "revisions")
+    moved = {name: getattr(episodes, name)[list(order)] for name in names if getattr(episodes, name) is not None}
+    own = steps_taken(episodes, rows)
+    own["trajectory"] = np.argsort(order)[own["trajectory"]]
+    return replace(episodes, **moved, **own), rows
 
 
 REWARDS = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0]) | st.floats(-2, 2, allow_subnormal=False)
@@ -63,9 +74,12 @@ def batches(draw: st.DrawFn) -> Episodes:
     size = draw(st.integers(2, 7))
     several = {"min_size": size, "max_size": size}
     steps = draw(st.lists(st.integers(1, 3), **several))
+    groups = draw(st.lists(st.integers(0, 2), **several))
+    drawn = draw(st.lists(st.integers(0, 2), **several))
     return batch(
         draw(st.lists(REWARDS, **several)),
-        draw(st.lists(st.integers(0, 2), **several)),
+        groups,
+        revisions=[drawn[at] if groups[at] in groups[:at] else 0 for at in range(size)],
         steps=steps,
         anchors=draw(st.lists(st.integers(0, 3), min_size=sum(steps), max_size=sum(steps))),
         baselines=draw(st.lists(st.sampled_from([0.1, 0.5, 0.7]), **several)),

@@ -12,10 +12,14 @@ from hypothesis import strategies as st
 from policies.rl import slots
 from policies.rl.advantages.gigpo import gigpo
 from policies.rl.protocols import Episodes
-from tests.policies.rl.batches import REWARDS, batch, batches, reordered
+from tests.policies.rl.batches import REWARDS, batch, batches, reordered, steps_taken
 
 every = pytest.mark.parametrize("name", slots.names("advantages"))
-of_groups = pytest.mark.parametrize("name", [name for name in slots.names("advantages") if name != "spo"])
+OF_BATCHES = ("gdpo", "reinforce_pp", "spo")
+"""Those that are normalised over the whole batch."""
+of_groups = pytest.mark.parametrize("name", [name for name in slots.names("advantages") if name not in OF_BATCHES])
+BY_STEP = {"gigpo": {"step_weight": 0.0}, "aepo": {"strength": 0.0}}
+"""Options under which a member gives all steps of a trajectory the same."""
 patient = settings(deadline=None, max_examples=60)
 
 
@@ -79,14 +83,9 @@ def test_a_groups_advantages_sum_to_0(name: str, rewards: list[float]) -> None:
 @patient
 @given(episodes=batches(), times=st.integers(2, 4))
 def test_a_trajectory_weighs_the_same_however_many_steps_it_has(name: str, episodes: Episodes, times: int) -> None:
-    estimator = slots.make("advantages", name, {"step_weight": 0.0} if name == "gigpo" else None)
+    estimator = slots.make("advantages", name, BY_STEP.get(name))
     rows = np.repeat(np.arange(len(episodes.trajectory)), np.where(episodes.trajectory == 0, times, 1))
-    longer = replace(
-        episodes,
-        trajectory=episodes.trajectory[rows],
-        step_rewards=episodes.step_rewards[rows],
-        anchors=episodes.anchors[rows],
-    )
+    longer = replace(episodes, **steps_taken(episodes, rows))
     assert estimator(longer) == close(estimator(episodes)[rows])
 
 

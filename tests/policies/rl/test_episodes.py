@@ -23,13 +23,13 @@ def test_a_reward_that_is_no_number_is_refused(bad: float) -> None:
         replace(episodes, baselines=np.array([bad, 0]))
 
 
-@pytest.mark.parametrize("name", ["groups", "tokens", "baselines", "truncated"])
+@pytest.mark.parametrize("name", ["groups", "tokens", "baselines", "truncated", "logprobs", "revisions"])
 def test_what_is_not_one_entry_per_trajectory_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match=rf"got {name} of shape \(3,\); expected \(2,\): one entry for each trajectory"):
         replace(batch([1, 0], steps=[2, 2]), **{name: np.zeros(3, dtype=np.int64)})
 
 
-@pytest.mark.parametrize("name", ["step_rewards", "anchors"])
+@pytest.mark.parametrize("name", ["step_rewards", "anchors", "actions", "entropies"])
 def test_what_is_not_one_entry_per_step_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match=rf"got {name} of shape \(2,\); expected \(4,\): one entry for each step"):
         replace(batch([1, 0], steps=[2, 2]), **{name: np.zeros(2, dtype=np.int64)})
@@ -60,3 +60,13 @@ def test_rates_are_counted_and_a_half_where_nothing_was_seen() -> None:
     assert stats.seen.tolist() == [True, False]
     with pytest.raises(BadInput, match=r"expected shares in \[0, 1\]: successes / attempts"):
         PromptStats.of_counts(np.array([3]), np.array([2]))
+
+
+def test_parts_of_rewards_have_a_row_for_each_trajectory() -> None:
+    episodes = batch([1, 0])
+    assert replace(episodes, parts=np.zeros((2, 3))).parts is not None
+    for shape in ((3, 2), (2,), (2, 1, 1)):
+        with pytest.raises(BadInput, match="got parts of shape"):
+            replace(episodes, parts=np.zeros(shape))
+    with pytest.raises(BadInput, match=r"got parts\[3\] = nan"):
+        replace(episodes, parts=np.array([[0, 0], [0, np.nan]]))

@@ -4,6 +4,7 @@ what was trained.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,9 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused
 from policies.local.loading import load_model
 from policies.rl.batch import batch_of, score
+from policies.rl.corrections.masking import Masking
+from policies.rl.corrections.tis import Tis
+from policies.rl.cutting import unscored
 from policies.rl.losses.ppo import Ppo
 from policies.rl.packing import packs
 from policies.rl.rows import TrainRow, Turn, rows_of
@@ -48,6 +52,9 @@ def row(*said: list[int], prompt: tuple[int, ...] = (5, 6, 7), seen: int = 9) ->
 
 ROWS = [row([11, 12], [13]), row([11, 14], [15, 16, 17]), row([20], prompt=(5, 6, 8)), row([11, 12], [13])]
 ADVANTAGES = [np.array([1.0, 0.5]), np.array([-1.0, 0.25]), np.array([0.7]), np.array([-0.2, 0.1])]
+
+
+SETTINGS = Optimising(learning_rate=1e-2, rank=4)
 
 
 @pytest.fixture(scope="module")
@@ -200,6 +207,32 @@ def test_a_gradient_that_is_no_number_stops_and_leaves_the_weights(model: Path) 
     assert torch.equal(before, weights(made))
     made.step(ROWS, ADVANTAGES)
     assert torch.isfinite(weights(made)).all()
+
+
+def test_what_was_sampled_after_another_past_counts_as_sampled_by_the_weights_as_they_are(model: Path) -> None:
+    """A correction weighs such tokens by 1, as it weighs those that the weights themselves sampled."""
+    (forgotten, known) = (Trainer(model, Ppo(), SETTINGS, correction=Tis()) for _ in range(2))
+    own = known.logprobs(ROWS[:1], batch_of(ROWS[:1], ADVANTAGES[:1]))[0].tolist()
+    said = iter(own)
+    scored = tuple(next(said) if on else 0.0 for on in ROWS[0].loss_mask)
+    rewritten = unscored(ROWS[0], 3)
+    assert [math.isnan(each) for each in rewritten.sampling_logprobs] == [False, False, False, True]
+    half = tuple(scored[at] if at == 3 else each for at, each in enumerate(ROWS[0].sampling_logprobs))
+    told = forgotten.step([rewritten], ADVANTAGES[:1])
+    expected = known.step([ROWS[0].model_copy(update={"sampling_logprobs": half})], ADVANTAGES[:1])
+    assert (told.pop("unscored"), "unscored" in expected) == (1, False)
+    assert {name: told[name] for name in told if name != "seconds"} == pytest.approx(
+        {name: expected[name] for name in expected if name != "seconds"}, abs=1e-6
+    )
+    torch.testing.assert_close(weights(forgotten), weights(known), rtol=0, atol=1e-6)
+
+
+def test_what_a_correction_leaves_out_is_counted_and_teaches_nothing(model: Path) -> None:
+    made = Trainer(model, Ppo(), SETTINGS, correction=Masking("token", low=1e6, high=1e7))
+    before = weights(made)
+    assert made.step(ROWS, ADVANTAGES)["masked_share"] == 1
+    assert torch.equal(before, weights(made))
+    assert Trainer(model, Ppo(), SETTINGS, correction=Tis()).step(ROWS, ADVANTAGES)["masked_share"] == 0
 
 
 def test_rows_without_a_trained_token_are_refused(model: Path) -> None:

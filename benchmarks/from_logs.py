@@ -34,8 +34,10 @@ from memory.records import Frozen
 from policies.generations.swap import swap
 
 CELLS = RESULTS / "cells" / "rl_7"
-OFFICES, QUICK, UNSEEN = range(500, 505), range(500, 501), 490
-"""An office of training, and the first of those that nobody trained on."""
+OFFICES, QUICK, UNSEEN = (*range(500, 505), *range(515, 520)), range(500, 501), 490
+"""Offices of training, and the first of those that nobody trained on."""
+LOOKS = 2
+"""The first five offices were too few to tell; five more make a second look, and intervals wider: 97.5 %."""
 TASKS, FEW = 300, 60
 RATE = 2e-4
 """Of sft: the model is small."""

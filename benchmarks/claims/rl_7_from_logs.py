@@ -1,11 +1,11 @@
-"""Claim rl_7: the journal alone makes a better policy. Five offices, 300 online tasks each; held-out tasks; no rollout.
+"""Claim rl_7: the journal alone makes a better policy. Ten offices, 300 online tasks each; held-out tasks; no rollout.
 
 In each office the agent works through its train tasks from nothing, under the default gates. `evolve train sft` then
 trains on its successes as they were, and as if no playbook had been shown; the gate compares the candidate with its
 parent on tasks of their own, and what it accepts is promoted. Then group rows are trained on, from there. Measured on
 153 held-out tasks of the same office with the playbook and without, and on an office that nobody trained on, without
 anything and with its rules written by hand. Parent and child do the same tasks, greedily: a gain is a paired difference
-of an office, its interval is over offices. `evolve cycle` then does three rounds in an office of its own, and is killed
+of an office, its interval is over offices: of 97.5 %, since five of them were looked at before. `evolve cycle` then does three rounds in an office of its own, and is killed
 (SIGKILL) at random times. `--quick`: one office, 60 tasks, one round.
 """
 
@@ -25,7 +25,7 @@ from statistics import mean
 
 from benchmarks.claim import Row, Target, at_least, begin, exactly
 from benchmarks.claims.loop_1_learns import spread
-from benchmarks.from_logs import ARMS, OFFICES, QUICK, RATE, Found, measured
+from benchmarks.from_logs import ARMS, LOOKS, OFFICES, QUICK, RATE, Found, measured
 from benchmarks.office_arms import folder
 from evolve.app import open_store
 from evolve.config import Config, PolicySection
@@ -86,11 +86,11 @@ def rows(found: Sequence[Found], cycle: Cycled, quick: bool) -> list[Row]:
 
     def row(text: str, of: Callable[[Found], float], target: Callable[[Sequence[float]], Target] | None = None) -> Row:
         values = [of(each) for each in found]
-        ci = spread(values) if len(values) > 1 else None
+        ci = spread(values, LOOKS) if len(values) > 1 else None
         return Row(text, mean(values), target(values) if target else None, n=len(values), ci=ci, seed=0)
 
     def gained(values: Sequence[float]) -> Target:
-        interval = spread(values) if len(values) > 1 else None
+        interval = spread(values, LOOKS) if len(values) > 1 else None
         return Target("interval above 0", lambda value: (interval[0] if interval else value) > 0)
 
     own = ARMS[:2]

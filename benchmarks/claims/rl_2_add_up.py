@@ -2,8 +2,8 @@
 
 The offices, tasks and generations of claim `rl_7` (its cells are read, or made): weights are those after `sft` and
 group rows from the journal of 300 online tasks. Both together must not be worse than either alone by more than 2
-points: the lower end of the paired difference's 97.5 % interval over offices (five of them were looked at before). `--quick`: one office, 60 tasks, the
-difference itself.
+points: the lower end of the paired difference's interval over offices, of 97.5 %, since five of them were looked at
+before. `--quick`: one office, 60 tasks, the difference itself.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ parent on tasks of their own, and what it accepts is promoted. Then group rows a
 153 held-out tasks of the same office with the playbook and without, and on an office that nobody trained on, without
 anything and with its rules written by hand. Parent and child do the same tasks, greedily: a gain is a paired difference
 of an office, its interval is over offices: of 97.5 %, since five of them were looked at before. `evolve cycle` then
-does three rounds in an office of its own, and is killed (SIGKILL) at random times. `--quick`: one office, 60 tasks, one round.
+does three rounds in an office of its own, and is killed (SIGKILL) at random times. `--quick`: one office, 60 tasks,
+one round.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from typing import Any
 
 from evolve.protocols import Action, ActionFormat, Environment
 from memory.records import Record, Step, Task
+from playbooks.bullets import one_line
+from playbooks.render import neutral
 from playbooks.render import render as render_knowledge
 from policies.prompts import render
 from policies.protocols import Message, Profile, Reply
@@ -50,18 +52,33 @@ def act_messages(
 
 
 def opening_messages(
-    task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None
+    task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None, guidance: str = ""
 ) -> list[Message]:
     """Return the conversation before the first action; `rules` is what `knowledge` returns.
 
-    `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills.
+    `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills. `guidance`
+    (what `guiding` returns) only adds text: lines after the rules (compact), or a message after the task.
     """
     told = {"world": describe, "able": skills is not None, "skills": skills or ""}
     if profile == "compact":
+        rules = "\n".join(filter(None, (rules, guidance)))
         content = render("evolve", "act_compact", **told, rules=rules, task=task.instruction)
         return [Message(role="user", content=content)]
     system = render("evolve", "act", **told, learned=learned(rules))
-    return [Message(role="system", content=system), Message(role="user", content=task.instruction)]
+    opening = [Message(role="system", content=system), Message(role="user", content=task.instruction)]
+    return [*opening, Message(role="user", content=guidance)] if guidance else opening
+
+
+def guiding(lessons: Sequence[str], profile: Profile) -> str:
+    """Return what an agent is told of its failed attempt: one line a lesson.
+
+    In the compact profile as rules under the mark of a guess: no record stands behind them, and an agent that has never
+    seen them would cite them so.
+    """
+    told = [one_line(neutral(lesson)) for lesson in lessons]
+    if profile == "compact":
+        return "\n".join(f"- {lesson} [?]" for lesson in told)
+    return render("evolve", "guidance", lessons=told).removesuffix("\n")
 
 
 def learned(rules: str) -> str:

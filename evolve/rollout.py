@@ -61,6 +61,8 @@ class Attempt:
     """Answers the agent's searches; None = it cannot search."""
     advice: str = ""
     """Told after the knowledge: what to avoid in a further attempt."""
+    guidance: str = ""
+    """Told so that it can be cut out of the prompt again (`prompting.opening_messages`): what was wrong before."""
 
 
 @dataclass
@@ -121,7 +123,7 @@ def _opening(attempt: Attempt, started: Started, policy: Policy, acting: Acting)
     rules = knowledge(attempt.core, attempt.recalled, policy.profile)
     rules = "\n".join(filter(None, (rules, attempt.advice)))
     skills = neutral(catalogue(started.skills, policy.profile)) if acting.skills else None
-    return opening_messages(attempt.task, rules, policy.profile, acting.world, skills)
+    return opening_messages(attempt.task, rules, policy.profile, acting.world, skills, attempt.guidance)
 
 
 async def _act(

@@ -20,6 +20,8 @@ COLUMNS = {
     "written": "written",
     "valid": "valid",
     "skill_use": "skill use",
+    "retries": "retries",
+    "retries_better": "better",
     "loss": "loss",
     "entropy": "entropy",
     "rollout_kl": "KL",
@@ -28,7 +30,7 @@ COLUMNS = {
 }
 """Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode."""
 RATES = ("success", "valid", "skill_use")
-COUNTED = ("iteration", "epoch", "update")
+COUNTED = ("iteration", "epoch", "update", "retries", "retries_better")
 ROWS = 15
 """Rows that stay on the screen."""
 

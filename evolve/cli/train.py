@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from evolve.training.session import Trained
 
 app = typer.Typer(
-    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, run, resume, status, curves.", no_args_is_help=True
+    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, curves.",
+    no_args_is_help=True,
 )
 
 Set = Annotated[
@@ -94,6 +95,12 @@ def grpo(context: typer.Context, values: Set = None, as_json: Json = False) -> N
 def sage(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts of chains whose tasks share the skills that were written, paid for their use (SAGE)."""
     _online(context, "sage", values, as_json)
+
+
+@app.command()
+def r3l(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """Train by rollouts of single tasks, failed ones done again with guidance from the step that went wrong (R3L)."""
+    _online(context, "r3l", values, as_json)
 
 
 @app.command("run")

@@ -96,7 +96,12 @@ def prepared(episodes: Iterable[Episode], replies: Replies, turns: TurnReader = 
         counts["truncated_turns"] += sum(turn.truncated for turn in found)
         taken.append(episode)
         rows += made
-    return Prepared(tuple(rows), _arrays(taken, rows), counts)
+    return assembled(taken, rows, counts)
+
+
+def assembled(episodes: Sequence[Episode], rows: Sequence[TrainRow], counts: dict[str, int]) -> Prepared:
+    """Return the batch of rows; `episodes` holds what is known of each trajectory among them, in their order."""
+    return Prepared(tuple(rows), _arrays(episodes, rows), counts)
 
 
 def _row(episode: Episode) -> TrainRow:

@@ -11,6 +11,7 @@ PANELS = {
     "written": "written, tokens an episode",
     "valid": "actions without an error, share",
     "skill_use": "tasks that use an earlier skill, share",
+    "retries_better": "retries better than what failed",
     "loss": "loss",
     "entropy": "entropy, nats a token",
     "rollout_kl": "divergence from the sampler, nats a token",

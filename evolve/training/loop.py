@@ -23,6 +23,8 @@ from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
 from evolve.training.matched import Matching
+from evolve.training.retries import Retrying
+from evolve.training.retry import Calls
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, roll, unknowing
 from evolve.watching import WatchedPolicy, watched
 from memory.records import Frozen
@@ -67,8 +69,10 @@ class Learning:
     filter: GroupFilter
     acting: Acting
     curriculum: Curriculum = field(default_factory=Curriculum)
+    retrying: Retrying | None = None
+    """Rolls out retries of what failed; None = nothing is retried."""
     matching: Matching | None = None
-    """Splits groups, so that they measure a text too."""
+    """Splits groups, so that they measure a text too; None = groups are whole."""
 
 
 async def learn(
@@ -126,7 +130,11 @@ async def _iterate(
         settings = list(matching.split(settings, plan.sampling.rollouts))
     rollouts = await roll(settings, policy, learning.acting, plan.sampling, iteration)
     _require_graded(rollouts, iteration)
-    batch = prepared(episodes_of(rollouts, expected), replies.get_reply)
+    done = episodes_of(rollouts, expected)
+    batch = prepared(done, replies.get_reply)
+    if learning.retrying is not None:
+        calls = Calls(policy, learning.acting, replies.get_reply)
+        batch = await learning.retrying.added(batch, done, settings, calls)
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
     if matching is not None:
         figures |= matching.note(iteration, rollouts)

@@ -65,6 +65,11 @@ class Setting:
     candidate: str = ""
     """Id of a record under test that `recall` shows on top of what is known; empty = none."""
 
+    @property
+    def group(self) -> str:
+        """Who is compared: the members that do the chain under this knowledge."""
+        return f"{self.chain.id}/{self.candidate}" if self.candidate else self.chain.id
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -78,13 +83,10 @@ class Rollout:
     """Whether a skill made earlier in the chain was used, by the count that pays (`none`: by the strict one)."""
     claimed: tuple[bool, ...]
     """The same by names alone: what is claimed and not used is how the count would be gamed."""
-    candidate: str = ""
+    candidate: str
     """Id of the record under test that it was shown."""
-
-    @property
-    def group(self) -> str:
-        """With whom it is compared: the same chain, under the same knowledge."""
-        return f"{self.chain_id}/{self.candidate}" if self.candidate else self.chain_id
+    group: str
+    """`Setting.group` of those it is compared with."""
 
 
 async def roll(
@@ -145,6 +147,7 @@ def _rollout(
         used=tuple(bool(column.any()) for column in counted.T),
         claimed=tuple(bool(column.any()) for column in paper.T),
         candidate=setting.candidate,
+        group=setting.group,
     )
 
 

@@ -23,6 +23,11 @@ class TrainSection(Section):
     """A file of `policies/rl/filters`, or `module:class`: which trajectories are trained on."""
     correction: str = ""
     """A file of `policies/rl/corrections`: weights for tokens that another policy sampled. Empty = none."""
+    retries: Literal["", "policy", "rules"] = ""
+    """Half of the rollouts are retries of those that failed (R3L), from a step and with guidance that the policy itself
+    names, or that rules find (`evolve/training/pivots`). Needs `skills = false` and `length = 1`. Empty = none."""
+    transform: str = "r3l"
+    """A file of `policies/rl/transforms`, or `module:function`: what becomes of retries before they are compared."""
     iterations: int = Field(default=40, ge=1)
     """Batches of rollouts, each trained on once it is complete."""
     chains: int = Field(default=8, ge=1)
@@ -94,6 +99,14 @@ class TrainSection(Section):
 RECIPES: dict[str, dict[str, Any]] = {
     "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True},
     "grpo": {"advantages": "grpo", "loss": "ppo", "length": 1, "skills": False},
+    "r3l": {
+        "advantages": "r3l",
+        "loss": "sft",
+        "filter": "everything",
+        "retries": "rules",
+        "length": 1,
+        "skills": False,
+    },
     "sft": {"loss": "sft"},
     "internalise": {"loss": "sft", "context": "dropped"},
 }

@@ -6,55 +6,39 @@ was learned as text is frozen for the whole training, so that its rollouts diffe
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from evolve import generations
 from evolve.app import make_environment, open_store
 from evolve.config import Config
-from evolve.errors import ConfigError
-from evolve.injection import choose_core, recall_for, shown_again
-from evolve.progress import Observers, RunFinished
+from evolve.injection import shown_again
 from evolve.prompting import briefing
-from evolve.rollout import Acting
 from evolve.runs import alone
-from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger, resumption
-from evolve.training.admission import Weighed, weigh
-from evolve.training.curriculum import Curriculum
-from evolve.training.estimates import begin, outcomes
-from evolve.training.guards import Limits
+from evolve.training.admission import Weighed
 from evolve.training.internalise import Internalising
-from evolve.training.logs import Offer, offer, trainable
-from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.matched import Matching, matching_of
+from evolve.training.logs import Offer, offer
+from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
-from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.section import TrainSection
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen
 from memory.store import Store
-from playbooks.core import core_records
 from policies.generations.adapters import inspect_adapter
 from policies.generations.base import base_of
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
-from policies.local import LocalPolicy
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
 from policies.rl.slots import make
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
-T = TypeVar("T")
-Report = Callable[[dict[str, float]], None]
-SNAPSHOT = "snapshot"
-"""Of a training's folder: names the knowledge that it began with."""
 GROUPS, BASE = "groups", "base"
 """The recipe of groups of the journal, and what a training begins from where no generation is live."""
 
@@ -105,39 +89,12 @@ def train(config: Config, recipe: str, report: Report = lambda _: None, name: st
     """Train by rollouts in the configured environment, and publish the adapter as a candidate; `name`: only that one.
 
     Raises `BadInput` for an environment without train tasks, `JournalError` where another process does this training,
-    and `TrainingStopped` as `learn` does.
+    `ConfigError` for keys of `[train]` that do not go together, and `TrainingStopped` as `learn` does.
     """
-    section = config.train
-    curriculum = Curriculum(make("samplers", section.sampler), make("allocators", section.allocator))
+    methods = methods_of(config)
     with _training(config, recipe, name=name) as (folder, trainer):
-        stopped, weighed = _rolled_out(config, folder, trainer, curriculum, report)
+        stopped, weighed = rolled_out(config, folder, trainer, methods, report)
         return _published(config, trainer, folder, recipe, stopped).model_copy(update={"weighed": weighed})
-
-
-def _rolled_out(
-    config: Config, folder: Path, trainer: Trainer, curriculum: Curriculum, report: Report
-) -> tuple[str, tuple[Weighed, ...]]:
-    """Train by rollouts; return why a guard stopped it, and what became of the texts it measured."""
-    policy = generations.in_process(config.policy, config.workspace)
-    environment, section = make_environment(config), config.train
-    with open_store(config, policy.count_tokens, owner=False) as store:
-        world = World(environment, _recall(config, store, policy, folder / SNAPSHOT), config.run.split)
-        acting = Acting(
-            world=briefing(environment, policy.profile),
-            max_steps=config.environment.max_steps,
-            temperature=section.temperature,
-            max_tokens=config.policy.max_tokens,
-            skills=section.skills,
-        )
-        begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
-        estimator, kept = make("advantages", section.advantages), make("filters", section.filter)
-        matching = _matching(config, store, policy, world, folder)
-        parts = Learning(policy, trainer, estimator, kept, acting, curriculum, matching)
-        observers = Observers()
-        with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
-            stopped = asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
-            observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
-        return stopped, weigh(config, matching) if matching else ()
 
 
 def train_from_logs(
@@ -223,49 +180,6 @@ def _optimising(config: Config) -> Optimising:
     )
 
 
-def _plan(config: Config) -> Plan:
-    section = config.train
-    sampling = Sampling(
-        rollouts=section.rollouts, counting=section.counting, skills=section.skills, seed=config.run.seed
-    )
-    return Plan(
-        iterations=section.iterations,
-        chains=section.chains,
-        length=section.length,
-        by=section.by,
-        sampling=sampling,
-        limits=Limits(**section.model_dump(include=set(Limits.model_fields))),
-    )
-
-
-def _recall(config: Config, store: Store, policy: LocalPolicy, kept: Path) -> Recall:
-    """Return what is shown for a task, by the knowledge as it was when the training began: `kept` names that state."""
-    if not config.playbook.enabled:
-        return unknowing
-    if not kept.exists():
-        snapshot = store.snapshot(config.memory.namespace)
-        ledger.write(kept, f"{snapshot.id}@{snapshot.position}")
-    address = kept.read_text()
-    view = store.view(config.memory.namespace, address)
-    core = core_records(choose_core(config, view, policy, 0), view)
-    return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
-
-
-def _matching(config: Config, store: Store, policy: LocalPolicy, world: World, folder: Path) -> Matching | None:
-    """Return what splits groups so that they measure quarantined texts, None where none are to be measured.
-
-    Raises `ConfigError` where nothing of the knowledge is shown, or no outcome may be read.
-    """
-    if not config.train.candidates:
-        return None
-    if not config.playbook.enabled or config.run.label_free:
-        raise ConfigError(
-            "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
-        )
-    tasks = world.environment.tasks(world.split)
-    return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
-
-
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:
     """Write the adapter and register it; a training that was published before is not published again.
 
@@ -288,10 +202,3 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         settings |= {"stopped": stopped} if stopped else {}
         made = known or registry.publish(adapter, base=base_of(model), config=settings)
     return Trained(name=folder.name, folder=folder, generation=made.version, updates=trainer.updates, stopped=stopped)
-
-
-async def _closing(work: Awaitable[T], policy: LocalPolicy) -> T:
-    try:
-        return await work
-    finally:
-        await policy.aclose()

@@ -184,7 +184,10 @@ class TrajectoryTransform(Protocol):
     """What becomes of retried episodes before they are compared."""
 
     def __call__(self, retries: Sequence[Retry], /) -> tuple[TrainRow, ...]:
-        """Return the rows to train on, in order of the retries."""
+        """Return the rows to train on, in order of the retries.
+
+        A row is named as the one that it was made of, with what tells it from others after a `/`.
+        """
         ...
 
 

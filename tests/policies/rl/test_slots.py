@@ -54,7 +54,7 @@ def test_the_folders_list_is_the_list_of_members() -> None:
         "losses": sorted(["cispo", "dapo", "gspo", "ppo", "sft", *EXPERIMENTAL["losses"]]),
         "samplers": ["difficulty", "spo", "uniform", "vade"],
         "allocators": ["fixed", "knapsack", "xrpo"],
-        "filters": ["mc_median", "overlong", "zero_variance"],
+        "filters": ["everything", "mc_median", "overlong", "zero_variance"],
         "transforms": ["cleaner", "r3l", "rltf"],
         "corrections": ["masking", "tis"],
     }

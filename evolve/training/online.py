@@ -1,0 +1,144 @@
+"""Training by rollouts in a workspace: its world, what its agent is shown, and what `[train]` says of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from evolve import generations
+from evolve.app import make_environment, open_store
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.injection import choose_core, recall_for
+from evolve.progress import Observers, RunFinished
+from evolve.prompting import briefing
+from evolve.rollout import Acting
+from evolve.telemetry.start import Traced, traced
+from evolve.training import ledger
+from evolve.training.admission import Weighed, weigh
+from evolve.training.curriculum import Curriculum
+from evolve.training.estimates import begin, outcomes
+from evolve.training.guards import Limits
+from evolve.training.logs import trainable
+from evolve.training.loop import Learning, Plan, World, learn
+from evolve.training.matched import Matching, matching_of
+from evolve.training.retries import Retrying, retrying_of
+from evolve.training.rollouts import Recall, Sampling, unknowing
+from memory.store import Store
+from playbooks.core import core_records
+from policies.local import LocalPolicy
+from policies.rl.protocols import AdvantageEstimator, GroupFilter
+from policies.rl.slots import make
+from policies.rl.trainer import Trainer
+
+T = TypeVar("T")
+Report = Callable[[dict[str, float]], None]
+SNAPSHOT = "snapshot"
+"""Of a training's folder: names the knowledge that it began with."""
+
+
+@dataclass(frozen=True)
+class Methods:
+    """What `[train]` names, made before anything is rolled out."""
+
+    advantages: AdvantageEstimator
+    filter: GroupFilter
+    curriculum: Curriculum
+    retrying: Retrying | None
+
+
+def methods_of(config: Config) -> Methods:
+    """Return the methods.
+
+    Raises `NotFound` for a name that is not there, `ConfigError` for keys that do not go together.
+    """
+    section = config.train
+    if section.candidates and (not config.playbook.enabled or config.run.label_free):
+        raise ConfigError(
+            "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
+        )
+    return Methods(
+        advantages=make("advantages", section.advantages),
+        filter=make("filters", section.filter),
+        curriculum=Curriculum(make("samplers", section.sampler), make("allocators", section.allocator)),
+        retrying=retrying_of(section, generations.profile_of(config.policy)),
+    )
+
+
+def rolled_out(
+    config: Config, folder: Path, trainer: Trainer, methods: Methods, report: Report
+) -> tuple[str, tuple[Weighed, ...]]:
+    """Train by rollouts; return why a guard stopped it, and what became of the texts it measured.
+
+    Raises `BadInput` for an environment without train tasks, and as `learn`.
+    """
+    policy = generations.in_process(config.policy, config.workspace)
+    environment, section = make_environment(config), config.train
+    with open_store(config, policy.count_tokens, owner=False) as store:
+        world = World(environment, _recall(config, store, policy, folder / SNAPSHOT), config.run.split)
+        acting = Acting(
+            world=briefing(environment, policy.profile),
+            max_steps=config.environment.max_steps,
+            temperature=section.temperature,
+            max_tokens=config.policy.max_tokens,
+            skills=section.skills,
+        )
+        begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
+        matching = _matching(config, store, policy, world, folder)
+        parts = Learning(
+            policy, trainer, methods.advantages, methods.filter, acting, methods.curriculum, methods.retrying, matching
+        )
+        observers = Observers()
+        with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
+            stopped = asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
+            observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
+        return stopped, weigh(config, matching) if matching else ()
+
+
+def _plan(config: Config) -> Plan:
+    section = config.train
+    sampling = Sampling(
+        rollouts=section.rollouts // 2 if section.retries else section.rollouts,
+        counting=section.counting,
+        skills=section.skills,
+        seed=config.run.seed,
+    )
+    return Plan(
+        iterations=section.iterations,
+        chains=section.chains,
+        length=section.length,
+        by=section.by,
+        sampling=sampling,
+        limits=Limits(**section.model_dump(include=set(Limits.model_fields))),
+    )
+
+
+def _recall(config: Config, store: Store, policy: LocalPolicy, kept: Path) -> Recall:
+    """Return what is shown for a task, by the knowledge as it was when the training began: `kept` names that state."""
+    if not config.playbook.enabled:
+        return unknowing
+    if not kept.exists():
+        snapshot = store.snapshot(config.memory.namespace)
+        ledger.write(kept, f"{snapshot.id}@{snapshot.position}")
+    address = kept.read_text()
+    view = store.view(config.memory.namespace, address)
+    core = core_records(choose_core(config, view, policy, 0), view)
+    return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
+
+
+def _matching(config: Config, store: Store, policy: LocalPolicy, world: World, folder: Path) -> Matching | None:
+    """Return what splits groups so that they measure quarantined texts, None where none are to be measured."""
+    if not config.train.candidates:
+        return None
+    tasks = world.environment.tasks(world.split)
+    return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
+
+
+async def _closing(work: Awaitable[T], policy: LocalPolicy) -> T:
+    try:
+        return await work
+    finally:
+        await policy.aclose()

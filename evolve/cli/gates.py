@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What was admitted and why: log, show, replay.", no_args_is_help=True)
 
-RunId = Annotated[str | None, typer.Argument(help="Run; else the latest.")]
+RunId = Annotated[
+    str | None, typer.Argument(help="Run, or a training that measured texts (`train.candidates`); else the latest run.")
+]
 
 
 @app.command("log")
@@ -99,13 +101,21 @@ def replay(context: typer.Context, run_id: RunId = None, as_json: Json = False) 
 
 
 def _record(store: Store, run_id: str | None) -> RunRecord:
+    from evolve.gates.events import VERDICT
     from evolve.report import find_record
+    from evolve.runs import RunRecord
 
+    if run_id and store.get_run(run_id) is None and store.events(type=VERDICT, run_id=run_id, limit=1):
+        return RunRecord(run_id=run_id)
     return find_record(store, run_id)
 
 
 def _vectors(trial: dict[str, Any]) -> list[str]:
-    """Return each arm of a trial as a row of marks, in the cohort's order."""
+    """Return each arm of a trial, or of each of its rounds, as a row of marks, in the cohort's order."""
     marks = {True: "+", False: "-", None: "?"}
     arms = {name: trial[name] for name in ("base", "candidate", "again") if isinstance(trial.get(name), dict)}
+    rounds = [
+        (f"{name} {k + 1}", arm) for name in ("without", "with_change") for k, arm in enumerate(trial.get(name, ()))
+    ]
+    arms |= {name.replace("_change", ""): arm for name, arm in rounds}
     return [f"{name:<10} {''.join(marks[arm.get(task)] for task in trial['cohort'])}" for name, arm in arms.items()]

@@ -282,6 +282,14 @@ def test_groups_that_are_split_measure_what_is_quarantined_while_they_train(fold
     assert "poses as another speaker" in posing["reason"]
     (figures,) = ledger.lines(place / ledger.METRICS)
     assert figures["matched"] == len(found)
+    assert invoke(own, "gates", "replay", made["name"]).stdout.startswith(
+        "1 decisions of 1 verdicts made again, 0 differ"
+    )
+    (verdict,) = told(own, "gates", "log", made["name"])["verdicts"]
+    assert (verdict["gate"], verdict["text"]) == ("matched", texts[0])
+    assert re.search(
+        r"^without 1 +[-+?]+\nwith 1 +[-+?]+$", invoke(own, "gates", "show", str(verdict["seq"])).stdout, re.M
+    )
     ledger.append(place / ledger.MATCHED, found[0].model_dump(mode="json") | {"iteration": 1})
     assert told(own, *command) == made, "what no checkpoint knows is dropped"
     result = invoke(own, *command, "--set", "playbook.enabled=false")

@@ -29,16 +29,27 @@ class CachedPolicy(WrappedPolicy):
     """Answers from `store` what it holds, else asks `policy` and stores the reply before handing it out.
 
     `scope` keeps runs apart (a run id: the run replays its own replies only; empty: replies are shared). With
-    `replay_only` an unknown request raises `PolicyRefused` instead of reaching the policy. `hits` and `misses` count.
+    `replay_only` an unknown request raises `PolicyRefused` instead of reaching the policy. With `any_version` an
+    episode that was begun under other weights is replayed as well, and goes on under these: the scope must then say
+    whose episode it is; a reply names the weights that gave it. `hits` and `misses` count.
     """
 
-    def __init__(self, policy: Policy, store: ReplyStore, *, scope: str = "", replay_only: bool = False) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        store: ReplyStore,
+        *,
+        scope: str = "",
+        replay_only: bool = False,
+        any_version: bool = False,
+    ) -> None:
         super().__init__(policy)
         self.hits = 0
         self.misses = 0
         self._store = store
         self._scope = scope
         self._replay_only = replay_only
+        self._any_version = any_version
         self._asked: Counter[str] = Counter()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -62,7 +73,8 @@ class CachedPolicy(WrappedPolicy):
             return reply.model_copy(update={"key": key})
 
     def _key(self, messages: Sequence[Message], params: SamplingParams) -> str:
-        key = request_key((self._scope, self.name, self.version), messages, params)
+        version = "" if self._any_version else self.version
+        key = request_key((self._scope, self.name, version), messages, params)
         if params.temperature == 0 or params.seed is not None:
             return key
         self._asked[key] += 1

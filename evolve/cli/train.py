@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evolve.training.session import Trained
 
 app = typer.Typer(
-    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, curves.",
+    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, curves, export.",
     no_args_is_help=True,
 )
 
@@ -154,6 +154,20 @@ def curves(
     except ModuleNotFoundError as missing:
         raise ConfigError("curves need matplotlib: pip install 'evolve-agents[plot]'") from missing
     show({"picture": str(out), "figures": told}, as_json, f"curves: {out}")
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="A training, by its name in `evolve train status`.")],
+    to: Annotated[Literal["trackio", "mlflow"], typer.Option(help="The tracker of experiments that gets its figures.")],
+    as_json: Json = False,
+) -> None:
+    """Hand a training's figures to trackio or MLflow, as a run of the project `evolve` there."""
+    from evolve.training.export import export
+
+    where = export(load(context), name, to)
+    show({"training": name, "to": to, "where": where}, as_json, f"{name} is in {where}")
 
 
 def _online(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:

@@ -20,5 +20,6 @@ KINDS: Mapping[str, Callable[..., Begun | None]] = {
     "curate": learning.curate,
     "iteration": training.iteration,
     "update": training.update,
+    "fitting": training.fitting,
 }
 """Kind of watched work -> its span."""

@@ -35,7 +35,8 @@ class Traced:
 
     run_id: str
     mode: str
-    policy: Policy
+    policy: Policy | None
+    """Who answers; None = nobody, a training on the journal."""
     environment: str
 
 

@@ -1,4 +1,7 @@
-"""Spans of a training by rollouts: iterations and updates. Pure functions with the parameters of what is watched."""
+"""Spans of a training: iterations and updates, on the journal updates alone.
+
+Pure functions with the parameters of what is watched.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,12 @@ def update(learning: Any, rows: Sequence[Any], advantages: Sequence[Any]) -> Beg
     """Return the span of one update of the weights."""
     del advantages
     return Begun("evolve.update", {names.POLICY_VERSION: learning.policy.version, names.ROWS: len(rows)}, _figures)
+
+
+def fitting(trainer: Any, rows: Sequence[Any], advantages: Sequence[Any]) -> Begun:
+    """Return the span of one update on rows of the journal."""
+    del trainer, advantages
+    return Begun("evolve.update", {names.ROWS: len(rows)}, _figures)
 
 
 def _figures(figures: Mapping[str, float]) -> Noted:

@@ -39,11 +39,11 @@ class Workflow:
                 {
                     names.OPERATION: "invoke_workflow",
                     names.WORKFLOW_NAME: run.environment,
-                    names.PROVIDER: provider(run.policy),
+                    names.PROVIDER: run.policy and provider(run.policy),
                     names.RUN: run.run_id,
                     names.MODE: run.mode,
-                    names.REQUEST_MODEL: run.policy.name,
-                    names.POLICY_VERSION: run.policy.version,
+                    names.REQUEST_MODEL: run.policy and run.policy.name,
+                    names.POLICY_VERSION: run.policy and run.policy.version,
                 },
                 metric=names.WORKFLOW_DURATION,
             )

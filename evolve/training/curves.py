@@ -15,6 +15,7 @@ PANELS = {
     "loss": "loss",
     "entropy": "entropy, nats a token",
     "rollout_kl": "divergence from the sampler, nats a token",
+    "off_policy": "tokens that older weights sampled, share",
     "gradient_norm": "norm of the gradient",
 }
 """Figure -> title of its panel."""

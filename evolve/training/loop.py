@@ -3,6 +3,7 @@
 The policy that answers takes each update at once, so that every batch is sampled by the weights it trains. Killed at
 any moment, a training goes on from its last checkpoint: the iteration it was in is rolled out again, from the replies
 that were kept and then from the same seeds, and `history.jsonl` names each episode that the surviving weights saw once.
+`training.partial` lets an iteration end before its slowest groups do.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from statistics import mean
 from evolve.protocols import Environment
 from evolve.rollout import Acting
 from evolve.seeds import seed_for
-from evolve.training import ledger
+from evolve.training import ledger, partial
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.chains import By, chains
 from evolve.training.curriculum import Curriculum
@@ -23,14 +24,14 @@ from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
 from evolve.training.matched import Matching
+from evolve.training.partial import Partial, Rolling
+from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
 from evolve.training.retry import Calls
-from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, roll, unknowing
-from evolve.watching import WatchedPolicy, watched
+from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, unknowing
+from evolve.watching import watched
 from memory.records import Frozen
-from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
-from policies.recordings import Recordings
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
@@ -48,6 +49,7 @@ class Plan(Frozen):
     by: By = "scenario"
     sampling: Sampling = Sampling()
     limits: Limits = Limits()
+    partial: Partial = Partial()
 
 
 @dataclass(frozen=True)
@@ -106,41 +108,45 @@ def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
     if not ledger.stopped(folder):
         for name in (HISTORY, METRICS, MATCHED):
             ledger.keep(folder / name, done)
-    for old in set(folder.glob("replies-*")) - {_replies(folder, done)}:
-        old.unlink()
+        ledger.keep(folder / partial.FILE, done + 1)
+    _sweep(folder, done)
     return ledger.lines(folder / METRICS)
 
 
-def _replies(folder: Path, iteration: int) -> Path:
-    return folder / f"replies-{iteration}.jsonl"
+def _sweep(folder: Path, iteration: int) -> None:
+    """Keep the replies that this iteration may replay; none where there is no iteration to come."""
+    carried = {each.born for each in partial.carried(folder, iteration)}
+    sweep(folder, set[int]() if ledger.stopped(folder) else {iteration} | carried)
 
 
 @watched("iteration")
 async def _iterate(
     worlds: Sequence[World], learning: Learning, plan: Plan, folder: Path, iteration: int
 ) -> dict[str, float]:
-    kept = _replies(folder, iteration)
-    ledger.cut(kept)
-    replies = Recordings(kept)
-    policy = CachedPolicy(WatchedPolicy(learning.policy), replies, scope=f"{plan.sampling.seed}/{iteration}")
-    expected = estimates(folder)
-    settings = draw(worlds, plan, iteration, learning.curriculum, expected)
-    matching = learning.matching
-    if matching is not None:
-        settings = list(matching.split(settings, plan.sampling.rollouts))
-    rollouts = await roll(settings, policy, learning.acting, plan.sampling, iteration)
+    kept, expected = Kept(folder), estimates(folder)
+    started = _started(worlds, learning, plan, folder, iteration, expected)
+    rolling = Rolling(learning.policy, learning.acting, plan.sampling, kept, plan.partial.staleness)
+    known = partial.choices(folder).get(iteration)
+    needed = plan.chains if plan.partial.oversampling > 1 else len(started)
+    choice, rollouts = await partial.gathered(started, needed, rolling, iteration, known)
     _require_graded(rollouts, iteration)
+    if known is None and plan.partial.oversampling > 1:
+        ledger.append(folder / partial.FILE, choice.model_dump())
     done = episodes_of(rollouts, expected)
-    batch = prepared(done, replies.get_reply)
+    batch = prepared(done, kept.get_reply)
     if learning.retrying is not None:
-        calls = Calls(policy, learning.acting, replies.get_reply)
-        batch = await learning.retrying.added(batch, done, settings, calls)
+        calls = Calls(rolling.replaying(iteration), learning.acting, kept.get_reply)
+        batch = await learning.retrying.added(batch, done, [each.setting for each in started], calls)
     figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
-    if matching is not None:
-        figures |= matching.note(iteration, rollouts)
+    if learning.matching is not None:
+        figures |= learning.matching.note(iteration, rollouts)
     chosen = learning.filter.keep(batch.episodes)
     figures["kept"] = float(chosen.sum())
     rows, advantages = batch.advantages(learning.advantages(batch.episodes), chosen)
+    if plan.partial.oversampling > 1:
+        figures |= choice.figures | {"off_policy": partial.off_policy_share(rows, learning.policy.version)}
+    if plan.partial.off_policy == "masked":
+        advantages = partial.masked(rows, advantages, learning.policy.version)
     if rows:
         figures |= _update(learning, rows, advantages)
     episodes = sorted({row.trajectory_id for row in rows})
@@ -148,6 +154,19 @@ async def _iterate(
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
     ledger.append(folder / METRICS, figures)
     return figures
+
+
+def _started(
+    worlds: Sequence[World], learning: Learning, plan: Plan, folder: Path, iteration: int, expected: BetaTracker
+) -> list[partial.Begun]:
+    """Return the groups that an iteration goes on with, and those that it begins."""
+    going = partial.resumed(partial.carried(folder, iteration), lambda born: offered(worlds, plan, born))
+    size = plan.partial.size(plan.chains, last=iteration == plan.iterations - 1)
+    fresh = plan.model_copy(update={"chains": max(size - len(going), 0)})
+    settings = draw(worlds, fresh, iteration, learning.curriculum, expected)
+    if learning.matching is not None:
+        settings = list(learning.matching.split(settings, plan.sampling.rollouts))
+    return going + partial.begun(settings, plan.sampling, iteration)
 
 
 @watched("update")
@@ -176,7 +195,7 @@ def _settle(trainer: Trainer, plan: Plan, folder: Path, told: Sequence[dict[str,
         if sound(told, plan.limits) and (folder / CHECKPOINT).exists():
             (folder / CHECKPOINT).replace(folder / GOOD)
         trainer.checkpoint(folder / CHECKPOINT, {"iterations": len(told)})
-    _replies(folder, len(told) - 1).unlink(missing_ok=True)
+    _sweep(folder, len(told))
 
 
 def _returned(trainer: Trainer, folder: Path) -> str:
@@ -198,15 +217,29 @@ def draw(
     curriculum: Curriculum | None = None,
     expected: BetaTracker | None = None,
 ) -> list[Setting]:
-    """Return the chains of an iteration, drawn from those of all worlds; `expected`: what is known of tasks."""
-    seed = seed_for(plan.sampling.seed, "chains", iteration)
-    every = [
+    """Return the chains that an iteration begins, drawn from those of all worlds; `expected`: what is known of tasks.
+
+    None where the plan wants none.
+    """
+    if not plan.chains:
+        return []
+    choice, every = curriculum or Curriculum(), offered(worlds, plan, iteration)
+    seed = _chain_seed(plan, iteration)
+    return choice.chosen(every, expected or BetaTracker(), plan.chains, plan.sampling.rollouts, seed)
+
+
+def offered(worlds: Sequence[World], plan: Plan, iteration: int) -> list[Setting]:
+    """Return the chains of all worlds that an iteration draws from: by the seed alone, whatever was learned since."""
+    seed = _chain_seed(plan, iteration)
+    return [
         Setting(each, world.environment, world.recall)
         for at, world in enumerate(worlds)
         for each in chains(world.environment.tasks(world.split), plan.length, seed_for(seed, at), plan.by)
     ]
-    choice = curriculum or Curriculum()
-    return choice.chosen(every, expected or BetaTracker(), plan.chains, plan.sampling.rollouts, seed)
+
+
+def _chain_seed(plan: Plan, iteration: int) -> int:
+    return seed_for(plan.sampling.seed, "chains", iteration)
 
 
 def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:

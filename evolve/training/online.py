@@ -25,6 +25,7 @@ from evolve.training.guards import Limits
 from evolve.training.logs import trainable
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.matched import Matching, matching_of
+from evolve.training.partial import Partial
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from memory.store import Store
@@ -60,6 +61,8 @@ def methods_of(config: Config) -> Methods:
         raise ConfigError(
             "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
         )
+    if section.candidates and section.oversampling > 1:
+        raise ConfigError("train.candidates compares whole groups; it takes train.oversampling = 1")
     return Methods(
         advantages=make("advantages", section.advantages),
         filter=make("filters", section.filter),
@@ -113,6 +116,7 @@ def _plan(config: Config) -> Plan:
         by=section.by,
         sampling=sampling,
         limits=Limits(**section.model_dump(include=set(Limits.model_fields))),
+        partial=Partial(**section.model_dump(include=set(Partial.model_fields))),
     )
 
 

@@ -35,6 +35,11 @@ def note(folder: Path, begun: Begun) -> None:
         ledger.write(folder / FILE, begun.model_dump_json(indent=2))
 
 
+def begun(folder: Path) -> Begun | None:
+    """Return how a training was begun; None where it does not say."""
+    return Begun.model_validate_json((folder / FILE).read_text(encoding="utf-8")) if (folder / FILE).exists() else None
+
+
 def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -> tuple[str, Begun, Config]:
     """Return a training that is not `done`, the latest where none is named, and the configuration it was begun with.
 

@@ -38,6 +38,13 @@ class TrainSection(Section):
     """What makes tasks a chain."""
     rollouts: int = Field(default=8, ge=2)
     """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
+    oversampling: float = Field(default=1.0, ge=1, le=2)
+    """Groups begun for each one that a batch takes: those that are done last are cut off, and go on in the next
+    iteration under its weights (APRIL, partial rollouts). 1 = a batch waits for all."""
+    staleness: int = Field(default=1, ge=1)
+    """Iterations that an unfinished group is put off at most; then its batch waits for it."""
+    off_policy: Literal["kept", "masked"] = "kept"
+    """What becomes of turns that older weights sampled: trained on (`correction = "tis"` weighs them), or not."""
     sampler: str = "uniform"
     """A file of `policies/rl/samplers`, or `module:function`: which chains come next, by what is known of them."""
     allocator: str = "fixed"

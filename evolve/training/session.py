@@ -17,8 +17,10 @@ from evolve import generations
 from evolve.app import make_environment, open_store
 from evolve.config import Config
 from evolve.injection import shown_again
+from evolve.progress import Observers, RunFinished
 from evolve.prompting import briefing
 from evolve.runs import alone
+from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
 from evolve.training.internalise import Internalising
@@ -115,7 +117,10 @@ def train_from_logs(
             if section.reflections:
                 given = given.joined(reflection_examples(store, config.memory.namespace))
     with _training(config, recipe, given.digest, name) as (folder, trainer):
-        fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
+        observers = Observers()
+        with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
+            fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
+            observers.notify(RunFinished(run_id=folder.name, status="done", reason=""))
         return _published(config, trainer, folder, recipe)
 
 

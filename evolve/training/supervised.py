@@ -17,6 +17,7 @@ from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, HISTORY, METRICS
 from evolve.training.logs import Offer, episodes
 from evolve.training.turns import Replies, TurnReader, erred, turns_of
+from evolve.watching import watched
 from memory.errors import BadInput
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
@@ -94,10 +95,15 @@ def fit(
         random.Random(seed_for(trainer.settings.seed, "epoch", epoch)).shuffle(order)
         for start in range(0, len(order), batch):
             some = order[start : start + batch]
-            found = trainer.step([given.rows[at] for at in some], [given.advantages[at] for at in some])
+            found = _update(trainer, [given.rows[at] for at in some], [given.advantages[at] for at in some])
             figures = {"epoch": float(epoch), "update": float(trainer.updates)} | found
             ledger.append(folder / METRICS, figures)
             report(figures | {"updates": float(epochs * -(-len(order) // batch))})
         episodes = sorted({row.trajectory_id for row in given.rows})
         ledger.append(folder / HISTORY, {"epoch": epoch, "episodes": episodes})
         trainer.checkpoint(checkpoint, {"epochs": epoch + 1})
+
+
+@watched("fitting")
+def _update(trainer: Trainer, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+    return trainer.step(rows, advantages)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from policies.errors import PolicyUnavailable
 from policies.local.request import Completion, Request
@@ -17,7 +18,8 @@ Waiting = tuple[Request, "asyncio.Future[Completion]"]
 class Batcher:
     """`submit` waits until no further request arrives for 2 ms (or `limit` are there), then all run together.
 
-    Requests that arrive while a batch runs form the next one. One event loop at a time.
+    Requests that arrive while a batch runs form the next one. A request that nobody waits for any more leaves the
+    batch with its next token. One event loop at a time.
     """
 
     def __init__(self, run: Callable[[Sequence[Request]], list[Completion]], limit: int, threads: int | None) -> None:
@@ -32,7 +34,7 @@ class Batcher:
         if self._closed:
             raise PolicyUnavailable("this LocalPolicy was closed; make a new one")
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._waiting.append((request, future))
+        self._waiting.append((_until(future, request), future))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._drain())
         return await future
@@ -69,6 +71,11 @@ class Batcher:
         for (_, future), completion in zip(batch, completions, strict=True):
             if not future.done():
                 future.set_result(completion)
+
+
+def _until(future: asyncio.Future[Completion], request: Request) -> Request:
+    """Return the request with an end where its caller was cancelled."""
+    return replace(request, stop=lambda tokens: future.cancelled() or request.stop(tokens))
 
 
 def set_threads(threads: int | None) -> None:

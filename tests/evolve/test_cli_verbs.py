@@ -33,7 +33,7 @@ PROMISED = {
     "gates": "log show replay",
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",
-    "train": "plan sft internalise grpo sage r3l run resume status curves",
+    "train": "plan sft internalise grpo sage r3l run resume status curves export",
     "policy": "list show add diff canary gate promote rollback serve",
 }
 READING = [

@@ -126,6 +126,18 @@ async def test_whatever_differs_is_asked_anew(change: dict[str, Any], tmp_path: 
     assert (await policy.generate(change.get("messages", says("a")), change.get("params", GREEDY))).text == "new"
 
 
+async def test_an_episode_of_other_weights_goes_on_where_its_scope_says_so(tmp_path: Path) -> None:
+    store = Recordings(tmp_path / "r.jsonl")
+    before = ScriptedPolicy(["a"], version="v1")
+    first = await CachedPolicy(before, store, scope="7/0", any_version=True).generate(says("a"), GREEDY)
+    after = CachedPolicy(ScriptedPolicy(["b"], version="v2"), store, scope="7/0", any_version=True)
+    assert await after.generate(says("a"), GREEDY) == first
+    assert first.policy_version == "v1"
+    assert (await after.generate(says("b"), GREEDY)).policy_version == "v2"
+    elsewhere = CachedPolicy(ScriptedPolicy(["c"], version="v2"), store, scope="7/1", any_version=True)
+    assert (await elsewhere.generate(says("a"), GREEDY)).text == "c"
+
+
 async def test_unseeded_samples_stay_different_and_replay_in_order(replies: ReplyStore) -> None:
     hot = SamplingParams(temperature=1.0)
     first = CachedPolicy(numbered(), replies)

@@ -160,6 +160,23 @@ def test_a_training_is_traced_and_ends_in_the_same_weights(folder: Path, tmp_pat
     assert kinds.count("      chat") == kinds.count("      execute_tool") > 4
 
 
+def test_a_training_on_the_journal_is_traced_update_by_update(folder: Path, tmp_path: Path) -> None:
+    made: dict[str, Any] = {}
+    for on in ("false", "true"):
+        own = Path(shutil.copytree(folder, tmp_path / on))
+        made[on] = told(own, "train", "sft", "--set", "train.passes=2", "--set", f"telemetry.enabled={on}")
+    same = [(Path(each["folder"]) / "adapter" / "adapter_model.safetensors").read_bytes() for each in made.values()]
+    assert same[0] == same[1]
+    top, *below = told(tmp_path / "true", "traces", "show", made["true"]["name"])["spans"]
+    assert top["name"] == "invoke_workflow office"
+    assert (top["attributes"]["evolve.run.mode"], top["attributes"]["evolve.run.status"]) == ("train", "done")
+    assert [span["name"] for span in below] == ["evolve.update"] * made["true"]["updates"]
+    assert made["true"]["updates"] >= 2
+    told_by = ledger.lines(Path(made["true"]["folder"]) / ledger.METRICS)
+    assert [span["attributes"]["evolve.training.loss"] for span in below] == [each["loss"] for each in told_by]
+    assert all(span["attributes"]["evolve.training.rows"] > 0 for span in below)
+
+
 def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Path) -> None:
     first = told(folder, "train", "sft")
     again = told(folder, "train", "sft")

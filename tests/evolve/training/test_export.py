@@ -1,0 +1,77 @@
+"""`evolve train export`: a training's figures in trackio and MLflow, both without a network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from evolve.training import ledger, resumption
+from tests.evolve.command import finish, invoke, start
+
+NAME = "sage-0123456789"
+FIGURES = [{"iteration": 0.0, "success": 0.25, "loss": 0.5}, {"iteration": 1.0, "success": 0.75, "loss": 0.125}]
+NEEDED = {"trackio": ("trackio",), "mlflow": ("mlflow", "sqlalchemy", "alembic")}
+READ = {
+    "trackio": "import json, sqlite3, sys; from pathlib import Path;"
+    "rows = sqlite3.connect(Path(sys.argv[1]) / 'evolve.db').execute('select run_name, step, metrics from metrics');"
+    "print(json.dumps([[name, step, json.loads(told)] for name, step, told in rows]))",
+    "mlflow": "import json, sys; from mlflow.tracking import MlflowClient;"
+    "client = MlflowClient(sys.argv[1]);"
+    "(run,) = client.search_runs([client.get_experiment_by_name('evolve').experiment_id]);"
+    "of = lambda key: client.get_metric_history(run.info.run_id, key);"
+    "print(json.dumps([[run.info.run_name, a.step, {'success': a.value, 'loss': b.value}]"
+    " for a, b in zip(of('success'), of('loss'))]))",
+}
+"""Prints [name, step, figures] of what a tracker holds."""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A workspace with a training that told two iterations."""
+    (tmp_path / "evolve.toml").write_text('[policy]\nname = "pocket"\n')
+    place = tmp_path / ".evolve" / "policies" / "training" / NAME
+    place.mkdir(parents=True)
+    for each in FIGURES:
+        ledger.append(place / ledger.METRICS, each)
+    begun = resumption.Begun(recipe="sage", journal=False, start="base", config={"train": {"rank": 4}})
+    resumption.note(place, begun)
+    return tmp_path
+
+
+@pytest.mark.parametrize("to", ["trackio", "mlflow"])
+def test_what_was_exported_can_be_read_back(to: str, folder: Path) -> None:
+    missing = [name for name in NEEDED[to] if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{', '.join(missing)} is not installed (the extra `track`)")
+    own = {"TRACKIO_DIR": str(folder / "tracked"), "MLFLOW_TRACKING_URI": "", "HF_HUB_OFFLINE": "1"}
+    out, _ = finish(start(folder, "train", "export", NAME, "--to", to, "--json", **own))
+    where = json.loads(out)["where"]
+    read = subprocess.run([sys.executable, "-c", READ[to], where], capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr
+    expected = [[NAME, int(each["iteration"]), {k: each[k] for k in ("success", "loss")}] for each in FIGURES]
+    assert json.loads(read.stdout) == expected
+    assert str(folder) in where
+
+
+@pytest.mark.parametrize("to", ["trackio", "mlflow"])
+def test_a_tracker_that_is_missing_is_named_with_its_extra(
+    to: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "")
+    for name in NEEDED[to]:
+        monkeypatch.setitem(sys.modules, name, None)
+    result = invoke(folder, "train", "export", NAME, "--to", to)
+    assert result.exit_code == 2
+    assert f"{to} needs the package" in result.stderr
+    assert "pip install 'evolve-agents[track]'" in result.stderr
+
+
+def test_a_training_that_is_not_there_is_named(folder: Path) -> None:
+    result = invoke(folder, "train", "export", "nosuch", "--to", "mlflow")
+    assert result.exit_code == 1
+    assert f"no training 'nosuch' with figures; there are {NAME}" in result.stderr

@@ -22,6 +22,7 @@ COLUMNS = {
     "skill_use": "skill use",
     "retries": "retries",
     "retries_better": "better",
+    "branches": "branches",
     "loss": "loss",
     "entropy": "entropy",
     "rollout_kl": "KL",
@@ -30,7 +31,7 @@ COLUMNS = {
 }
 """Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode."""
 RATES = ("success", "valid", "skill_use")
-COUNTED = ("iteration", "epoch", "update", "retries", "retries_better")
+COUNTED = ("iteration", "epoch", "update", "retries", "retries_better", "branches")
 ROWS = 15
 """Rows that stay on the screen."""
 

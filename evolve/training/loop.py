@@ -18,6 +18,7 @@ from evolve.rollout import Acting
 from evolve.seeds import seed_for
 from evolve.training import ledger, partial
 from evolve.training.batches import Prepared, episodes_of, prepared
+from evolve.training.branches import Branching, Grown
 from evolve.training.chains import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
@@ -25,9 +26,9 @@ from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
 from evolve.training.matched import Matching
 from evolve.training.partial import Partial, Rolling
+from evolve.training.replay import Calls
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
-from evolve.training.retry import Calls
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, unknowing
 from evolve.watching import watched
 from memory.records import Frozen
@@ -73,6 +74,8 @@ class Learning:
     curriculum: Curriculum = field(default_factory=Curriculum)
     retrying: Retrying | None = None
     """Rolls out retries of what failed; None = nothing is retried."""
+    branching: Branching | None = None
+    """Branches rollouts where the policy is unsure; None = each is done from the start."""
     matching: Matching | None = None
     """Splits groups, so that they measure a text too; None = groups are whole."""
 
@@ -126,18 +129,10 @@ async def _iterate(
     kept, expected = Kept(folder), estimates(folder)
     started = _started(worlds, learning, plan, folder, iteration, expected)
     rolling = Rolling(learning.policy, learning.acting, plan.sampling, kept, plan.partial.staleness)
-    known = partial.choices(folder).get(iteration)
-    needed = plan.chains if plan.partial.oversampling > 1 else len(started)
-    choice, rollouts = await partial.gathered(started, needed, rolling, iteration, known)
-    _require_graded(rollouts, iteration)
-    if known is None and plan.partial.oversampling > 1:
-        ledger.append(folder / partial.FILE, choice.model_dump())
-    done = episodes_of(rollouts, expected)
-    batch = prepared(done, kept.get_reply)
-    if learning.retrying is not None:
-        calls = Calls(rolling.replaying(iteration), learning.acting, kept.get_reply)
-        batch = await learning.retrying.added(batch, done, [each.setting for each in started], calls)
-    figures = {"iteration": float(iteration)} | rollout_figures(rollouts) | _counts(batch)
+    choice, rollouts = await _gathered(started, rolling, plan, folder, iteration)
+    settings = [each.setting for each in started]
+    rollouts, batch, figures = await _grown(rollouts, settings, learning, rolling, iteration, expected)
+    figures |= {"iteration": float(iteration)} | rollout_figures(rollouts)
     if learning.matching is not None:
         figures |= learning.matching.note(iteration, rollouts)
     chosen = learning.filter.keep(batch.episodes)
@@ -154,6 +149,40 @@ async def _iterate(
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
     ledger.append(folder / METRICS, figures)
     return figures
+
+
+async def _gathered(
+    started: Sequence[partial.Begun], rolling: Rolling, plan: Plan, folder: Path, iteration: int
+) -> tuple[partial.Choice, tuple[Rollout, ...]]:
+    """Roll out what was started, as much of it as the plan takes; what was chosen is noted before it is used."""
+    ahead, known = plan.partial.oversampling > 1, partial.choices(folder).get(iteration)
+    choice, rollouts = await partial.gathered(
+        started, plan.chains if ahead else len(started), rolling, iteration, known
+    )
+    _require_graded(rollouts, iteration)
+    if ahead and known is None:
+        ledger.append(folder / partial.FILE, choice.model_dump())
+    return choice, rollouts
+
+
+async def _grown(
+    bases: tuple[Rollout, ...],
+    settings: Sequence[Setting],
+    learning: Learning,
+    rolling: Rolling,
+    iteration: int,
+    expected: BetaTracker,
+) -> tuple[tuple[Rollout, ...], Prepared, dict[str, float]]:
+    """Return the whole rollouts, the batch with branches and retries of them, and its counts."""
+    calls, grown = Calls(rolling.replaying(iteration), rolling.acting, rolling.kept.get_reply), Grown()
+    if learning.branching is not None:
+        grown = await learning.branching.grown(bases, settings, calls, rolling.sampling, iteration)
+    rollouts = (*bases, *grown.filled)
+    done = episodes_of((*rollouts, *grown.branches), expected)
+    batch = prepared(done, calls.replies)
+    if learning.retrying is not None:
+        batch = await learning.retrying.added(batch, done, settings, calls)
+    return rollouts, batch, {name: float(count) for name, count in (batch.counts | grown.counts).items()}
 
 
 def _started(
@@ -255,7 +284,3 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "skill_use": mean(used for used, _ in later) if later else 0.0,
         "skill_claims": mean(claimed and not used for used, claimed in later) if later else 0.0,
     }
-
-
-def _counts(batch: Prepared) -> dict[str, float]:
-    return {name: float(count) for name, count in batch.counts.items()}

@@ -19,6 +19,7 @@ from evolve.rollout import Acting
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger
 from evolve.training.admission import Weighed, weigh
+from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
 from evolve.training.guards import Limits
@@ -49,6 +50,7 @@ class Methods:
     filter: GroupFilter
     curriculum: Curriculum
     retrying: Retrying | None
+    branching: Branching | None
 
 
 def methods_of(config: Config) -> Methods:
@@ -61,13 +63,17 @@ def methods_of(config: Config) -> Methods:
         raise ConfigError(
             "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
         )
-    if section.candidates and section.oversampling > 1:
-        raise ConfigError("train.candidates compares whole groups; it takes train.oversampling = 1")
+    if section.oversampling > 1 and (section.candidates or section.retries or section.branches):
+        raise ConfigError(
+            f"got train.oversampling = {section.oversampling} with candidates = {section.candidates}, retries = "
+            f"{section.retries!r}, branches = {section.branches}; these three take batches that wait for all: set 1"
+        )
     return Methods(
         advantages=make("advantages", section.advantages),
         filter=make("filters", section.filter),
         curriculum=Curriculum(make("samplers", section.sampler), make("allocators", section.allocator)),
         retrying=retrying_of(section, generations.profile_of(config.policy)),
+        branching=branching_of(section),
     )
 
 
@@ -92,7 +98,15 @@ def rolled_out(
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         matching = _matching(config, store, policy, world, folder)
         parts = Learning(
-            policy, trainer, methods.advantages, methods.filter, acting, methods.curriculum, methods.retrying, matching
+            policy,
+            trainer,
+            methods.advantages,
+            methods.filter,
+            acting,
+            methods.curriculum,
+            methods.retrying,
+            methods.branching,
+            matching,
         )
         observers = Observers()
         with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
@@ -104,7 +118,7 @@ def rolled_out(
 def _plan(config: Config) -> Plan:
     section = config.train
     sampling = Sampling(
-        rollouts=section.rollouts // 2 if section.retries else section.rollouts,
+        rollouts=section.rollouts // 2 if section.retries else section.rollouts - section.branches,
         counting=section.counting,
         skills=section.skills,
         seed=config.run.seed,

@@ -4,27 +4,82 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
 
+from evolve.rollout import Acting, Attempt, rollout
 from evolve.seeds import seed_for
+from evolve.training.rollouts import Setting
+from evolve.training.turns import Replies
 from memory.records import Trajectory
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.rl.rows import Turn
 from policies.wrapped import WrappedPolicy
 
 
-class Replaying(WrappedPolicy):
-    """Says again what was `said`, then lets `policy` go on, with random numbers of its own."""
+@dataclass(frozen=True)
+class Calls:
+    """How an iteration's episodes are done: `policy` keeps its replies where `replies` finds them."""
 
-    def __init__(self, policy: Policy, said: Iterable[Reply]) -> None:
+    policy: Policy
+    acting: Acting
+    replies: Replies
+
+
+class Dropped(Exception):
+    """An episode is not done again, or in vain; the reason is one of those that its caller counts."""
+
+
+@dataclass(frozen=True)
+class Anew:
+    """What tells an episode from the one that it repeats."""
+
+    id: str
+    name: str
+    """Its random numbers are derived from the base's by this."""
+    guidance: str = ""
+
+
+async def anew(base: Trajectory, turns: Sequence[Turn], setting: Setting, calls: Calls, how: Anew) -> Trajectory:
+    """Return an episode done anew from the last of the base's `turns`, in the world as the base found it.
+
+    Raises `Dropped`: `not_graded`, or `diverged` where the world answered the same steps otherwise or ended there.
+    """
+    shown = setting.recall(base.task)
+    attempt = Attempt(
+        id=how.id,
+        task=base.task,
+        seed=base.seed,
+        core=shown.core,
+        recalled=shown.recalled,
+        injected=shown.injected,
+        guidance=how.guidance,
+    )
+    said = (_kept(base.steps[turn.step].reply_key, calls.replies) for turn in turns[:-1])
+    again = await rollout(setting.environment, Replaying(calls.policy, said, how.name), attempt, calls.acting)
+    if again.outcome is None:
+        raise Dropped("not_graded")
+    if len(again.steps) <= turns[-1].step or not repeats(again, base, turns[-1].step):
+        raise Dropped("diverged")
+    return again
+
+
+def _kept(key: str, replies: Replies) -> Reply:
+    return Reply.model_validate((replies(key) or {})["reply"] | {"key": key})
+
+
+class Replaying(WrappedPolicy):
+    """Says again what was `said`, then lets `policy` go on, with random numbers derived by `name`."""
+
+    def __init__(self, policy: Policy, said: Iterable[Reply], name: str) -> None:
         super().__init__(policy)
-        self._said = deque(said)
+        self._said, self._name = deque(said), name
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the next of what was said, whatever was asked; after the last one as the inner policy does."""
         if self._said:
             return self._said.popleft()
-        seed = None if params.seed is None else seed_for(params.seed, "retry")
+        seed = None if params.seed is None else seed_for(params.seed, self._name)
         return await super().generate(messages, params.model_copy(update={"seed": seed}))
 
 

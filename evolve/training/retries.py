@@ -21,7 +21,8 @@ from evolve.training.batches import Episode, Prepared, assembled
 from evolve.training.pivot import PivotFinder
 from evolve.training.pivots.policy import policy as by_policy
 from evolve.training.pivots.rules import rules as by_rules
-from evolve.training.retry import DROPPED, Again, Calls, Dropped, retry, rolled_out
+from evolve.training.replay import Calls, Dropped
+from evolve.training.retry import DROPPED, Again, retry, rolled_out
 from evolve.training.rollouts import Setting
 from evolve.training.section import TrainSection
 from evolve.training.turns import turns_of

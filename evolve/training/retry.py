@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolve.prompting import guiding
-from evolve.rollout import Acting, Attempt, rollout
 from evolve.seeds import id_for
 from evolve.training.pivot import Pivot
-from evolve.training.replay import Replaying, guided, repeats
+from evolve.training.replay import Anew, Calls, Dropped, anew, guided
 from evolve.training.rollouts import Setting
 from evolve.training.turns import Replies, turns_of
 from memory.records import Trajectory
-from policies.protocols import Policy, Reply
+from policies.protocols import Reply
 from policies.rl.protocols import Retry
 from policies.rl.rows import TrainRow, Turn, rows_of
 
@@ -21,19 +20,6 @@ DROPPED = ("no_pivot", "refused", "forked", "diverged", "not_graded", "no_token_
 """Why a failed base has no retry: nothing says where it went wrong, a prompt was refused, a conversation broke into
 several rows, the world answered the same steps otherwise, the retry was not graded, its tokens are not known, or
 without its guidance it does not read what its base read."""
-
-
-@dataclass(frozen=True)
-class Calls:
-    """How an iteration's episodes are done: `policy` keeps its replies where `replies` finds them."""
-
-    policy: Policy
-    acting: Acting
-    replies: Replies
-
-
-class Dropped(Exception):
-    """A base gets no retry; the reason is one of `DROPPED`."""
 
 
 @dataclass(frozen=True)
@@ -47,28 +33,9 @@ class Again:
 async def rolled_out(
     base: Trajectory, turns: Sequence[Turn], pivot: Pivot, setting: Setting, calls: Calls
 ) -> Trajectory:
-    """Return the episode done anew from the last of the base's `turns`. Raises `Dropped`."""
-    shown = setting.recall(base.task)
-    attempt = Attempt(
-        id=id_for("rt", base.id),
-        task=base.task,
-        seed=base.seed,
-        core=shown.core,
-        recalled=shown.recalled,
-        injected=shown.injected,
-        guidance=guiding(pivot.lessons, calls.policy.profile),
-    )
-    said = (_kept(base.steps[turn.step].reply_key, calls.replies) for turn in turns[:-1])
-    again = await rollout(setting.environment, Replaying(calls.policy, said), attempt, calls.acting)
-    if again.outcome is None:
-        raise Dropped("not_graded")
-    if not repeats(again, base, turns[-1].step):
-        raise Dropped("diverged")
-    return again
-
-
-def _kept(key: str, replies: Replies) -> Reply:
-    return Reply.model_validate((replies(key) or {})["reply"] | {"key": key})
+    """Return the episode done anew with guidance, from the last of the base's `turns`. Raises `Dropped`."""
+    guidance = guiding(pivot.lessons, calls.policy.profile)
+    return await anew(base, turns, setting, calls, Anew(id_for("rt", base.id), "retry", guidance))
 
 
 def retry(row: TrainRow, turns: Sequence[Turn], pivot: Pivot, again: Trajectory, replies: Replies) -> Retry:

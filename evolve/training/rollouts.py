@@ -64,6 +64,8 @@ class Setting:
     """Members of its group; None = as `Sampling` says."""
     candidate: str = ""
     """Id of a record under test that `recall` shows on top of what is known; empty = none."""
+    first: int = 0
+    """Number of its first member; those before it are done otherwise."""
 
     @property
     def group(self) -> str:
@@ -98,7 +100,7 @@ async def roll(
 
 
 async def _group(setting: Setting, policy: Policy, acting: Acting, sampling: Sampling, iteration: int) -> list[Rollout]:
-    members = range(setting.rollouts or sampling.rollouts)
+    members = range(setting.first, setting.first + (setting.rollouts or sampling.rollouts))
     attempts = [_attempts(setting, (sampling.seed, iteration, setting.chain.id, member)) for member in members]
     how = Choosing() if sampling.skills else Choosing(k=0)
 
@@ -107,14 +109,17 @@ async def _group(setting: Setting, policy: Policy, acting: Acting, sampling: Sam
 
     if sampling.libraries == "own":
         found = await all_of(done(own, Library()) for own in attempts)
-        return [_rollout(setting, member, links, sampling) for member, links in enumerate(found)]
+        return [_rollout(setting, member, links, sampling) for member, links in zip(members, found, strict=True)]
     firsts = await all_of(done(own[:1], Library()) for own in attempts)
     library = Library().overlay()
     for link in firsts[0]:
         take(library, link.trajectory, link.shown, policy.profile)
     rests = await all_of(done(own[1:], library) for own in attempts)
     links = [(*first, *rest) for first, rest in zip(firsts, rests, strict=True)]
-    return [_rollout(setting, m, each, sampling, author=m == 0) for m, each in enumerate(links)]
+    return [
+        _rollout(setting, member, each, sampling, author=member == setting.first)
+        for member, each in zip(members, links, strict=True)
+    ]
 
 
 def _attempts(setting: Setting, name: tuple[int, int, str, int]) -> list[Attempt]:

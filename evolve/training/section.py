@@ -28,6 +28,11 @@ class TrainSection(Section):
     names, or that rules find (`evolve/training/pivots`). Needs `skills = false` and `length = 1`. Empty = none."""
     transform: str = "r3l"
     """A file of `policies/rl/transforms`, or `module:function`: what becomes of retries before they are compared."""
+    branches: int = Field(default=0, ge=0)
+    """So many of a group's rollouts go on from turns of the others where the policy was unsure (ARPO). Needs `skills =
+    false`, `length = 1`, and neither retries nor candidates. 0 = each is done from the start."""
+    branching: str = "arpo"
+    """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on."""
     iterations: int = Field(default=40, ge=1)
     """Batches of rollouts, each trained on once it is complete."""
     chains: int = Field(default=8, ge=1)

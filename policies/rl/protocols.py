@@ -172,6 +172,18 @@ class RolloutAllocator(Protocol):
         ...
 
 
+class BranchDecision(Protocol):
+    """From which turns of a rollout others may be branched."""
+
+    def __call__(self, rises: Array, draws: Array, /) -> Flags:
+        """Return [t], True for each turn that may be: turns of one rollout after its first, in order of time.
+
+        `rises` is by how much the entropy of each is above that of the first, nats a token, `draws` a number for each
+        from a uniform distribution on [0, 1).
+        """
+        ...
+
+
 class GroupFilter(Protocol):
     """Which trajectories are trained on."""
 

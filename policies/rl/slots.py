@@ -19,7 +19,17 @@ from memory.objects import load_object
 from policies.errors import PolicyUnavailable
 
 _log = logging.getLogger(__name__)
-SLOTS = ("advantages", "rewards", "losses", "samplers", "allocators", "filters", "transforms", "corrections")
+SLOTS = (
+    "advantages",
+    "rewards",
+    "losses",
+    "samplers",
+    "allocators",
+    "branching",
+    "filters",
+    "transforms",
+    "corrections",
+)
 
 
 def names(slot: str) -> list[str]:

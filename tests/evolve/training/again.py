@@ -13,8 +13,8 @@ from evolve.training.batches import Episode, Prepared, episodes_of, prepared
 from evolve.training.chains import chains
 from evolve.training.pivot import PivotFinder
 from evolve.training.pivots.rules import rules
+from evolve.training.replay import Calls
 from evolve.training.retries import Retrying
-from evolve.training.retry import Calls
 from evolve.training.rollouts import Sampling, Setting, roll
 from policies.cache import CachedPolicy
 from policies.local.loading import load_encoder

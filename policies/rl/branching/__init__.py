@@ -1,0 +1,1 @@
+"""From which turns a rollout is branched. Each file names formula, assumption and source."""

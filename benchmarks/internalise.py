@@ -21,7 +21,7 @@ from benchmarks.from_logs import RATE, TASKS, config_of, promote
 from benchmarks.office_arms import SPLITS, folder
 from evolve import generations
 from evolve.app import open_store
-from evolve.config import Config, PlaybookSection, RunSection
+from evolve.config import Config, ControlsSection, PlaybookSection, RunSection
 from evolve.injection import shown_again
 from evolve.prompting import knowledge
 from evolve.session import Parts, run
@@ -52,7 +52,11 @@ def measure(deployment: int) -> Marks:
 def tried(config: Config, budget: int) -> tuple[dict[str, bool | None], float]:
     """Return which held-out tasks the live generation solves under a budget, and the tokens that it was shown."""
     section = RunSection(mode="frozen", eval_splits=SPLITS, concurrency=64)
-    update = {"run": section, "playbook": PlaybookSection(token_budget=budget)}
+    update = {
+        "run": section,
+        "playbook": PlaybookSection(token_budget=budget),
+        "controls": ControlsSection(no_memory=0),
+    }
     policy = generations.in_process(config.policy, config.workspace)
     try:
         evaluations = run(config.model_copy(update=update), parts=Parts(policy=policy)).evaluations

@@ -26,12 +26,15 @@ COLUMNS = {
     "loss": "loss",
     "entropy": "entropy",
     "rollout_kl": "KL",
+    "staleness": "staleness",
+    "stale": "stale",
     "seconds": "seconds",
     "left": "left",
 }
-"""Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode."""
+"""Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode. Of
+`trl_async`: how many updates the version of a row is old (`staleness`), how many rows were too old (`stale`)."""
 RATES = ("success", "valid", "skill_use")
-COUNTED = ("iteration", "epoch", "update", "retries", "retries_better", "branches")
+COUNTED = ("iteration", "epoch", "update", "retries", "retries_better", "branches", "stale")
 ROWS = 15
 """Rows that stay on the screen."""
 

@@ -46,6 +46,11 @@ class Prepared:
     counts: dict[str, int] = field(default_factory=dict[str, int])
     """Episodes taken and left out, by reason, and what happened to their turns."""
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """The counts, as metrics are written."""
+        return {name: float(count) for name, count in self.counts.items()}
+
     def advantages(self, per_step: Array, kept: Flags) -> tuple[list[TrainRow], list[Array]]:
         """Return the rows of the trajectories that are kept, and for each its turns' advantages.
 

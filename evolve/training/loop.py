@@ -8,7 +8,7 @@ that were kept and then from the same seeds, and `history.jsonl` names each epis
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
@@ -97,9 +97,9 @@ async def learn(
     told = _begin(learning, folder)
     while len(told) < plan.iterations and not ledger.stopped(folder):
         told.append(await _iterate(worlds, learning, plan, folder, len(told)))
-        _settle(learning.trainer, plan, folder, told)
+        settle(learning.trainer, plan, folder, told)
         report(told[-1] | {"iterations": float(plan.iterations)})
-    return _returned(learning.trainer, folder) if ledger.stopped(folder) else ""
+    return returned(learning.trainer, folder) if ledger.stopped(folder) else ""
 
 
 def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
@@ -159,7 +159,7 @@ async def _gathered(
     choice, rollouts = await partial.gathered(
         started, plan.chains if ahead else len(started), rolling, iteration, known
     )
-    _require_graded(rollouts, iteration)
+    require_graded(rollouts, iteration)
     if ahead and known is None:
         ledger.append(folder / partial.FILE, choice.model_dump())
     return choice, rollouts
@@ -182,7 +182,7 @@ async def _grown(
     batch = prepared(done, calls.replies)
     if learning.retrying is not None:
         batch = await learning.retrying.added(batch, done, settings, calls)
-    return rollouts, batch, {name: float(count) for name, count in (batch.counts | grown.counts).items()}
+    return rollouts, batch, batch.figures | {name: float(count) for name, count in grown.counts.items()}
 
 
 def _started(
@@ -205,7 +205,7 @@ def _update(learning: Learning, rows: Sequence[TrainRow], advantages: Sequence[A
     return figures
 
 
-def _require_graded(rollouts: Sequence[Rollout], iteration: int) -> None:
+def require_graded(rollouts: Sequence[Rollout], iteration: int) -> None:
     """Stop where the world broke: what is left of such a batch is no sample of it."""
     done = [link.trajectory for rollout in rollouts for link in rollout.links]
     errors = [each.error or "no grade" for each in done if each.outcome is None]
@@ -216,18 +216,24 @@ def _require_graded(rollouts: Sequence[Rollout], iteration: int) -> None:
         )
 
 
-def _settle(trainer: Trainer, plan: Plan, folder: Path, told: Sequence[dict[str, float]]) -> None:
-    """End an iteration: with a checkpoint, or with why training stops here."""
+def settle(
+    trainer: Trainer,
+    plan: Plan,
+    folder: Path,
+    told: Sequence[dict[str, float]],
+    progress: Mapping[str, int] | None = None,
+) -> None:
+    """End an iteration: with a checkpoint, which keeps `progress`, too, or with why training stops here."""
     if reason := collapse(told, plan.limits):
         ledger.write(folder / STOPPED, reason)
     else:
         if sound(told, plan.limits) and (folder / CHECKPOINT).exists():
             (folder / CHECKPOINT).replace(folder / GOOD)
-        trainer.checkpoint(folder / CHECKPOINT, {"iterations": len(told)})
+        trainer.checkpoint(folder / CHECKPOINT, {"iterations": len(told), **(progress or {})})
     _sweep(folder, len(told))
 
 
-def _returned(trainer: Trainer, folder: Path) -> str:
+def returned(trainer: Trainer, folder: Path) -> str:
     """Go back to the last weights that acted within the limits, and return why."""
     reason = ledger.stopped(folder)
     if not (folder / GOOD).exists():

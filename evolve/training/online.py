@@ -15,6 +15,7 @@ from evolve.errors import ConfigError
 from evolve.injection import choose_core, recall_for
 from evolve.progress import Observers, RunFinished
 from evolve.prompting import briefing
+from evolve.protocols import Environment
 from evolve.rollout import Acting
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger
@@ -32,6 +33,7 @@ from evolve.training.rollouts import Recall, Sampling, unknowing
 from memory.store import Store
 from playbooks.core import core_records
 from policies.local import LocalPolicy
+from policies.protocols import Policy
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
 from policies.rl.slots import make
 from policies.rl.trainer import Trainer
@@ -85,16 +87,10 @@ def rolled_out(
     Raises `BadInput` for an environment without train tasks, and as `learn`.
     """
     policy = generations.in_process(config.policy, config.workspace)
-    environment, section = make_environment(config), config.train
+    environment = make_environment(config)
     with open_store(config, policy.count_tokens, owner=False) as store:
-        world = World(environment, _recall(config, store, policy, folder / SNAPSHOT), config.run.split)
-        acting = Acting(
-            world=briefing(environment, policy.profile),
-            max_steps=config.environment.max_steps,
-            temperature=section.temperature,
-            max_tokens=config.policy.max_tokens,
-            skills=section.skills,
-        )
+        world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)
+        acting = acting_of(config, environment, policy)
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         matching = _matching(config, store, policy, world, folder)
         parts = Learning(
@@ -110,12 +106,13 @@ def rolled_out(
         )
         observers = Observers()
         with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
-            stopped = asyncio.run(_closing(learn([world], parts, _plan(config), folder, report), policy))
+            stopped = asyncio.run(_closing(learn([world], parts, plan_of(config), folder, report), policy))
             observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
         return stopped, weigh(config, matching) if matching else ()
 
 
-def _plan(config: Config) -> Plan:
+def plan_of(config: Config) -> Plan:
+    """Return what `[train]` says of a training by rollouts."""
     section = config.train
     sampling = Sampling(
         rollouts=section.rollouts // 2 if section.retries else section.rollouts - section.branches,
@@ -134,7 +131,18 @@ def _plan(config: Config) -> Plan:
     )
 
 
-def _recall(config: Config, store: Store, policy: LocalPolicy, kept: Path) -> Recall:
+def acting_of(config: Config, environment: Environment, policy: Policy) -> Acting:
+    """Return how the episodes of a training are done."""
+    return Acting(
+        world=briefing(environment, policy.profile),
+        max_steps=config.environment.max_steps,
+        temperature=config.train.temperature,
+        max_tokens=config.policy.max_tokens,
+        skills=config.train.skills,
+    )
+
+
+def recall_of(config: Config, store: Store, policy: Policy, kept: Path) -> Recall:
     """Return what is shown for a task, by the knowledge as it was when the training began: `kept` names that state."""
     if not config.playbook.enabled:
         return unknowing

@@ -14,7 +14,7 @@ class TrainSection(Section):
 
     backend: Literal["torch", "trl_sync", "trl_async"] = "torch"
     """What makes an update: our own trainer, or TRL 1.16's, which computes a part of the losses and refuses the rest.
-    `trl_async` is refused: it needs a vLLM server and a GPU, and is not driven by `evolve train`."""
+    With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update."""
     advantages: str = "sage"
     """A file of `policies/rl/advantages`, or `module:function`."""
     loss: str = "ppo"

@@ -23,6 +23,7 @@ from evolve.runs import alone
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
+from evolve.training.asynchronous import asynchronously
 from evolve.training.internalise import Internalising
 from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
@@ -94,8 +95,9 @@ def train(config: Config, recipe: str, report: Report = lambda _: None, name: st
     `ConfigError` for keys of `[train]` that do not go together, and `TrainingStopped` as `learn` does.
     """
     methods = methods_of(config)
+    trained = asynchronously(config) if config.train.backend == "trl_async" else rolled_out
     with _training(config, recipe, name=name) as (folder, trainer):
-        stopped, weighed = rolled_out(config, folder, trainer, methods, report)
+        stopped, weighed = trained(config, folder, trainer, methods, report)
         return _published(config, trainer, folder, recipe, stopped).model_copy(update={"weighed": weighed})
 
 

@@ -1,11 +1,10 @@
-"""Which trainer runs an update: our own, or TRL's behind the same protocol."""
+"""Which trainer runs an update: our own, or one of TRL's behind the same protocol."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
-from policies.errors import PolicyRefused
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.trainer import Optimising, Trainer
 
@@ -21,17 +20,17 @@ def make_trainer(
     start: Path | None = None,
     correction: OffPolicyCorrection | None = None,
 ) -> Trainer:
-    """Return the trainer of a backend: `step`, `checkpoint`, `resume`, `save` and `merged` are the same for all.
+    """Return the trainer of a backend: `checkpoint`, `resume`, `save` and `merged` are the same for all, and so is
+    `step` but for `trl_async`, which takes its rows from a worker (`connect`, `run`).
 
     Raises `PolicyRefused` for what the backend does not compute, `PolicyUnavailable` where its packages are missing.
     """
     if backend == "torch":
         return Trainer(model, loss, settings, start=start, correction=correction)
     if backend == "trl_async":
-        raise PolicyRefused(
-            "trl_async: TRL 1.16's AsyncGRPOTrainer computes attention with FlashAttention 3 on a GPU and takes its "
-            'rollouts from a vLLM server; `evolve train` drives neither; use train.backend = "torch" or "trl_sync"'
-        )
+        from policies.rl.trl_async import TrlAsyncTrainer
+
+        return TrlAsyncTrainer(model, loss, settings, start=start, correction=correction)
     from policies.rl.trl import TrlTrainer
 
     return TrlTrainer(model, loss, settings, start=start, correction=correction)

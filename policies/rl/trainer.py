@@ -260,7 +260,11 @@ def _adapted(model: Any, settings: Optimising, start: Path | None) -> Any:
     peft = peft_package()
     if start is not None:
         return peft.PeftModel.from_pretrained(model, str(start), is_trainable=True)
-    config = peft.LoraConfig(
+    return peft.get_peft_model(model, lora(settings))
+
+
+def lora(settings: Optimising) -> Any:
+    """Return peft's configuration of a new adapter. Raises `PolicyRefused` where peft is not installed."""
+    return peft_package().LoraConfig(
         r=settings.rank, lora_alpha=2 * settings.rank, target_modules="all-linear", task_type="CAUSAL_LM"
     )
-    return peft.get_peft_model(model, config)

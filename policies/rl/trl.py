@@ -5,9 +5,9 @@ those of TRL's `GRPOTrainer`. It gets rows that were rolled out and advantages t
 rewards and group statistics are never asked.
 
     trl_sync    losses ppo and dapo (every aggregation), cispo (low >= 1, token-mean), gspo (one advantage a row)
-    trl_async   declared, not driven: `samples` is its contract
+    trl_async   `policies.rl.trl_async`
 
-Everything else is refused by name. This is the only module that knows TRL.
+Everything else is refused by name. Only this module, that one and `trl_updater` know TRL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -34,7 +33,7 @@ from policies.rl.losses.cispo import Cispo
 from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
-from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
 from policies.rl.trainer import Optimising, Trainer, precision, stopped
 
@@ -84,7 +83,7 @@ class TrlTrainer(Trainer):
         part, own = batch.part(chosen), [rows[at] for at in chosen]
         if isinstance(self.loss, Gspo):
             for row, advantages, mask in zip(own, part.advantages, part.mask, strict=True):
-                _one("trl_sync with the loss gspo", row, advantages[mask].tolist())
+                one_advantage("trl_sync with the loss gspo", row, advantages[mask].tolist())
         before = None if old is None else old[list(chosen)]
         parts = self._parts(own)
         scale = 1.0
@@ -164,30 +163,7 @@ def tensors(
     return made
 
 
-def samples(rows: Sequence[TrainRow], advantages: Sequence[Array]) -> list[Any]:
-    """Return rows as TRL's `RolloutSample`s, which AsyncGRPOTrainer trains on: one advantage a row.
-
-    Raises `BadInput` where the turns of a row have different advantages (`gigpo` makes such).
-    """
-    sample = _trl("trl.experimental.async_grpo.async_rollout_worker").RolloutSample
-    groups = {name: at for at, name in enumerate(dict.fromkeys(row.group for row in rows))}
-    return [
-        sample(
-            prompt=[],
-            completion=[],
-            input_ids=np.array([*row.prompt_ids, *row.completion_ids]),
-            completion_mask=np.array([0] * len(row.prompt_ids) + [*row.loss_mask]),
-            old_log_probs=np.array([0.0] * len(row.prompt_ids) + [*row.sampling_logprobs], dtype=np.float32),
-            advantage=_one("trl_async", row, own.tolist()),
-            model_version=0,
-            group_id=groups[row.group],
-            metrics={"reward": row.reward},
-        )
-        for row, own in zip(rows, advantages, strict=True)
-    ]
-
-
-def _one(backend: str, row: TrainRow, advantages: Sequence[float]) -> float:
+def one_advantage(backend: str, row: TrainRow, advantages: Sequence[float]) -> float:
     """Return the one advantage of a row's turns or tokens. Raises `BadInput` where there are several."""
     if len(set(advantages)) > 1:
         raise BadInput(
@@ -202,7 +178,7 @@ def _widths(rows: Sequence[TrainRow]) -> tuple[int, int]:
     return max(len(row.prompt_ids) for row in rows), max(len(row.completion_ids) for row in rows)
 
 
-def _trl(module: str = "trl") -> Any:
+def package(module: str = "trl") -> Any:
     """Return a module of TRL. Raises `PolicyUnavailable` where there is none, or another version."""
     try:
         found = importlib.import_module("trl")
@@ -210,7 +186,9 @@ def _trl(module: str = "trl") -> Any:
         raise PolicyUnavailable("the backend needs TRL: pip install 'evolve-agents[trl]'") from missing
     if not found.__version__.startswith(f"{VERSION}."):
         raise PolicyUnavailable(f"got TRL {found.__version__}, expected {VERSION}: pip install 'evolve-agents[trl]'")
-    return importlib.import_module(module)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are importing from 'trl.experimental'")
+        return importlib.import_module(module)
 
 
 def _grpo_trainer(model: Any, optimizer: Any, tokenizer: Any, wanted: dict[str, Any], settings: Optimising) -> Any:
@@ -218,7 +196,7 @@ def _grpo_trainer(model: Any, optimizer: Any, tokenizer: Any, wanted: dict[str, 
     datasets, callbacks = (importlib.import_module(name) for name in ("datasets", "transformers.trainer_callback"))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # transformers 5 renames what TRL 1.16 sets
-        config = _trl().GRPOConfig(
+        config = package().GRPOConfig(
             output_dir=str(Path(tempfile.gettempdir()) / "trl-writes-nothing-here"),
             use_cpu=precision() == "no",
             bf16=precision() == "bf16",
@@ -258,7 +236,7 @@ def _unasked(completions: Sequence[Any], **_: Any) -> list[float]:
 def _updater() -> Any:
     """Return GRPOTrainer with one thing changed: what it trains on is given to `learn`."""
 
-    class Updater(_trl().GRPOTrainer):  # pyright: ignore[reportUntypedBaseClass]
+    class Updater(package().GRPOTrainer):  # pyright: ignore[reportUntypedBaseClass]
         """Trains on given parts of one batch, and stops before a gradient that is no number is applied."""
 
         def learn(self, parts: list[dict[str, Tensor]], update: int) -> dict[str, float]:

@@ -25,6 +25,14 @@ class VllmLike:
     """Answers from the base whatever adapter is asked for."""
     refuses_to_load: bool = False
     run_time_lora: bool = True
+    dev_mode: bool = True
+    """Tells how it was started, and can be paused."""
+    started: dict[str, Any] = field(
+        default_factory=lambda: {
+            "lora_config": {"max_lora_rank": 16, "max_loras": 4},
+            "parallel_config": {"data_parallel_size": 1},
+        }
+    )
     drops_a_token: bool = False
     """Answers with one id less than log-probabilities."""
     delay_s: float = 0.0
@@ -47,10 +55,21 @@ class VllmLike:
         async def completions(request: Request) -> JSONResponse:
             return await self._complete(await request.json())
 
+        @app.get("/health")
+        async def health() -> PlainTextResponse:
+            return PlainTextResponse("")
+
+        if self.dev_mode:
+            app.get("/server_info", response_model=None)(self._told)
+            app.post("/pause", response_model=None)(health)
+            app.post("/resume", response_model=None)(health)
         if self.run_time_lora:
             app.post("/v1/load_lora_adapter", response_model=None)(self._load)
             app.post("/v1/unload_lora_adapter", response_model=None)(self._unload)
         return app
+
+    async def _told(self) -> JSONResponse:
+        return JSONResponse({"vllm_config": self.started})
 
     async def _load(self, request: Request) -> Response:
         body = await request.json()

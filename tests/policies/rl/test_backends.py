@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +21,7 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.losses.sft import Sft
-from policies.rl.packing import packs
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
-from policies.rl.trl import samples
 from tests.policies.rl.test_trainer import ADVANTAGES, ROWS, model, weights
 
 pytestmark = pytest.mark.slow
@@ -124,34 +121,3 @@ def test_trl_refuses_corrections_and_several_advantages_where_the_ratio_is_of_th
         make_trainer("trl_sync", chat, Ppo(), Optimising(), correction=Tis())
     with pytest.raises(BadInput, match="gspo takes one advantage a row"):
         made("trl_sync", chat, Gspo()).step(ROWS, ADVANTAGES)
-
-
-def test_the_async_backend_says_what_it_needs(chat: Path) -> None:
-    with pytest.raises(PolicyRefused, match=r"FlashAttention 3.*vLLM server.*trl_sync"):
-        made("trl_async", chat)
-
-
-def test_rows_are_what_trl_packs_for_its_async_trainer() -> None:
-    """TRL's own packing of our samples holds as many tokens as our packs and trains the same targets."""
-    from trl.experimental.async_grpo.async_grpo_trainer import DataCollatorForRollout
-    from trl.experimental.async_grpo.packing import TreeRow
-
-    packed = TreeRow()
-    for each in samples(ROWS, SAME):
-        packed.add(
-            {
-                name: torch.as_tensor(value) if name.endswith(("ids", "mask", "probs")) else value
-                for name, value in asdict(each).items()
-            }
-        )
-    batch = DataCollatorForRollout(pad_token_id=0).torch_call([[packed]])
-    wanted = batch_of(ROWS, SAME)
-    before = batch["token_index"][0]
-    assert batch["shift_labels"][0][before].tolist() == wanted.tokens[wanted.mask].tolist()
-    assert batch["advantages"][0].tolist() == pytest.approx(wanted.advantages[wanted.mask].tolist())
-    assert batch["old_log_probs"][0].tolist() == pytest.approx(wanted.rollout_logp[wanted.mask].tolist())
-    assert int(batch["global_n_tokens"]) == int(wanted.mask.sum())
-    (pack,) = packs(ROWS, 4096)
-    assert pack.size <= batch["input_ids"].numel() < sum(len(r.prompt_ids) + len(r.completion_ids) for r in ROWS)
-    with pytest.raises(BadInput, match="trl_async takes one advantage a row"):
-        samples(ROWS, ADVANTAGES)

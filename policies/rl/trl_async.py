@@ -1,0 +1,253 @@
+"""TRL 1.16's AsyncGRPOTrainer behind our trainer's files: rollouts go on while the weights are changed.
+
+A worker of ours rolls out on a vLLM server and brings rows with their advantages; TRL trains on them in the order they
+come and publishes the adapter to that server after each update, under a new name each. Computed as TRL does it:
+
+    loss    ppo and dapo, token-mean, one advantage a row, one pass over a row; old = the version that sampled it
+    rest    refused by name: other losses and aggregations, corrections, epochs, minibatches
+
+Added to it: dual clip, which TRL has not, and a mean over the tokens of the whole update, not of each part of it. Rows
+older than `MAX_STALENESS` updates are left out. One process; without CUDA attention is that of `trl_attention`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import warnings
+import zlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers.utils import logging
+
+from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.local.loading import load_tokenizer, peft_package
+from policies.rl.losses.dapo import Dapo
+from policies.rl.losses.ppo import Ppo
+from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.rows import TrainRow
+from policies.rl.trainer import Optimising, Trainer, lora, precision
+from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
+from policies.rl.trl_attention import register
+from policies.rl.trl_server import adapter_name, require_server, version_of
+from policies.rl.trl_updater import ASYNC, updater
+
+MAX_STALENESS = 2
+"""Updates between the version that sampled a row and the one that it trains. A server holds two adapters more
+(`--max-loras`): `evolve policy serve` has room for four."""
+FIGURES = {
+    "loss": "loss",
+    "grad_norm": "gradient_norm",
+    "entropy": "entropy",
+    "kl": "rollout_kl",
+    "clip_ratio/region_mean": "clip_fraction",
+    "sample/staleness_mean": "staleness",
+    "batch/trained_tokens_per_step": "tokens",
+    "perf/rollout_wait_s": "waited_s",
+    "perf/weight_sync_s": "published_s",
+}
+"""TRL's names -> ours; `rollout_kl` counts how old the rows are, too."""
+
+
+@dataclass(frozen=True)
+class Portions:
+    """How many rows an update is made of, and how many are computed at a time."""
+
+    rows: int
+    part: int
+
+
+class TrlAsyncTrainer(Trainer):
+    """A `Trainer` whose updates are made by `run`; the model is there after `connect`.
+
+    Raises `PolicyRefused` for what TRL does not compute.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        loss: PolicyLoss,
+        settings: Optimising,
+        *,
+        start: Path | None = None,
+        correction: OffPolicyCorrection | None = None,
+    ) -> None:
+        self._clipped, self._start = _computed(loss, settings, correction), start
+        self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
+        self.updates = 0
+
+    def connect(self, url: str, worker: Any, folder: Path, portions: Portions) -> None:
+        """Load the model, and see that the server at `url` (.../v1) can take its adapters.
+
+        `worker` is a `RolloutWorkerProtocol` of TRL; the server reads what is published from `folder`. Raises
+        `PolicyUnavailable` where no server answers or TRL is missing, `PolicyRefused` for one without room or support.
+        """
+        package()
+        root = url.rstrip("/").removesuffix("/v1")
+        newest = require_server(root)
+        with _said_by_the_server(root), _quiet():
+            config = _config(self._clipped, self.settings, root, folder, portions)
+            self._trl = _async_trainer(self.path, config, worker, self._adapter())
+        if not self._trl._lora_sync:
+            raise PolicyRefused(f"TRL would publish whole models to {root}, not adapters; serve on one replica")
+        self._trl.dual_clip = self._clipped.dual_clip
+        self.model, self.accelerator = self._trl.model, self._trl.accelerator
+        if self._start is not None:
+            peft = peft_package()
+            peft.set_peft_model_state_dict(self.model, peft.load_peft_weights(str(self._start)))
+        trained = [value for _, value in self._parameters()]
+        self.optimizer = torch.optim.AdamW(trained, lr=self.settings.learning_rate, weight_decay=0.0)
+        self._trl.optimizer = self.optimizer
+        self._trl.model_version = newest
+
+    def run(self, updates: int, told: Callable[[dict[str, float]], bool]) -> None:
+        """Make so many updates; `told` gets the figures of each, with the weights as they are, and says whether to end.
+
+        Raises what the worker's `check_health` and `told` raise, `TrainingStopped` for a gradient that is no number,
+        and `PolicyUnavailable` where the server is gone.
+        """
+
+        def note(logs: dict[str, float]) -> bool:
+            self.updates += 1
+            return told({ours: float(logs[theirs]) for theirs, ours in FIGURES.items() if theirs in logs})
+
+        trl = self._trl
+        trl.args.max_steps, trl.note, trl.made = updates, note, self.updates
+        with _said_by_the_server(trl.args.vllm_server_base_url):
+            trl.train()
+            for version in range(trl.model_version - MAX_STALENESS, trl.model_version + 1):
+                trl.vllm_client.unload_lora_adapter(adapter_name(version))
+        shutil.rmtree(trl.args.output_dir, ignore_errors=True)
+
+    def step(self, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+        """Refuse: rows come from a worker."""
+        raise PolicyRefused(f"trl_async trains on rollouts as they come, got {len(rows)} rows at once; {USE_TORCH}")
+
+    def _adapter(self) -> Any:
+        if self._start is None:
+            return lora(self.settings)
+        found = peft_package().LoraConfig.from_pretrained(str(self._start))
+        found.inference_mode = False
+        return found
+
+
+def samples(rows: Sequence[TrainRow], advantages: Sequence[Array]) -> list[Any]:
+    """Return rows as TRL's `RolloutSample`s, each with the version that sampled it, the oldest where there are several.
+
+    Raises `BadInput` where the turns of a row have different advantages (`gigpo` makes such).
+    """
+    sample = package(f"{ASYNC}.async_rollout_worker").RolloutSample
+    return [
+        sample(
+            prompt=[],
+            completion=[],
+            input_ids=np.array([*row.prompt_ids, *row.completion_ids]),
+            completion_mask=np.array([0] * len(row.prompt_ids) + [*row.loss_mask]),
+            old_log_probs=np.array([0.0] * len(row.prompt_ids) + [*row.sampling_logprobs], dtype=np.float32),
+            advantage=one_advantage("trl_async", row, own.tolist()),
+            model_version=min(version_of(span.policy_version) for span in row.spans),
+            group_id=zlib.crc32(row.group.encode()),
+            metrics={"reward": row.reward},
+        )
+        for row, own in zip(rows, advantages, strict=True)
+    ]
+
+
+def _computed(loss: PolicyLoss, settings: Optimising, correction: OffPolicyCorrection | None) -> Ppo:
+    """Return the loss as the one that TRL computes. Raises `PolicyRefused` where it is another."""
+    way = loss.aggregation or settings.aggregation
+    once = settings.epochs == settings.minibatches == 1 and settings.weights == "lora" and correction is None
+    if isinstance(loss, Ppo) and type(loss) in (Ppo, Dapo) and once and way == "token-mean":
+        above = loss.dual_clip is None or loss.dual_clip > 1 + loss.high
+        if above:
+            return loss
+    raise PolicyRefused(
+        f"trl_async got {loss!r}, {way}, correction {correction!r}, weights {settings.weights}, epochs "
+        f"{settings.epochs}, minibatches {settings.minibatches}; the async trainer of TRL {VERSION} computes ppo and "
+        f"dapo (dual_clip above 1 + high), token-mean, no correction, lora, 1 and 1; {USE_TORCH}"
+    )
+
+
+@contextmanager
+def _said_by_the_server(root: str) -> Generator[None]:
+    """Turn what TRL raises for a server into errors of ours."""
+    requests = importlib.import_module("requests")
+    try:
+        yield
+    except requests.RequestException as error:
+        raise PolicyUnavailable(f"the vLLM server at {root} is gone ({type(error).__name__}); start it again") from None
+    except Exception as error:
+        if type(error) not in (Exception, ValueError):  # TRL has none of its own
+            raise
+        raise PolicyRefused(f"TRL cannot train with the server at {root}: {error}") from error
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Say nothing of a model that loads, nor that TRL adds two callbacks of one kind."""
+    level, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bar:
+            logging.enable_progress_bar()
+
+
+def _config(loss: Ppo, settings: Optimising, root: str, folder: Path, portions: Portions) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # transformers 5 renames what TRL 1.16 sets
+        return package(ASYNC).AsyncGRPOConfig(
+            output_dir=str(folder),
+            use_cpu=precision() == "no",
+            bf16=precision() == "bf16",
+            report_to=[],
+            save_strategy="no",
+            logging_nan_inf_filter=False,
+            disable_tqdm=True,
+            gradient_checkpointing=False,
+            learning_rate=settings.learning_rate,
+            max_grad_norm=settings.clip,
+            seed=settings.seed,
+            temperature=settings.temperature,
+            epsilon=loss.low,
+            epsilon_high=loss.high,
+            per_device_train_batch_size=portions.part,
+            gradient_accumulation_steps=portions.rows // portions.part,
+            token_budget=0,
+            max_staleness=MAX_STALENESS,
+            max_steps=1,
+            vllm_server_base_url=root,
+        )
+
+
+def _async_trainer(model: str, config: Any, worker: Any, adapter: Any) -> Any:
+    """Return TRL's trainer over a model of its own. It saves nothing and reports to nobody."""
+    datasets, callbacks = (importlib.import_module(name) for name in ("datasets", "transformers.trainer_callback"))
+    module = package(f"{ASYNC}.async_grpo_trainer")
+    if not torch.cuda.is_available():
+        module.get_peak_flops_per_device = _unknown
+    made = updater()(
+        model,
+        args=config,
+        train_dataset=datasets.Dataset.from_list([{"prompt": ""}]),
+        processing_class=load_tokenizer(model),
+        peft_config=adapter,
+        rollout_worker=worker,
+    )
+    if not torch.cuda.is_available():
+        register(module.TREE_ATTENTION)
+    made.remove_callback(callbacks.PrinterCallback)
+    return made
+
+
+def _unknown(*_: object) -> None:
+    """Return what a CPU computes a second: TRL asks CUDA for it."""

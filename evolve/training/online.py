@@ -51,8 +51,8 @@ class Methods:
     advantages: AdvantageEstimator
     filter: GroupFilter
     curriculum: Curriculum
-    retrying: Retrying | None
-    branching: Branching | None
+    retrying: Retrying | None = None
+    branching: Branching | None = None
 
 
 def methods_of(config: Config) -> Methods:

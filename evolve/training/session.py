@@ -28,7 +28,6 @@ from evolve.training.internalise import Internalising
 from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
-from evolve.training.section import TrainSection
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen
@@ -173,18 +172,8 @@ def name_of(config: Config, recipe: str, live: Generation | None, data: str = ""
 
 
 def _optimising(config: Config) -> Optimising:
-    section: TrainSection = config.train
-    return Optimising(
-        weights=section.weights,
-        rank=section.rank,
-        learning_rate=section.learning_rate,
-        clip=section.clip,
-        minibatches=section.minibatches,
-        aggregation=section.aggregation,
-        pack_tokens=section.pack_tokens,
-        temperature=section.temperature,
-        seed=config.run.seed,
-    )
+    shared = config.train.model_dump(include=set(Optimising.model_fields))
+    return Optimising.model_validate(shared | {"seed": config.run.seed})
 
 
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:

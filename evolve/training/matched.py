@@ -149,7 +149,7 @@ async def _found(config: Config, store: Store, policy: Policy, tasks: Sequence[T
     """Try each text on a copy of the knowledge: an agent is then shown what it would be, were the text admitted."""
     namespace = config.memory.namespace
     held = [each for each in store.records(namespace) if each.status is Status.CANDIDATE and each.kind != Skill.kind]
-    (static,) = make_gates(config.model_copy(update={"gate": config.gate.model_copy(update={"names": ("static",)})}))
+    static, *_ = make_gates(config.model_copy(update={"gate": config.gate.model_copy(update={"names": ("static",)})}))
     found: list[Candidate] = []
     with scratch(store) as copy:
         for record in held[: config.train.candidates]:

@@ -10,7 +10,7 @@ from evolve.seeds import id_for
 from evolve.training.pivot import Pivot
 from evolve.training.replay import Anew, Calls, Dropped, anew, guided
 from evolve.training.rollouts import Setting
-from evolve.training.turns import Replies, turns_of
+from evolve.training.turns import Replies, said, turns_of
 from memory.records import Trajectory
 from policies.protocols import Reply
 from policies.rl.protocols import Retry
@@ -57,14 +57,8 @@ def retry(row: TrainRow, turns: Sequence[Turn], pivot: Pivot, again: Trajectory,
 
 def _reflection(row: TrainRow, reply: Reply | None) -> TrainRow | None:
     """Return a reflection as a row; None where no model wrote it, or its tokens are not known."""
-    if reply is None or reply.prompt_token_ids is None or reply.token_ids is None or reply.logprobs is None:
+    turn = said(reply) if reply is not None else None
+    if turn is None:
         return None
-    turn = Turn(
-        step=0,
-        prompt_ids=reply.prompt_token_ids,
-        token_ids=reply.token_ids,
-        logprobs=reply.logprobs,
-        policy_version=reply.policy_version,
-    )
     (made,) = rows_of([turn], row.model_copy(update={"trajectory_id": f"{row.trajectory_id}/reflection"}))
     return made

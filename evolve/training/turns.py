@@ -32,8 +32,12 @@ def turns_of(trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | Non
 def turn_of(key: str, replies: Replies, step: int = 0) -> Turn | None:
     """Return one model call by the key of its reply; None where it is not known token by token."""
     kept = replies(key) if key else None
-    reply = Reply.model_validate(kept["reply"]) if kept else None
-    if reply is None or reply.prompt_token_ids is None or reply.token_ids is None or reply.logprobs is None:
+    return said(Reply.model_validate(kept["reply"]), step) if kept else None
+
+
+def said(reply: Reply, step: int = 0) -> Turn | None:
+    """Return a reply as a turn; None where it is not known token by token."""
+    if reply.prompt_token_ids is None or reply.token_ids is None or reply.logprobs is None:
         return None
     return Turn(
         step=step,

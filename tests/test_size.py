@@ -1,6 +1,6 @@
 """Ceilings on files and functions: what fits in one head.
 
-S1  a file has at most 300 lines, an `__init__.py` at most 30
+S1  a file has at most 500 lines, an `__init__.py` at most 30
 S2  a function has at most 50 lines, its docstring not counted
 S3  a function has at most 6 parameters, keyword-only ones included, `self` and `cls` not; a command (in `evolve/cli/`
     or a `__main__.py`) has one per option of its own and is not counted
@@ -19,7 +19,7 @@ import pytest
 
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 SCRIPTS = ("benchmarks", "examples")
-FILE_LINES, INIT_LINES, FUNCTION_LINES, PARAMETERS = 300, 30, 50, 6
+FILE_LINES, INIT_LINES, FUNCTION_LINES, PARAMETERS = 500, 30, 50, 6
 ALLOWED_CALLS = (
     "refuse_shadowed_packages()",
     "sorted(HOME)",
@@ -102,7 +102,7 @@ def test_every_file_keeps_the_ceilings(root: Path, package: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source", "complaint"),
     [
-        ("a.py", '"""Doc."""\n' * 301, "301 lines"),
+        ("a.py", '"""Doc."""\n' * 501, "501 lines"),
         ("__init__.py", '"""Doc."""\n' * 31, "31 lines"),
         ("__init__.py", '"""Doc."""\nimport os\nHOME = os.getcwd()\n', "calls os.getcwd() when imported"),
         ("a.py", "x = 1\n", "no module docstring"),

@@ -104,8 +104,12 @@ class EnvironmentSection(Section):
 
     name: str = "office"
     """A file of `evolve/environments`, or `module:Class`."""
-    max_steps: int = Field(default=12, ge=1)
-    """Actions an episode may take."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Actions an episode may take; none = as the environment says, else 12."""
+    observation_chars: int = Field(default=20_000, ge=200)
+    """Most characters of an observation that the agent reads; a longer one says how much of its middle was left out."""
+    history_chars: int = Field(default=200_000, ge=1_000)
+    """Most characters of an episode's conversation; above it the oldest observations are left out, and that is said."""
     tasks_file: str | None = None
     """JSON Lines of tasks that replace the environment's own."""
 

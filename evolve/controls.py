@@ -14,6 +14,14 @@ _OTHER_TOKENS = 500
 """Rough tokens of a prompt beside the world's description and the knowledge: task, code and observations."""
 
 
+class WorldCost(Frozen):
+    """What an environment costs."""
+
+    tokens: int
+    """Of what the agent is told of it in every prompt: its description, and the tools that are offered."""
+    max_steps: int
+
+
 class Estimate(Frozen):
     """Upper bounds of a run, from the step limit; a good agent needs far less."""
 
@@ -53,19 +61,19 @@ def sampled(tasks: Sequence[Task], share: float, seed: int) -> frozenset[str]:
 
 
 def estimate(
-    config: Config, tasks: int, share: float, world_tokens: int, *, validation: int = 0, gates: Sequence[str] = ()
+    config: Config, tasks: int, share: float, world: WorldCost, *, validation: int = 0, gates: Sequence[str] = ()
 ) -> Estimate:
     """Return upper bounds for a run over `tasks` tasks and `validation` episodes of the dev split.
 
-    `world_tokens` is what the briefing takes in every prompt; `gates` are those of the run.
+    `gates` are those of the run.
     """
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
     episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
-    gate_calls = round(config.gate.calls_ratio * tasks * passes * config.environment.max_steps) if gated else 0
-    calls = episodes * config.environment.max_steps + learning + gate_calls
-    prompt = calls * (world_tokens + config.playbook.token_budget + _OTHER_TOKENS)
+    gate_calls = round(config.gate.calls_ratio * tasks * passes * world.max_steps) if gated else 0
+    calls = episodes * world.max_steps + learning + gate_calls
+    prompt = calls * (world.tokens + config.playbook.token_budget + _OTHER_TOKENS)
     completion = calls * config.policy.max_tokens
     price = config.policy.price
     cost = price.cost(Usage(prompt_tokens=prompt, completion_tokens=completion)) if price else None

@@ -6,12 +6,15 @@ tasks were all solved, as AppWorld reports them. Intervals are over tasks and tr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import comb, sqrt
 from statistics import NormalDist
 from typing import Literal
 
-from memory.records import Frozen, Task, Trajectory, Usage
+from pydantic import Field
+
+from memory.records import Frozen, StopReason, Task, Trajectory, Usage
 
 
 class Interval(Frozen):
@@ -34,6 +37,12 @@ class Metrics(Frozen):
     """Graded tasks over all tasks."""
     interval: Interval
     """Wilson interval of `tgc`."""
+    reward: float | None = None
+    """Mean reward over the tasks, missing ones as 0; None in journals that were written before it was kept."""
+    stops: dict[StopReason, int] = Field(default_factory=dict)
+    """Why the episodes ended -> how many."""
+    shortened: int = 0
+    """Observations that the agent read cut short, and earlier ones that were left out of a long conversation."""
     steps: float
     steps_per_solved: float | None
     tokens: float
@@ -93,6 +102,9 @@ def summarize(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> Metr
         sgc=_ratio(whole, len(scenarios)),
         coverage=_ratio(graded, len(tasks)),
         interval=interval(solved, len(tasks)),
+        reward=_ratio(sum(t.outcome.reward for t in trajectories if t.outcome), len(tasks)),
+        stops=dict(Counter(t.stop for t in trajectories)),
+        shortened=sum(t.forgotten + sum(step.omitted > 0 for step in t.steps) for t in trajectories),
         steps=_ratio(steps, len(trajectories)),
         steps_per_solved=steps / solved if solved else None,
         tokens=_ratio(tokens, len(trajectories)),

@@ -1,12 +1,16 @@
-"""Waiting for several coroutines: all results in order, or the first error with nothing left running behind it."""
+"""Run several coroutines, and hold as few episodes open at once as their environment wants."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
+
+_SLOTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -19,3 +23,15 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+def slot(environment: Any) -> AbstractAsyncContextManager[Any]:
+    """Return what an episode holds while it is open: one of the environment's `max_concurrency` places, if it has any.
+
+    The places are shared by all environments of one name on an event loop, since what cannot be shared is global.
+    """
+    most = getattr(environment, "max_concurrency", None)
+    if most is None:
+        return nullcontext()
+    places = _SLOTS.setdefault(asyncio.get_running_loop(), {})
+    return places.setdefault(environment.name, asyncio.Semaphore(most))

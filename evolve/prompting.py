@@ -24,6 +24,8 @@ _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTA
 
 NO_CODE = "error: no code was found; reply with one ```python block"
 """Observation for a reply of the full profile that holds no code block."""
+FORGOTTEN = "[an earlier observation, left out since the conversation is long]"
+"""Stands in for an observation where the conversation would be longer than `environment.history_chars`."""
 
 
 def knowledge(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]], profile: Profile) -> str:
@@ -97,6 +99,32 @@ def step_messages(step: Step, reply: Reply | None = None) -> tuple[Message, Mess
     if step.tool_calls:
         return said, Message(role="tool", content=step.observation, tool_call_id=step.tool_calls[0].id)
     return said, Message(role="user", content=step.observation)
+
+
+def shortened(text: str, limit: int) -> tuple[str, int]:
+    """Return a text cut to about `limit` characters, which says where it was cut, and how many were left out."""
+    if len(text) <= limit:
+        return text, 0
+    half = limit // 2
+    omitted = len(text) - 2 * half
+    return f"{text[:half]}\n[... {omitted} characters left out ...]\n{text[-half:]}", omitted
+
+
+def forget_oldest(messages: list[Message], opening: int, limit: int) -> int:
+    """Replace the oldest observations, in place, until the conversation has at most `limit` characters; count them.
+
+    The first `opening` messages and the last answer stay. Where they alone are longer, everything between is replaced.
+    """
+    total = sum(len(message.content) for message in messages)
+    forgotten = 0
+    for at in range(opening + 1, len(messages) - 1, 2):
+        if total <= limit:
+            break
+        if messages[at].content != FORGOTTEN:
+            total -= len(messages[at].content) - len(FORGOTTEN)
+            messages[at] = messages[at].model_copy(update={"content": FORGOTTEN})
+            forgotten += 1
+    return forgotten
 
 
 def briefing(environment: Environment, profile: Profile) -> str:

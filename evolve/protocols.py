@@ -28,7 +28,10 @@ class StepResult(Frozen):
 
 
 class Episode(Protocol):
-    """One attempt at one task. Single use: `step` until done, then `grade` once. Its state pickles."""
+    """One attempt at one task. Single use: `step` until done, then `grade` once.
+
+    Episodes of one environment run at the same time, on one event loop; see `Environment` for worlds that cannot.
+    """
 
     async def step(self, action: Action) -> StepResult:
         """Perform one action. A mistake of the agent is an observation with `error`, never an exception."""
@@ -46,10 +49,18 @@ class Episode(Protocol):
 class Environment(Protocol):
     """A world with tasks. The gold answer earns 1.0, doing nothing earns less, same seed = same tasks.
 
-    An optional attribute `seedless = True` says that an episode depends on the task and the actions alone, whatever its
-    seed: gates then need not run it again (`evolve.gates.evaluator`). `live = True` says that no task can be run again
-    (a live stream): gate `default` is then `static` and `online_ab`, and what would repeat a task is refused
-    (`evolve.live`).
+    Optional attributes:
+
+    - `seedless = True`: an episode depends on the task and the actions alone, whatever its seed. Gates then need not
+      run it again (`evolve.gates.evaluator`).
+    - `live = True`: no task can be run again (a live stream). Gate `default` is then `static` and `online_ab`, and what
+      would repeat a task is refused (`evolve.live`).
+    - `max_steps = 40`: actions that an episode may take, where `environment.max_steps` is not set.
+    - `max_concurrency = 1`: most episodes that may be open at the same time, where the world has global state (a
+      parser, a gateway to another runtime, a singleton).
+
+    An environment raises `evolve.errors.EnvironmentFailure` for a failure of its own (a server that is gone): the
+    episode ends ungraded and the run goes on. Any other exception is a bug and ends the run.
     """
 
     @property
@@ -73,6 +84,24 @@ class Environment(Protocol):
 
     def start(self, task: Task, seed: int = 0) -> Episode:
         """Return a fresh episode."""
+        ...
+
+
+@runtime_checkable
+class HasOpening(Protocol):
+    """Capability of an `Episode`: it begins with an observation, as a game does with its first scene."""
+
+    async def opening(self) -> str:
+        """Return what the agent reads after the instruction, before its first action. Called once."""
+        ...
+
+
+@runtime_checkable
+class HasTaskTools(Protocol):
+    """Capability: tasks offer tools of their own, a part of `Environment.tools`."""
+
+    def tools_for(self, task: Task) -> tuple[ToolSpec, ...]:
+        """Return the tools that are offered natively in a task."""
         ...
 
 
@@ -109,3 +138,17 @@ class HasCanaries(Protocol):
     def breaches(self, task: Task) -> Sequence[Sequence[Action]]:
         """Return ways to break a rule during the task (handed in undone, damage beside it, mail to a stranger)."""
         ...
+
+
+def tools_of(environment: Environment, task: Task) -> tuple[ToolSpec, ...]:
+    """Return the tools that are offered in a task: its own where the environment tells them apart, else all."""
+    return environment.tools_for(task) if isinstance(environment, HasTaskTools) else environment.tools
+
+
+DEFAULT_MAX_STEPS = 12
+"""Actions an episode may take where neither the configuration nor the environment says so."""
+
+
+def max_steps_of(environment: Environment, configured: int | None) -> int:
+    """Return how many actions an episode may take: as configured, else as the environment says, else the default."""
+    return configured or int(getattr(environment, "max_steps", DEFAULT_MAX_STEPS))

@@ -125,9 +125,12 @@ def lines(report: Report) -> list[str]:
 
 
 def _figures(name: str, m: Metrics) -> str:
+    reward = "" if m.reward is None or m.reward == m.tgc else f"reward {m.reward:.3f}  "
+    ends = ", ".join(f"{stop.value} {count}" for stop, count in sorted(m.stops.items()))
     return (
         f"{name:<28} TGC {m.tgc:6.1%} [{m.interval.low:.0%}, {m.interval.high:.0%}]  SGC {m.sgc:6.1%}  "
-        f"n={m.tasks}  steps {m.steps:.1f}  tokens {m.tokens:,.0f}  shown {m.injected:.1f}  coverage {m.coverage:.0%}"
+        f"{reward}n={m.tasks}  steps {m.steps:.1f}  tokens {m.tokens:,.0f}  shown {m.injected:.1f}  "
+        f"coverage {m.coverage:.0%}" + (f"  ended by {ends}" if ends else "")
     )
 
 
@@ -163,7 +166,16 @@ def _applied(store: Store, run_id: str) -> int:
 
 
 def _warnings(stream: Sequence[Trajectory]) -> tuple[str, ...]:
-    late = stream[len(stream) // 2 :]
+    late, found = stream[len(stream) // 2 :], list[str]()
     if late and not any(t.injected for t in late):
-        return ("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it",)
-    return ()
+        found.append("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it")
+    if cut := sum(step.omitted > 0 for t in stream for step in t.steps):
+        found.append(
+            f"{cut} observations were longer than environment.observation_chars; the agent read them cut short"
+        )
+    if forgotten := sum(t.forgotten for t in stream):
+        found.append(
+            f"{forgotten} observations were left out of later prompts: a conversation was longer than "
+            "environment.history_chars"
+        )
+    return tuple(found)

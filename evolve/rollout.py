@@ -13,8 +13,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.errors import EnvironmentFailure
-from evolve.prompting import NO_CODE, actions_of, knowledge, opening_messages, step_messages
-from evolve.protocols import Action, Environment, Episode, StepResult
+from evolve.parallel import slot
+from evolve.prompting import (
+    NO_CODE,
+    actions_of,
+    forget_oldest,
+    knowledge,
+    opening_messages,
+    shortened,
+    step_messages,
+)
+from evolve.protocols import (
+    DEFAULT_MAX_STEPS,
+    Action,
+    Environment,
+    Episode,
+    HasOpening,
+    StepResult,
+    tools_of,
+)
 from evolve.search import Search, asked
 from evolve.seeds import seed_for
 from evolve.skilled.prelude import Started, start
@@ -33,7 +50,11 @@ class Acting:
     """How episodes are done, the same for all of a run. `world` is what `prompting.briefing` returns."""
 
     world: str
-    max_steps: int = 12
+    max_steps: int = DEFAULT_MAX_STEPS
+    observation_chars: int = 20_000
+    """Most characters of an observation that the agent reads."""
+    history_chars: int = 200_000
+    """Most characters of a conversation; above it the oldest observations are left out."""
     temperature: float = 0.0
     max_tokens: int = 512
     skills: bool = False
@@ -70,10 +91,12 @@ class _Progress:
     """What has happened in an episode so far."""
 
     started: Started | None = None
+    opening: str = ""
     messages: list[Message] = field(default_factory=lambda: [])
     steps: list[Step] = field(default_factory=lambda: [])
     stop: StopReason = StopReason.MAX_STEPS
     error: str | None = None
+    forgotten: int = 0
     found: list[Injection] = field(default_factory=lambda: [])
     """What the agent's searches brought."""
 
@@ -84,6 +107,11 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
 
     Raises `PolicyUnavailable` and `BudgetExceeded`, and `PolicyRefused` when the first request is refused.
     """
+    async with slot(environment):
+        return await _rollout(environment, policy, attempt, acting)
+
+
+async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: Acting) -> Trajectory:
     started = time.perf_counter()
     progress = _Progress()
     outcome: Outcome | None = None
@@ -91,7 +119,9 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
         progress.started = await start(environment, attempt.task, seed_for(attempt.seed, "world"), attempt.skills)
         episode = progress.started.episode
         try:
-            progress.messages = _opening(attempt, progress.started, policy, acting)
+            if isinstance(episode, HasOpening):
+                progress.opening, _ = shortened(await episode.opening(), acting.observation_chars)
+            progress.messages = _opening(attempt, progress, policy, acting)
             await _act(environment, episode, policy, attempt, acting, progress)
             outcome = None if progress.error else await episode.grade()
         finally:
@@ -101,11 +131,13 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
     return Trajectory(
         id=attempt.id,
         task=attempt.task,
+        opening=progress.opening,
         steps=tuple(progress.steps),
         outcome=outcome,
         stop=progress.stop,
         error=progress.error,
         injected=_shown(attempt, progress),
+        forgotten=progress.forgotten,
         prelude=progress.started.source if progress.started else "",
         prelude_error=progress.started.error if progress.started else None,
         snapshot_id=attempt.snapshot_id,
@@ -119,23 +151,27 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
     )
 
 
-def _opening(attempt: Attempt, started: Started, policy: Policy, acting: Acting) -> list[Message]:
+def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Acting) -> list[Message]:
     rules = knowledge(attempt.core, attempt.recalled, policy.profile)
     rules = "\n".join(filter(None, (rules, attempt.advice)))
-    skills = neutral(catalogue(started.skills, policy.profile)) if acting.skills else None
-    return opening_messages(attempt.task, rules, policy.profile, acting.world, skills, attempt.guidance)
+    given = progress.started.skills if progress.started else ()
+    skills = neutral(catalogue(given, policy.profile)) if acting.skills else None
+    task = attempt.task.opened(progress.opening)
+    return opening_messages(task, rules, policy.profile, acting.world, skills, attempt.guidance)
 
 
 async def _act(
     environment: Environment, episode: Episode, policy: Policy, attempt: Attempt, acting: Acting, progress: _Progress
 ) -> None:
     """Let policy and environment take turns until one of them is done or the steps are used up."""
+    tools, opening = tools_of(environment, attempt.task), len(progress.messages)
     while len(progress.steps) < acting.max_steps:
+        progress.forgotten += forget_oldest(progress.messages, opening, acting.history_chars)
         params = SamplingParams(
             temperature=acting.temperature,
             max_tokens=acting.max_tokens,
             seed=seed_for(attempt.seed, len(progress.steps)),
-            tools=environment.tools,
+            tools=tools,
         )
         try:
             reply = await policy.generate(progress.messages, params)
@@ -154,7 +190,7 @@ async def _act(
             _record(progress, answered(wish, reply, attempt.task, progress.steps, shown, acting.described), reply)
             continue
         actions = actions_of(reply, environment.action_format, policy.profile)
-        if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], progress):
+        if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], acting, progress):
             progress.stop = StopReason.DONE
             return
 
@@ -176,7 +212,9 @@ def _shown(attempt: Attempt, progress: _Progress) -> tuple[Injection, ...]:
     return (*(item for item in attempt.injected if item.record_id not in left_out), *found.values())
 
 
-async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], progress: _Progress) -> bool:
+async def _perform(
+    episode: Episode, reply: Reply, actions: Sequence[Action], acting: Acting, progress: _Progress
+) -> bool:
     """Do what one reply asks for, step by step; return whether the episode is over. Its first step bears the usage."""
     if not actions:
         step = Step(index=0, action="", reply=reply.text, observation=NO_CODE, error=NO_CODE, usage=reply.usage)
@@ -185,13 +223,15 @@ async def _perform(episode: Episode, reply: Reply, actions: Sequence[Action], pr
     for at, action in enumerate(actions):
         started = time.perf_counter()
         result = await _step(episode, action, len(progress.steps))
+        observation, omitted = shortened(result.observation, acting.observation_chars)
         text = call_text(action.tool_calls[0]) if action.tool_calls else action.text
         step = Step(
             index=0,
             action=text,
             reply=reply.text if reply.text != text else "",
-            observation=result.observation,
-            error=result.error,
+            observation=observation,
+            error=shortened(result.error, acting.observation_chars)[0] if result.error else result.error,
+            omitted=omitted,
             tool_calls=action.tool_calls,
             usage=Usage() if at else reply.usage,
             seconds=time.perf_counter() - started,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from evolve import app, generations
 from evolve.config import Config
-from evolve.controls import control_share, estimate, sampled
+from evolve.controls import WorldCost, control_share, estimate, sampled
 from evolve.evaluate import EvalReport
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
@@ -27,7 +27,7 @@ from evolve.modes.quarantine import quarantine
 from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.prompting import briefing, described
-from evolve.protocols import Environment
+from evolve.protocols import Environment, max_steps_of, tools_of
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
 from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent, started_with
@@ -192,7 +192,9 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     policy = CachedPolicy(budgeted, RunReplies(store, record.run_id), scope=record.run_id)
     acting = Acting(
         world=briefing(opened.environment, policy.profile) + invitation(config, policy.profile),
-        max_steps=config.environment.max_steps,
+        max_steps=max_steps_of(opened.environment, config.environment.max_steps),
+        observation_chars=config.environment.observation_chars,
+        history_chars=config.environment.history_chars,
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.skills.enabled and config.playbook.enabled,
@@ -252,6 +254,16 @@ def _planned(opened: _Opened, record: RunRecord) -> int:
     return len(record.tasks)
 
 
+def _world_cost(opened: _Opened, run: Run) -> WorldCost:
+    """Return what the world takes of every prompt; of the tools, the mean over the tasks."""
+    acting, environment, count = run.deps.acting, opened.environment, opened.policy.count_tokens
+    offered = [tools_of(environment, task) for task in run.deps.stream.tasks] or [environment.tools]
+    specs = {spec.name: spec for tools in offered for spec in tools}
+    sizes = {name: count(spec.model_dump_json()) for name, spec in specs.items()}
+    tools = sum(sizes[spec.name] for tools in offered for spec in tools) // len(offered)
+    return WorldCost(tokens=count(acting.world) + tools, max_steps=acting.max_steps)
+
+
 def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     """Say what will be done, what it may cost, and which control is missing."""
     record, config, notify = run.record, run.config, run.deps.observers.notify
@@ -259,7 +271,7 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     count = planned if record.mode == "frozen" else len(record.tasks)
     passes = config.run.epochs if record.mode == "offline" else 1
     share, why = opened.share
-    world = opened.policy.count_tokens(run.deps.acting.world)
+    world = _world_cost(opened, run)
     cost = estimate(config, count, share, world, validation=planned - count * passes, gates=record.gates)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
     if preset := applied(config):

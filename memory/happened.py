@@ -22,6 +22,10 @@ class Task(Frozen):
     metadata: dict[str, Any] = Field(default_factory=dict)
     """Public facts about the task (family, difficulty). Never the answer."""
 
+    def opened(self, opening: str) -> Task:
+        """Return the task as the agent reads it: the instruction, then the world's opening observation."""
+        return self.model_copy(update={"instruction": f"{self.instruction}\n\n{opening}"}) if opening else self
+
 
 class ToolCall(Frozen):
     """A native tool call made by a policy."""
@@ -57,6 +61,8 @@ class Step(Frozen):
     tool_calls: tuple[ToolCall, ...] = ()
     reply_key: str = ""
     """Where the journal keeps the reply that this step began, with its token ids; empty = nowhere."""
+    omitted: int = 0
+    """Characters of the observation that the agent did not read, since it was too long."""
     usage: Usage = Usage()
     seconds: float = 0.0
 
@@ -106,12 +112,16 @@ class Trajectory(Frozen):
 
     id: str = Field(default_factory=new_id)
     task: Task
+    opening: str = ""
+    """What the world showed before the first action; empty where it shows nothing."""
     steps: tuple[Step, ...] = ()
     outcome: Outcome | None = None
     """None = not graded (missing). Missing counts as failure in every rate."""
     stop: StopReason = StopReason.DONE
     error: str | None = None
     injected: tuple[Injection, ...] = ()
+    forgotten: int = 0
+    """Observations that were left out of later prompts, since the conversation was too long."""
     prelude: str = ""
     """Code that ran before the first step, without being one: the skills that the episode was given."""
     prelude_error: str | None = None
@@ -126,6 +136,11 @@ class Trajectory(Frozen):
     usage: Usage = Usage()
     seconds: float = 0.0
     created_at: datetime = Field(default_factory=now)
+
+    @property
+    def instruction(self) -> str:
+        """The task as the agent read it, with the opening observation."""
+        return self.task.opened(self.opening).instruction
 
     @property
     def success(self) -> bool:

@@ -123,7 +123,7 @@ def reflect_prompt(
     content = render(
         "playbooks",
         "reflect_compact",
-        task=_plain(trajectory.task.instruction),
+        task=_plain(trajectory.instruction),
         steps=[
             {"action": neutral(step.action), "observation": shown_observation(step)}
             for step in salient_steps(trajectory, label_free=label_free)

@@ -126,7 +126,7 @@ def reflect_prompt(
     content = render(
         "playbooks",
         "reflect",
-        task=_block(trajectory.task.instruction),
+        task=_block(trajectory.instruction),
         steps=[
             {
                 "index": step.index,

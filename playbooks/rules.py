@@ -168,7 +168,7 @@ def _expected(call: str, thing: str, value: str) -> Finding:
 
 
 def _task_words(trajectory: Trajectory, until: int) -> frozenset[str]:
-    texts = [trajectory.task.instruction, *(s.observation for s in trajectory.steps[:until] if s.error is None)]
+    texts = [trajectory.instruction, *(s.observation for s in trajectory.steps[:until] if s.error is None)]
     return frozenset(word.lower() for text in texts for word in re.findall(r"[\w-]+", text))
 
 

@@ -63,7 +63,7 @@ def show_one(
         found = store.trajectory(episode)
     if found is None:
         raise NotFound(f"no episode {episode!r}; list them with `evolve logs list --run RUN`")
-    lines = [f"task {found.task.id}: {found.task.instruction}"]
+    lines = [f"task {found.task.id}: {found.instruction}"]
     lines += [f"shown: {', '.join(i.label for i in found.injected) or 'nothing'}"]
     for step in found.steps:
         lines += ["", f"--- step {step.index}", step.action, f"<<< {step.observation}"]

@@ -17,7 +17,7 @@ from evolve.injection import shown_again
 from evolve.inspector.desk import Desk
 from evolve.inspector.onlooker import Onlooker
 from evolve.prompting import briefing, knowledge, opening_messages
-from evolve.protocols import Environment
+from evolve.protocols import Environment, tools_of
 from evolve.search import invitation
 from evolve.seeds import seed_for
 from memory.errors import EvolveError
@@ -80,7 +80,7 @@ def _made(desk: Desk, config: Config, trajectory: Trajectory, reader: Onlooker) 
     able = config.skills.enabled and config.playbook.enabled
     skills = neutral(catalogue(shown.skills, reader.profile)) if able else None
     briefed = (briefing(world, reader.profile) if world else "") + invitation(config, reader.profile)
-    messages = opening_messages(trajectory.task, rules, reader.profile, briefed, skills)
+    messages = opening_messages(trajectory.task.opened(trajectory.opening), rules, reader.profile, briefed, skills)
     return Told(
         messages=tuple(messages),
         tokens=sum(reader.count_tokens(message.content) for message in messages),
@@ -108,7 +108,7 @@ def _proved(config: Config, trajectory: Trajectory, messages: list[Message], wor
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         seed=seed_for(trajectory.seed, 0),
-        tools=world.tools,
+        tools=tools_of(world, trajectory.task),
     )
     return (
         request_key((run_of(trajectory.run_id), trajectory.policy, trajectory.policy_version), messages, params) == key

@@ -49,7 +49,7 @@ def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
 async def _judge(trajectory: Trajectory, deps: Deps) -> None:
     if not trajectory.steps or deps.store.events(type="judgement", subject=trajectory.id, limit=1):
         return
-    prompt = render("evolve", "judge", task=trajectory.task.instruction, steps=trajectory.steps)
+    prompt = render("evolve", "judge", task=trajectory.instruction, steps=trajectory.steps)
     messages = [Message(role="user", content=prompt)]
     async with deps.slots:
         with about(trajectory.task.id):

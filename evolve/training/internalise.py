@@ -43,7 +43,7 @@ class Internalising:
         given = self.shown(trajectory)
         known = (*given.core, *given.recalled)
         ends = {turn.step: tuple(i for i in turn.token_ids[-1:] if i in self.encoder.ends) for turn in sampled}
-        messages = opening_messages(trajectory.task, "", self.profile, self.world)
+        messages = opening_messages(trajectory.task.opened(trajectory.opening), "", self.profile, self.world)
         turns: list[Turn] = []
         for step in trajectory.steps:
             if step.error or asked(step.reply):

@@ -15,7 +15,7 @@ from evolve.errors import ConfigError
 from evolve.injection import choose_core, recall_for
 from evolve.progress import Observers, RunFinished
 from evolve.prompting import briefing
-from evolve.protocols import Environment
+from evolve.protocols import Environment, max_steps_of
 from evolve.rollout import Acting
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger
@@ -135,7 +135,9 @@ def acting_of(config: Config, environment: Environment, policy: Policy) -> Actin
     """Return how the episodes of a training are done."""
     return Acting(
         world=briefing(environment, policy.profile),
-        max_steps=config.environment.max_steps,
+        max_steps=max_steps_of(environment, config.environment.max_steps),
+        observation_chars=config.environment.observation_chars,
+        history_chars=config.environment.history_chars,
         temperature=config.train.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.train.skills,

@@ -165,7 +165,7 @@ class ReleaseCurator(EpisodeCurator):
 
 def _example(trajectory: Trajectory, reason: str) -> dict[str, Any]:
     return {
-        "task": block(trajectory.task.instruction),
+        "task": block(trajectory.instruction),
         "steps": steps_of(trajectory),
         "reasons": [line(reason)] if reason else [],
     }

@@ -80,7 +80,7 @@ def teacher_messages(trajectory: Trajectory, lane: Lane, *, label_free: bool = F
         "playbooks",
         "atlas",
         coach=lane == "coach",
-        task=block(trajectory.task.instruction),
+        task=block(trajectory.instruction),
         steps=steps if lane == "coach" else steps[-1:],
         reasons=[line(finding.reason)] if finding is not None and finding.failed and finding.reason else [],
         most=MOST[lane],

@@ -77,7 +77,7 @@ def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message
         "playbooks",
         "cheatsheet",
         items=[line(item) for item in items],
-        task=block(trajectory.task.instruction),
+        task=block(trajectory.instruction),
         steps=steps_of(trajectory),
         words=WORDS,
     )

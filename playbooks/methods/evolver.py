@@ -72,7 +72,7 @@ def principle_messages(trajectory: Trajectory, finding: Finding) -> list[Message
     content = render(
         "playbooks",
         "evolver",
-        task=block(trajectory.task.instruction),
+        task=block(trajectory.instruction),
         steps=steps_of(trajectory),
         success=not finding.failed,
         reasons=[line(finding.reason)] if finding.failed and finding.reason else [],

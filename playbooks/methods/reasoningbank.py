@@ -58,7 +58,7 @@ def item_messages(trajectory: Trajectory, finding: Finding) -> list[Message]:
     content = render(
         "playbooks",
         "reasoningbank",
-        task=block(trajectory.task.instruction),
+        task=block(trajectory.instruction),
         steps=steps_of(trajectory),
         success=not finding.failed,
         reasons=[line(finding.reason)] if finding.failed and finding.reason else [],

@@ -56,7 +56,7 @@ def failure_of(
     return Failure(
         trajectory_id=trajectory.id,
         task_id=trajectory.task.id,
-        instruction=trajectory.task.instruction,
+        instruction=trajectory.instruction,
         attempt=tuple((_tail(step.action), _tail(step.observation)) for step in steps[-LAST_STEPS:]),
         complaints=tuple(dict.fromkeys(text for item in said if (text := _tail(one_line(item)))))[:COMPLAINTS],
         lessons=tuple(insight.content for insight in reflection.insights) if reflection.parsed else (),

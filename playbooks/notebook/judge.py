@@ -111,7 +111,7 @@ def judge_messages(trajectory: Trajectory, profile: Profile) -> list[Message]:
     did, seen = (">> ", "<< ") if profile == "compact" else ("action: ", "answer: ")
     lines = [line for step in trajectory.steps for line in (did + step.action, seen + step.observation)]
     shown = middle_out(neutral("\n".join(lines)), TRANSCRIPT_CHARS[profile])
-    task = neutral(trajectory.task.instruction)
+    task = neutral(trajectory.instruction)
     if profile == "full":
         task, shown = indent(task, "  "), indent(shown, "  ")
     return [Message(role="user", content=render("playbooks", name, task=task, transcript=shown).strip())]

@@ -16,7 +16,7 @@ import pytest
 
 from evolve.app import open_store
 from evolve.config import Config
-from evolve.controls import estimate
+from evolve.controls import WorldCost, estimate
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.evaluator import episodes_of
@@ -206,8 +206,10 @@ async def test_c4_an_edit_takes_the_status_of_its_verdict(tmp_path: Path) -> Non
 
 
 def test_c4_the_estimate_holds_the_gates_calls() -> None:
-    plain = estimate(Config(), 10, 0.0, 0)
-    gated = estimate(Config.model_validate({"gate": {"names": ["default"]}}), 10, 0.0, 0)
+    plain = estimate(Config(), 10, 0.0, WorldCost(tokens=0, max_steps=12))
+    gated = estimate(
+        Config.model_validate({"gate": {"names": ["default"]}}), 10, 0.0, WorldCost(tokens=0, max_steps=12)
+    )
     assert (plain.gate_calls, gated.gate_calls) == (0, 240)
     assert gated.calls == plain.calls + 240
     assert "(240 of them for gates)" in gated.sentence

@@ -9,7 +9,7 @@ import pytest
 
 from evolve import app, proposals
 from evolve.config import Config
-from evolve.controls import control_share, estimate, sampled
+from evolve.controls import WorldCost, control_share, estimate, sampled
 from evolve.credit import Credited, tag_ops
 from evolve.errors import ConfigError
 from evolve.gates.none import NoGate
@@ -148,10 +148,10 @@ def test_controls_are_on_for_free_policies_and_off_and_said_so_for_priced_ones()
 
 def test_the_estimate_is_an_upper_bound_in_money() -> None:
     config = Config.model_validate({"policy": {"price": {"prompt": 1.0, "completion": 10.0}}})
-    found = estimate(config, 10, 0.0, world_tokens=100)
+    found = estimate(config, 10, 0.0, WorldCost(tokens=100, max_steps=12))
     assert found.calls == 10 * 12 + 20
     assert found.cost_usd == pytest.approx((found.calls * 1624 + found.calls * 512 * 10) / 1e6)
-    assert "no price" in estimate(Config(), 10, 0.5, 0).sentence
+    assert "no price" in estimate(Config(), 10, 0.5, WorldCost(tokens=0, max_steps=12)).sentence
 
 
 @pytest.mark.parametrize(

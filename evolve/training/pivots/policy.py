@@ -46,7 +46,7 @@ def pivot_messages(trajectory: Trajectory) -> list[Message]:
     content = render(
         "evolve",
         "pivot",
-        task=block(trajectory.task.instruction),
+        task=block(trajectory.instruction),
         steps=steps_of(trajectory),
         reasons=[line(f"{check.name}: {check.detail}") for check in failed_checks(trajectory.outcome)],
     )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,8 @@ Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
 """Does a task with what is known (text for a prompt, may be empty) and says what happened."""
 FROZEN = "frozen"
 """Arm of the episodes that nothing was to be learned from."""
+REMEMBERED = 1000
+"""Instructions by which the gates tell the words of a template from those of one task."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ class Agent:
         self._policy: Policy | None = None
         self._store = store
         self._batches = self._done = 0
+        self._told: deque[str] = deque(maxlen=REMEMBERED)
         self._core: State = {}
         self._tally = Tally(0)
         self._one_at_a_time = asyncio.Lock()
@@ -219,6 +223,7 @@ class Agent:
         return trajectory
 
     def _stream(self, tasks: tuple[Task, ...]) -> Stream:
+        self._told.extend(task.instruction for task in tasks)
         name, before = f"b{self._batches}", self._done
         self._batches += 1
         self._done += len(tasks)
@@ -236,7 +241,7 @@ class Agent:
             acting=Acting(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policy),
             curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store), self._store),
-            gates=app.make_gates(config, own=parts.gates) if learning else (),
+            gates=app.make_gates(config, own=parts.gates, tasks=self._told.copy) if learning else (),
             stream=stream,
             tally=self._tally,
             observers=self._observers,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -228,22 +228,29 @@ def make_curator(
     return members[0] if len(members) == 1 else load_object("playbooks.several:SeveralCurators")(members)
 
 
-def make_gates(config: Config, bench: Bench | None = None, own: tuple[Gate, ...] | None = None) -> tuple[Gate, ...]:
+def make_gates(
+    config: Config,
+    bench: Bench | None = None,
+    own: tuple[Gate, ...] | None = None,
+    *,
+    tasks: Callable[[], Iterable[str]] = tuple,
+) -> tuple[Gate, ...]:
     """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
 
-    Those that run tasks need a `bench`; without one `default` names none. Raises as `gates.measured.make`, and
+    Those that run tasks need a `bench`; without one `default` names none. `tasks` returns the instructions that were
+    given so far where no bench knows the stream. Raises as `gates.measured.make`, and
     `ConfigError` for a gate after `review`.
     """
     from evolve.gates.review import ReviewGate
 
-    gates = own if own is not None else _configured_gates(config, bench)
+    gates = own if own is not None else _configured_gates(config, bench, tasks)
     first = next((at for at, gate in enumerate(gates) if isinstance(gate, ReviewGate)), len(gates))
     if first < len(gates) - 1:
         raise ConfigError(f"gate {gates[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
     return (*gates, ReviewGate()) if config.run.review and first == len(gates) else gates
 
 
-def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
+def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
     from evolve.gates import measured
     from evolve.gates.none import NoGate
     from evolve.gates.review import ReviewGate
@@ -257,9 +264,17 @@ def _configured_gates(config: Config, bench: Bench | None) -> tuple[Gate, ...]:
     def said() -> str:
         return described(config.gate.allow, bench.evaluator.environment if bench else None)
 
+    def told() -> Iterable[str]:
+        return (task.instruction for task in bench.stream) if bench else tasks()
+
     known = {
         "static": lambda: StaticGate(
-            rules, config.gate.leak_ngram, known=said, trust=config.gate.trust, kinds={"skill": SkillGate(said)}
+            rules,
+            config.gate.leak_ngram,
+            known=said,
+            trust=config.gate.trust,
+            kinds={"skill": SkillGate(said)},
+            tasks=told,
         ),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),

@@ -15,8 +15,15 @@ from skills.names import Function, dotted
 from skills.static import APPS
 
 _PLAIN = (None, True, False, 0, 1, "")
-_LOOKS_FOR = frozenset({"count", "endswith", "find", "fullmatch", "get", "index", "match", "search", "startswith"})
+# fmt: off
+_LOOKS_FOR = frozenset({
+    "count", "endswith", "find", "findall", "finditer", "fullmatch", "get", "index", "match", "rfind", "rindex",
+    "search", "startswith", "sub",
+})
+# fmt: on
 """Methods that turn one text into a choice."""
+_CUTS = frozenset({"partition", "removeprefix", "removesuffix", "replace", "rpartition", "rsplit", "split"})
+"""Methods that do so where they are given a word: cutting at `", "` is plain, cutting at `"zorvex"` asks for it."""
 _TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
 _ASKS = frozenset({"all", "any", "bool", "isinstance", "len"})
 
@@ -64,8 +71,11 @@ def _hidden(test: ast.expr) -> ast.Call | None:
 
 
 def _looks(call: ast.Call) -> bool:
-    constant = any(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in call.args)
-    return isinstance(call.func, ast.Attribute) and call.func.attr in _LOOKS_FOR and constant and not _host(call.func)
+    if not isinstance(call.func, ast.Attribute) or _host(call.func):
+        return False
+    texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    words = any(char.isalnum() for text in texts for char in text)
+    return bool(texts) and (call.func.attr in _LOOKS_FOR or (call.func.attr in _CUTS and words))
 
 
 def _host(node: ast.AST) -> bool:

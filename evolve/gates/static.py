@@ -2,13 +2,16 @@
 
 Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; what hides, poses
 or points outside is `playbooks.content.refusal`; here comes the leak check: a text that repeats a long run of words
-from a task is about that task, not about the world. An operator's own words are not read for content.
+from a task is about that task, not about the world, unless many tasks have those words: tickets and forms are written
+from a template. An operator's own words are not read for content.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
 
 from evolve.trust import text_of, texts_of
 from memory.protocols import Gate, KnowledgeView
@@ -17,12 +20,15 @@ from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
 
 _WORD = re.compile(r"\w+")
+TEMPLATE = 5
+"""Tasks with the same words from which these belong to no one task. More than the three of a scenario."""
 
 
 class StaticGate:
     """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured.
 
     `known` names the addresses and literals that texts may name, `trust` the least trust that is not read strictly.
+    `tasks` returns the instructions that there are, beside those of the episodes: by them a template is known.
     `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload what
     prompts show is read here; of a skill also docstring, comments and literals, which are shown on demand. What code of
     little trust may do is for its own gate (`skills.triggers`), what it achieves for the gates that run tasks.
@@ -38,11 +44,13 @@ class StaticGate:
         known: Callable[[], str] = str,
         trust: Trust = Trust.SELF_JUDGED,
         kinds: Mapping[str, Gate] | None = None,
+        tasks: Callable[[], Iterable[str]] = tuple,
     ) -> None:
         self._rules = rules or Rules()
         self._n = leak_ngram
         self._known, self._trust = known, trust
         self._kinds = kinds or {}
+        self._tasks = tasks
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict with a reason for every op refused."""
@@ -77,14 +85,27 @@ class StaticGate:
         text = "\n".join(texts_of(op)) if own else str(op.payload.get("content", "")) or repr(op.payload)
         said = set(ngrams(text, self._n))
         for trajectory in trajectories:
-            shared = said & set(ngrams(trajectory.task.instruction, self._n))
-            if shared:
-                quote = " ".join(min(shared))
+            for shared in sorted(said & set(ngrams(trajectory.task.instruction, self._n))):
+                quote = " ".join(shared)
+                if self._is_template(quote, trajectories):
+                    continue
                 return f"repeats task {trajectory.task.id!r} word for word ({quote!r}); say what holds for other tasks"
         return ""
+
+    def _is_template(self, words: str, trajectories: Sequence[Trajectory]) -> bool:
+        """Tell whether at least `TEMPLATE` tasks hold a run of words."""
+        tasks = dict.fromkeys((*(trajectory.task.instruction for trajectory in trajectories), *self._tasks()))
+        having = (task for task in tasks if f" {words} " in f" {_plain(task)} ")
+        return len(list(islice(having, TEMPLATE))) == TEMPLATE
+
+
+@lru_cache(maxsize=4096)
+def _plain(text: str) -> str:
+    """Return the words of a text, lower-cased, with one blank between two."""
+    return " ".join(word.lower() for word in _WORD.findall(text))
 
 
 def ngrams(text: str, n: int) -> list[tuple[str, ...]]:
     """Return all runs of `n` words, lower-cased, without punctuation."""
-    words = [word.lower() for word in _WORD.findall(text)]
+    words = _plain(text).split()
     return [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]

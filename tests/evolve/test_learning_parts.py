@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from evolve import app, proposals
+from evolve.agent import Agent
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, sampled
 from evolve.credit import Credited, tag_ops
@@ -15,15 +16,20 @@ from evolve.errors import ConfigError
 from evolve.gates.none import NoGate
 from evolve.gates.static import StaticGate, ngrams
 from evolve.seeds import id_for, seed_for
+from evolve.session import Parts, arun
 from memory.errors import BadInput, NotFound
-from memory.records import DeltaOp, Injection, Op, Record, Status, Step, Task, Trajectory
+from memory.records import DeltaOp, Injection, Insight, Op, Record, Reflection, Status, Step, Task, Trajectory
 from playbooks.bullets import Bullet
 from playbooks.view import RecordView
-from tests.evolve.toy_doors import Doors, doors_config
+from policies.scripted import ScriptedPolicy
+from tests.evolve.toy_doors import Doors, doors_config, replies
 
 SEED_OF_1_A = 1226463029
 """Pinned: journalled runs are resumed by later versions too."""
 TASK = Task(id="t1", instruction="Send the quarterly budget report to Ann Marie before noon on Friday, please.")
+
+
+LONG = "You are the porter of a house with many doors and you want them open"
 
 
 def add(content: str, op_id: str) -> DeltaOp:
@@ -47,6 +53,56 @@ async def test_static_refuses_what_repeats_a_task_word_for_word() -> None:
     assert "repeats task 't1'" in verdict.rejected["leak"]
     assert verdict.status is Status.PROVISIONAL
     assert (await judged(leak, gate=StaticGate(leak_ngram=30))).accepted == ("leak",)
+
+
+TICKET = "Priority: {p}. Customer {c} reports the following problem with the product they bought: {t} Please close it."
+
+
+async def test_words_of_a_template_are_no_leak_and_those_of_one_ticket_are() -> None:
+    tickets = [TICKET.format(p="high", c=f"C{n}", t=f"the lamp number {n} went dark.") for n in range(6)]
+    seen = [Trajectory(task=Task(id=f"t{n}", instruction=text)) for n, text in enumerate(tickets)]
+    true = add(
+        'A ticket that "reports the following problem with the product they bought: the lamp" needs refund.', "true"
+    )
+    leak = add("Always say: with the product they bought: the lamp number 3 went dark.", "leak")
+    for batch, more in ((seen, ()), (seen[:4], tickets[4:])):
+        verdict = await StaticGate(tasks=lambda more=more: more).judge([true, leak], RecordView(), batch)
+        assert verdict.accepted == ("true",)
+        assert "repeats task 't3'" in verdict.rejected["leak"]
+    few = await StaticGate().judge([true], RecordView(), seen[:4])
+    assert "repeats task 't0'" in few.rejected["true"]
+
+
+async def test_a_run_and_an_agent_know_the_template_of_their_tasks(tmp_path: Path) -> None:
+    class Tickets(Doors):
+        def tasks(self, split: str) -> list[Task]:
+            return [t.model_copy(update={"instruction": f"{LONG} {t.instruction}"}) for t in super().tasks(split)]
+
+    def taught(asked: Any, injected: Any, label_free: bool = False) -> Any:
+        del injected, label_free
+        lesson = Insight(content=f"{LONG} is what a door task begins with.")
+        return Reflection(trajectory_id=asked.id, task_id=asked.task.id, insights=(lesson,))
+
+    class Teacher:
+        name = "teacher"
+
+        async def reflect(self, *args: Any, **more: Any) -> Any:
+            return taught(*args, **more)
+
+    def solve(task: Task, knowledge: str) -> Trajectory:
+        return Trajectory(task=task, steps=(Step(index=0, action="wait", observation="ok"),))
+
+    config = doors_config(tmp_path / "run", controls={"no_memory": 0}, playbook={"curator": "direct"})
+    parts = Parts(policy=ScriptedPolicy(replies, profile="compact"), environment=Tickets(), reflector=Teacher())
+    await arun(config, parts=parts)
+    own = doors_config(tmp_path / "own", playbook={"curator": "direct", "reflector": "none"})
+    async with Agent(solve, own, parts=Parts(reflector=Teacher())) as agent:
+        await agent.run([f"{LONG} Open door {n}." for n in range(9)])
+    for each in (config, own):
+        with app.open_store(each, read_only=True) as store:
+            assert [record.payload.content for record in store.records("default")] == [
+                f"{LONG} is what a door task begins with."
+            ]
 
 
 async def test_static_refuses_malformed_long_repeated_and_forged_text() -> None:

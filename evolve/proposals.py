@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from evolve.gates.events import VERDICT
+from memory.erasing import ERASED_PAYLOAD
 from memory.errors import BadInput, NotFound
 from memory.kinds import payload_class
 from memory.records import Commit, DeltaOp, Event, Frozen, Status, Trust, Verdict
@@ -116,6 +117,8 @@ def proposals(store: Store, namespace: str | None = None, *, decided: bool = Fal
         decision, reason = closed.get(event.subject, ("", ""))
         if "op" in event.data and (decided or not decision):
             op = DeltaOp.model_validate(event.data["op"])
+            if op.payload == ERASED_PAYLOAD and not decision:
+                continue  # its text was forgotten: there is nothing left to decide
             found.append(
                 Proposal(
                     op=op,

@@ -18,6 +18,7 @@ from evolve.runs import RunRecord, load_run
 from evolve.skilled.figures import SkillFigures, figures
 from evolve.skilled.figures import lines as skill_lines
 from evolve.state import MAIN, NO_MEMORY
+from memory import listing
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
 from memory.store import Store
@@ -97,7 +98,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         egl=growth(store, namespace, {t.id for t in stream}),
         skills=figures(store, record.run_id, stream),
         curve=tuple(t.success for t in stream),
-        warnings=_warnings(stream),
+        warnings=_warnings(stream, listing.missing_episodes(store.journal, record.run_id)),
     )
 
 
@@ -165,7 +166,7 @@ def _applied(store: Store, run_id: str) -> int:
     return sum(len(store.events(type=f"knowledge.{name}", run_id=run_id)) for name in CHANGES)
 
 
-def _warnings(stream: Sequence[Trajectory]) -> tuple[str, ...]:
+def _warnings(stream: Sequence[Trajectory], missing: int) -> tuple[str, ...]:
     late, found = stream[len(stream) // 2 :], list[str]()
     if late and not any(t.injected for t in late):
         found.append("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it")
@@ -178,4 +179,8 @@ def _warnings(stream: Sequence[Trajectory]) -> tuple[str, ...]:
             f"{forgotten} observations were left out of later prompts: a conversation was longer than "
             "environment.history_chars"
         )
+    if erased := sum(t.erased for t in stream):
+        found.append(f"{erased} of these tasks were forgotten since: their figures count, their texts are gone")
+    if missing:
+        found.append(f"warning: {missing} episodes of this run were erased: they are in no figure")
     return tuple(found)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from memory.agreement import ENOUGH, agreement
 from memory.content import digest
+from memory.forget import cut_bodies
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.live import LiveIndex
@@ -98,8 +99,10 @@ def _file(journal: Journal) -> Iterator[Finding]:
 
 
 def _bodies(journal: Journal) -> Iterator[Finding]:
-    """Every body has the hash it is stored under; every hash the journal names has a body, unless it was purged."""
-    wrong = [key for key, body in journal.query("SELECT hash, body FROM content") if digest(body) != key]
+    """Every body has the hash it is stored under, or the one a purge gave it; every hash has a body unless purged."""
+    cut = cut_bodies(journal)
+    bodies = journal.query("SELECT hash, body FROM content")
+    wrong = [key for key, body in bodies if digest(body) != cut.get(key, key)]
     if wrong:
         message = f"{len(wrong)} stored texts do not have the hash they are kept under, e.g. {wrong[0]}"
         yield Finding(level="error", code="altered", message=message, fix="restore the newest backup beside the file")

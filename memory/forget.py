@@ -1,9 +1,11 @@
 """Forgetting: a tombstone hides a record or a task's episodes for good; a purge also erases their text.
 
-The journal keeps ids and hashes, so a rebuild still gives the same state afterwards. A purge follows the text: every
-stored body that repeats a forgotten text verbatim goes too (journalled replies, trajectories, other records), and so
-do the records that are made of it. What is not covered: paraphrases, copies outside the database, and backups made
-before; those are named in the result.
+The journal keeps ids and hashes, so a rebuild still gives the same state afterwards. Of a forgotten task's episodes the
+figures stay (task, arm, outcome, number of steps, usage), so that a report says what it said before.
+
+A purge follows the text of the forgotten records, and of the task: a record that repeats it is forgotten too; out of
+every other stored body (episodes of other tasks, replies, events) the text alone is cut, and the rest stays. What is
+not covered: paraphrases, copies outside the database, and backups made before; those are named in the result.
 
 A tombstone holds ids, hashes and the reason. What was forgotten is not written again, by whomever, unless the op asks
 for it (`DeltaOp.allow_forgotten`); texts are compared by hash, without regard to case and blank space.
@@ -12,12 +14,14 @@ for it (`DeltaOp.allow_forgotten`); texts are compared by hash, without regard t
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from memory.content import digest
+from memory.erasing import figures_of, spellings, without
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.kinds import parse_payload
@@ -25,14 +29,23 @@ from memory.projection import Entry
 
 MIN_TEXT = 16
 """Shorter texts are erased where they stand, but not searched for in other bodies: they would match by chance."""
+_OF_TASKS = ("trajectory", "reflection", "reply")
+"""Events whose body belongs to the task that their meta names."""
 
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What is gone. `descendants` were made from a forgotten record, say something else, and were kept."""
+    """What is gone, or would be. `descendants` were made from a forgotten record, say something else, and were kept."""
 
     records: tuple[str, ...]
+    episodes: dict[str, int]
+    """Arm -> episodes of the task, reduced to their figures."""
+    runs: tuple[str, ...]
+    """Runs whose episodes are concerned, by the task or by a quoted text. Their figures stay."""
     bodies: int = 0
+    """Stored texts erased whole."""
+    quoted: dict[str, int] = field(default_factory=lambda: {})
+    """Kind of event -> texts from which what was forgotten was cut out; the rest of them stays."""
     descendants: tuple[str, ...] = ()
     backups: tuple[Path, ...] = ()
     """Copies of the database that still hold the text: migration backups, and scratch copies of a killed run."""
@@ -48,10 +61,23 @@ class Tombstone:
 
 @dataclass
 class _Sweep:
-    """Record ids and body hashes found so far."""
+    """What was found so far."""
 
     records: dict[str, None] = field(default_factory=lambda: {})
+    episodes: dict[str, tuple[str, str, str]] = field(default_factory=lambda: {})
+    """Episode id -> (arm, run id, body) of the forgotten task."""
     hashes: dict[str, None] = field(default_factory=lambda: {})
+    """Bodies to erase whole."""
+    texts: set[str] = field(default_factory=lambda: set[str]())
+    """Texts to cut out of other bodies."""
+    cut: dict[str, str] = field(default_factory=lambda: {})
+    """Hash of a body that stays -> the body without the texts."""
+
+
+def preview(journal: Journal, record_id: str | None, task_id: str | None, *, purge: bool) -> Forgotten:
+    """Return what `forget` would do. Changes nothing; raises as `forget`."""
+    with journal.lock:
+        return _told(journal, _sweep(journal, record_id, task_id, purge), purge)
 
 
 def forget(
@@ -61,25 +87,61 @@ def forget(
 
     A reason that repeats the text is erased with it.
     """
-    if (record_id is None) == (task_id is None):
-        raise BadInput(f"got record_id={record_id!r} and task_id={task_id!r}; expected exactly one of them")
-    with journal.transaction():
-        sweep = _start(journal, record_id, task_id)
+    with journal.transaction() as conn:
         why = journal.put({"reason": reason}) if reason else None
-        if purge:
-            _follow(journal, sweep)
+        sweep = _sweep(journal, record_id, task_id, purge)
+        told = _told(journal, sweep, purge)
         for key in sweep.records:
             _forget_record(journal, key, actor, why)
-        meta = {"what": "task" if task_id else "content", "hashes": list(sweep.hashes) if purge else [], "actor": actor}
+        figures = {key: journal.put_body(figures_of(body)) for key, (_, _, body) in sweep.episodes.items()}
+        gone = [key for key in sweep.hashes if key not in figures.values()]
+        meta: dict[str, Any] = {"what": "task" if task_id else "content", "hashes": gone, "actor": actor}
+        meta["cut"] = {key: digest(body) for key, body in sweep.cut.items()}
+        meta |= {"figures": figures} if task_id else {}
         journal.write(Entry("forgotten", task_id or record_id or "", meta=meta))
-        if purge:
-            journal.conn.executemany("DELETE FROM content WHERE hash = ?", [(key,) for key in sweep.hashes])
-        descendants = tuple(_descendants(journal, sweep.records))
+        conn.executemany("DELETE FROM content WHERE hash = ?", [(key,) for key in gone])
+        conn.executemany("UPDATE content SET body = ? WHERE hash = ?", [(body, key) for key, body in sweep.cut.items()])
     if purge:
         scrub(journal)
+    return told
+
+
+def cut_bodies(journal: Journal) -> dict[str, str]:
+    """Return hash -> sha256 of what stands there now, for every body from which a purge cut a text."""
+    found: dict[str, str] = {}
+    for (meta,) in journal.query("SELECT meta FROM events WHERE type = 'forgotten' ORDER BY seq"):
+        found |= json.loads(meta).get("cut", {})
+    return found
+
+
+def _sweep(journal: Journal, record_id: str | None, task_id: str | None, purge: bool) -> _Sweep:
+    if (record_id is None) == (task_id is None):
+        raise BadInput(f"got record_id={record_id!r} and task_id={task_id!r}; expected exactly one of them")
+    sweep = _of_record(journal, record_id) if record_id is not None else _of_task(journal, task_id or "")
+    if purge:
+        _follow(journal, sweep)
+    else:
+        sweep.hashes.clear()
+    return sweep
+
+
+def _told(journal: Journal, sweep: _Sweep, purge: bool) -> Forgotten:
+    wanted = (json.dumps(list(sweep.cut)),)
+    quoted = journal.query(
+        "SELECT type, run_id, content FROM events WHERE content IN (SELECT value FROM json_each(?))", wanted
+    )
+    runs = {run for _, run, _ in sweep.episodes.values()} | {run for kind, run, _ in quoted if kind == "trajectory"}
     home, name = journal.path.parent, journal.path.name
     copies = (*home.glob(f"{name}.*.backup"), *home.glob(f"scratch-*/{name}")) if purge else ()
-    return Forgotten(tuple(sweep.records), len(sweep.hashes) if purge else 0, descendants, tuple(sorted(copies)))
+    return Forgotten(
+        records=tuple(sweep.records),
+        episodes=dict(Counter(arm for arm, _, _ in sweep.episodes.values())),
+        runs=tuple(sorted(filter(None, runs))),
+        bodies=len(sweep.hashes),
+        quoted=dict(Counter(kind for kind, _ in {(kind, key) for kind, _, key in quoted})),
+        descendants=tuple(_descendants(journal, sweep.records)),
+        backups=tuple(sorted(copies)),
+    )
 
 
 def tombstone(journal: Journal, text: str) -> Tombstone | None:
@@ -112,26 +174,44 @@ def scrub(journal: Journal) -> None:
             )
 
 
-def _start(journal: Journal, record_id: str | None, task_id: str | None) -> _Sweep:
+def _of_record(journal: Journal, record_id: str) -> _Sweep:
+    if not journal.query("SELECT 1 FROM records WHERE id = ?", (record_id,)):
+        raise NotFound(f"no record {record_id!r}; list records with `evolve playbook list`")
+    return _Sweep(records={record_id: None})
+
+
+def _of_task(journal: Journal, task_id: str) -> _Sweep:
+    """Return a task's records, episodes and bodies: also those that were forgotten before, for a purge to erase."""
     sweep = _Sweep()
-    if record_id is not None:
-        if not journal.query("SELECT 1 FROM records WHERE id = ?", (record_id,)):
-            raise NotFound(f"no record {record_id!r}; list records with `evolve playbook list`")
-        sweep.records[record_id] = None
-        return sweep
     rows = journal.query("SELECT record_id FROM record_tasks WHERE task_id = ? ORDER BY record_id", (task_id,))
     sweep.records.update(dict.fromkeys(row[0] for row in rows))
-    for table in ("trajectories", "reflections", "replies"):
-        rows = journal.query(f"SELECT hash FROM {table} WHERE task_id = ?", (task_id,))
-        sweep.hashes.update(dict.fromkeys(row[0] for row in rows))
-    if not sweep.records and not sweep.hashes:
+    rows = journal.query(
+        "SELECT t.id, t.arm, t.run_id, c.body FROM trajectories t JOIN content c ON c.hash = t.hash"
+        " WHERE t.task_id = ? ORDER BY t.seq",
+        (task_id,),
+    )
+    sweep.episodes.update({key: (arm, run, body) for key, arm, run, body in rows})
+    bodies = journal.query(
+        "SELECT e.content, c.body FROM events e JOIN content c ON c.hash = e.content"
+        f" WHERE e.type IN ({', '.join('?' * len(_OF_TASKS))}) AND e.meta ->> 'task_id' = ?",
+        (*_OF_TASKS, task_id),
+    )
+    sweep.hashes.update(dict.fromkeys(key for key, _ in bodies))
+    sweep.texts.update(filter(_long, (_instruction(body) for _, body in bodies)))
+    if not (sweep.records or sweep.hashes or sweep.episodes):
         raise NotFound(f"nothing is stored about task {task_id!r}; list episodes with `evolve logs list`")
     return sweep
 
 
+def _instruction(body: str) -> str:
+    task = json.loads(body).get("task")
+    return task["instruction"] if isinstance(task, dict) else ""
+
+
 def _follow(journal: Journal, sweep: _Sweep) -> None:
-    """Extend the sweep until no kept body repeats a text of a forgotten record."""
+    """Extend the sweep until no kept record repeats a text of a forgotten one; cut the texts out of other bodies."""
     done: set[str] = set()
+    quoting = _holding(journal, sweep.texts)
     while fresh := [key for key in sweep.records if key not in done]:
         done.update(fresh)
         wanted = (json.dumps(fresh),)
@@ -141,18 +221,38 @@ def _follow(journal: Journal, sweep: _Sweep) -> None:
             wanted * 2,
         )
         sweep.hashes.update(dict.fromkeys(row[0] for row in own))
-        for text in _texts(journal, fresh):
-            rows = journal.query("SELECT hash FROM content WHERE instr(body, ?)", (text,))
-            sweep.hashes.update(dict.fromkeys(row[0] for row in rows))
+        texts = _texts(journal, fresh)
+        sweep.texts |= texts
+        quoting |= _holding(journal, texts)
         holders = journal.query(
             "SELECT DISTINCT record_id FROM versions WHERE content_hash IN (SELECT value FROM json_each(?))",
-            (json.dumps(list(sweep.hashes)),),
+            (json.dumps([*sweep.hashes, *_holding(journal, texts)]),),
         )
         sweep.records.update(dict.fromkeys(row[0] for row in holders))
+    there = journal.query(
+        "SELECT hash FROM content WHERE hash IN (SELECT value FROM json_each(?)) ORDER BY hash",
+        (json.dumps(list(sweep.hashes)),),
+    )
+    sweep.hashes = dict.fromkeys(row[0] for row in there)
+    for key in sorted(quoting - sweep.hashes.keys()):
+        made = without(journal.query("SELECT body FROM content WHERE hash = ?", (key,))[0][0], sweep.texts)
+        if made is None:
+            sweep.hashes[key] = None
+        else:
+            sweep.cut[key] = made
+
+
+def _holding(journal: Journal, texts: Iterable[str]) -> set[str]:
+    """Return the hashes of the bodies in which one of the texts stands."""
+    wanted = json.dumps([form for text in texts for form in dict.fromkeys(spellings(text))], ensure_ascii=False)
+    rows = journal.query(
+        "SELECT hash FROM content WHERE EXISTS (SELECT 1 FROM json_each(?) j WHERE instr(body, j.value))", (wanted,)
+    )
+    return {row[0] for row in rows}
 
 
 def _texts(journal: Journal, records: Iterable[str]) -> set[str]:
-    """Return the texts of every version of `records`, as they stand inside JSON bodies."""
+    """Return what every version of `records` says."""
     rows = journal.query(
         "SELECT DISTINCT c.body FROM versions v JOIN content c ON c.hash = v.content_hash"
         " WHERE v.record_id IN (SELECT value FROM json_each(?))",
@@ -160,11 +260,13 @@ def _texts(journal: Journal, records: Iterable[str]) -> set[str]:
     )
     texts: set[str] = set()
     for (body,) in rows:
-        payload = parse_payload(body)
-        shown = f"{payload.text()}\n{payload.key()}"
-        leaves = {leaf for leaf in _leaves(json.loads(body)["payload"]) if leaf in shown}
-        texts |= {json.dumps(leaf, ensure_ascii=False)[1:-1] for leaf in leaves if len(leaf) >= MIN_TEXT}
+        shown = parse_payload(body).text()
+        texts.update(leaf for leaf in _leaves(json.loads(body)["payload"]) if _long(leaf) and leaf in shown)
     return texts
+
+
+def _long(text: str) -> bool:
+    return len(text) >= MIN_TEXT
 
 
 def _leaves(value: Any) -> Iterator[str]:

@@ -135,6 +135,8 @@ class Trajectory(Frozen):
     seed: int = 0
     usage: Usage = Usage()
     seconds: float = 0.0
+    erased: bool = False
+    """Only its figures are left: its task was forgotten, and nothing may be learned from it."""
     created_at: datetime = Field(default_factory=now)
 
     @property

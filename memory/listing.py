@@ -113,6 +113,16 @@ def episode_count(journal: Journal) -> int:
     return int(journal.query("SELECT count(*) FROM trajectories")[0][0])
 
 
+def missing_episodes(journal: Journal, run_id: str) -> int:
+    """Return how many episodes of a run were erased without a trace of their outcome, as older versions did it."""
+    rows = journal.query(
+        "SELECT count(*) FROM events e WHERE e.run_id = ? AND e.type = 'trajectory'"
+        " AND NOT EXISTS (SELECT 1 FROM trajectories t WHERE t.id = e.subject)",
+        (run_id,),
+    )
+    return rows[0][0]
+
+
 def used(journal: Journal, run_id: str) -> tuple[int, Usage]:
     """Return how many episodes of a run there are, and what they used in all."""
     names = tuple(Usage.model_fields)

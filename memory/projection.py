@@ -126,14 +126,19 @@ def _remember_op(event: Applied, version: int) -> None:
 
 
 def _forget(event: Applied) -> None:
-    """Mark a record (or everything drawn from a task) as forgotten, and drop rows whose body was purged."""
+    """Mark a record as forgotten, or a task: its episodes point to their figures then. Drop rows of a purged body."""
     meta, subject = event.entry.meta, event.entry.subject
     if meta["what"] == "record":
         event.conn.execute("UPDATE records SET forgotten = 1, seq = ? WHERE id = ?", (event.seq, subject))
         _touch(event, version=meta["ns_version"])
         return
-    for table in ("trajectories", "reflections", "replies"):
-        event.conn.execute(f"DELETE FROM {table} WHERE task_id = ?", (subject,)) if meta["what"] == "task" else None
+    figures = meta.get("figures")
+    gone = ("reflections", "replies") if figures is not None else ("trajectories", "reflections", "replies")
+    for table in gone if meta["what"] == "task" else ():  # before there were figures, an episode went whole
+        event.conn.execute(f"DELETE FROM {table} WHERE task_id = ?", (subject,))
+    event.conn.executemany(
+        "UPDATE trajectories SET hash = ? WHERE id = ?", [(h, key) for key, h in (figures or {}).items()]
+    )
     for table in ("trajectories", "reflections", "replies", "evals", "runs"):
         event.conn.executemany(f"DELETE FROM {table} WHERE hash = ?", [(key,) for key in meta["hashes"]])
 

@@ -277,13 +277,20 @@ class Store:
         self._checked = False
         return reindex(self.journal, self.embedder, self.index)
 
+    def forget_preview(
+        self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False
+    ) -> forget.Forgotten:
+        """Return what `forget` would do, and change nothing. Raises as `forget`."""
+        return forget.preview(self.journal, record_id, task_id, purge=purge)
+
     def forget(
         self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False, reason: str = ""
     ) -> forget.Forgotten:
         """Forget a record, or a task with its episodes and all records drawn from it; `purge` erases the text as well.
 
-        After a purge the owner's vector index is made anew, because Chroma keeps deleted vectors on disk. Raises
-        `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given.
+        The figures of the task's episodes stay. After a purge the owner's vector index is made anew, because Chroma
+        keeps deleted vectors on disk. Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly
+        one is given.
         """
         result = forget.forget(self.journal, record_id, task_id, purge=purge, actor="operator", reason=reason)
         if purge:

@@ -6,10 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evolve.cli import forgetting
 from evolve.cli.output import Json, load, reading, show, table, writing
 
 if TYPE_CHECKING:
@@ -64,11 +65,13 @@ def forget(
     task: Annotated[str | None, typer.Option(help="Forget a task: its episodes and all drawn from it.")] = None,
     purge: Annotated[bool, typer.Option("--purge", help="Erase the text everywhere; cannot be undone.")] = False,
     reason: Annotated[str, typer.Option(help="Why; it stays on the tombstone.")] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Forget a record or a task; a tombstone stays, and what it said is not learned again. --purge erases the text.
+    """Forget a record or a task, after showing what that takes and asking; what it said is not learned again.
 
-    A purge empties the workspace's log files, and takes captured content out of its traces.
+    A tombstone stays, and the figures of the task's episodes. --purge erases the text: out of other episodes it is cut,
+    the workspace's log files are emptied, and captured content is taken out of its traces.
     """
     from evolve.cli import loglines
     from evolve.lookup import find_record
@@ -76,14 +79,34 @@ def forget(
 
     with writing(context) as (config, store):
         record_id = find_record(store, config.memory.namespace, record).id if record else None
+        plan = store.forget_preview(record_id, task_id=task, purge=purge)
+        if not yes:
+            _ask(forgetting.as_data(plan), forgetting.lines(store, plan, purge=purge, done=False), as_json)
+        told = forgetting.lines(store, plan, purge=purge, done=True)
         gone = store.forget(record_id, task_id=task, purge=purge, reason=reason)
         if purge:
             erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
             loglines.erase(config.workspace)
-    copies = [str(path) for path in gone.backups]
-    data = {"records": gone.records, "bodies": gone.bodies, "kept_descendants": gone.descendants, "copies": copies}
-    left = [f"this copy still holds it, delete it: {path}" for path in copies]
-    show(data, as_json, "\n".join([f"forgot {len(gone.records)} records, erased {gone.bodies} texts", *left]))
+    show({"done": True, **forgetting.as_data(gone)}, as_json, "\n".join(told))
+
+
+def _ask(data: dict[str, Any], told: list[str], as_json: bool) -> None:
+    """Show what would be forgotten and ask; end with exit code 1 on "no", and where there is nobody to ask."""
+    if not as_json and sys.stdin.isatty():
+        print("\n".join(told))
+        if typer.confirm("go on?"):
+            return
+        message = "nothing was forgotten"
+    else:
+        message = (
+            "nothing was forgotten: there is no terminal to ask on; look at what it takes and repeat it with --yes"
+        )
+    if as_json:
+        error = {"type": "NotConfirmed", "message": message}
+        show({"done": False, **data, "error": error}, True, "")
+    else:
+        print("\n".join([*told, f"error: {message}"]), file=sys.stderr)
+    raise typer.Exit(1)
 
 
 @app.command()

@@ -64,6 +64,7 @@ def show_one(
     if found is None:
         raise NotFound(f"no episode {episode!r}; list them with `evolve logs list --run RUN`")
     lines = [f"task {found.task.id}: {found.instruction}"]
+    lines += ["forgotten: only its figures are left"] if found.erased else []
     lines += [f"shown: {', '.join(i.label for i in found.injected) or 'nothing'}"]
     for step in found.steps:
         lines += ["", f"--- step {step.index}", step.action, f"<<< {step.observation}"]

@@ -12,6 +12,7 @@ from evolve.gates.rounds import redecided, rounds_of
 from evolve.nodes.curate import PROPOSAL
 from evolve.nodes.waiting import WAITING
 from memory import listing
+from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict
 from memory.store import Store
 
@@ -155,5 +156,7 @@ def _counts(gate: str, evidence: Mapping[str, Any] | None) -> str:
 def _text(op: DeltaOp | None) -> str:
     if op is None:
         return ""
+    if op.payload == ERASED_PAYLOAD:
+        return ERASED
     payload = op.payload or {}
     return str(payload.get("content") or payload.get("subject") or op.reason or op.target_id or "")

@@ -18,7 +18,8 @@ def batch_episodes(state: State, deps: Deps) -> tuple[Trajectory, ...]:
         trajectory = deps.store.trajectory(episode_id)
         if trajectory is None:
             raise NotFound(f"trajectory {episode_id!r} of task {task.id!r} is not in the journal; start the run anew")
-        found.append(trajectory)
+        if not trajectory.erased:
+            found.append(trajectory)
     return tuple(found)
 
 

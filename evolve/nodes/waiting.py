@@ -11,6 +11,7 @@ from evolve.gates.utility import Utility
 from evolve.progress import Notice
 from evolve.runs import DONE
 from evolve.state import Deps
+from memory.erasing import ERASED_PAYLOAD
 from memory.records import DeltaOp, Event, Frozen, Task
 from memory.store import Store
 
@@ -33,7 +34,13 @@ def carried(batch: int, deps: Deps) -> tuple[Waiting, ...]:
     else:  # the last batch of the pass before, or what the run took up
         events = deps.store.events(type=WAITING, run_id=deps.stream.run_id)
         earlier = [event for event in events if not event.subject.startswith(deps.stream.key(""))]
-    return tuple(Waiting.model_validate(item) for item in earlier[-1].data.get("waiting", ())) if earlier else ()
+    return _items(earlier[-1]) if earlier else ()
+
+
+def _items(event: Event) -> tuple[Waiting, ...]:
+    """Return what an event says waits; a change whose text was forgotten since does not."""
+    items = (Waiting.model_validate(item) for item in event.data.get("waiting", ()))
+    return tuple(item for item in items if item.op.payload != ERASED_PAYLOAD)
 
 
 def keep(batch: int, waiting: tuple[Waiting, ...], deps: Deps) -> None:
@@ -62,7 +69,7 @@ def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, 
     done = {run["run_id"] for run in store.runs() if (run["status"], run["environment"]) == (DONE, environment)}
     held: dict[str, tuple[str, Waiting]] = {}
     for event in store.events(type=WAITING, namespace=namespace):
-        items = [Waiting.model_validate(item) for item in event.data.get("waiting", ())]
+        items = _items(event)
         held = {key: (run_id, item) for key, (run_id, item) in held.items() if run_id != event.run_id}
         held |= {item.op.op_id: (event.run_id, item) for item in items}
     return tuple(item for run_id, item in held.values() if run_id in done)

@@ -101,6 +101,8 @@ def _group(episode: Trajectory) -> str:
 
 
 def _unfit(episode: Trajectory, policy: str) -> str:
+    if episode.erased:
+        return "forgotten"
     if episode.task.split not in TRAINED_SPLITS:
         return f"split {episode.task.split!r} is held out"
     if episode.arm not in ARMS:

@@ -86,7 +86,7 @@ def one_sentence(stderr: str) -> str:
     return lines[0].removeprefix("error: ")
 
 
-def start(folder: Path, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+def start(folder: Path, *arguments: str, stdin: int | None = None, **environ: str) -> subprocess.Popen[str]:
     """Start the command as a process in `folder` that Ctrl-C reaches, also where the tests run in the background."""
     command = [str(Path(sys.executable).with_name("evolve")), *arguments]
     return subprocess.Popen(
@@ -94,6 +94,7 @@ def start(folder: Path, *arguments: str, **environ: str) -> subprocess.Popen[str
         cwd=folder,
         env={**os.environ, **environ},
         text=True,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's `&` leaves it ignored

@@ -87,9 +87,9 @@ def test_replay_ends_with_1_where_a_decision_comes_out_differently(doors: Path) 
 
 
 def test_the_log_outlives_a_purge(doors: Path) -> None:
-    evolve_json(doors, "memory", "forget", "1", "--purge")
+    evolve_json(doors, "memory", "forget", "1", "--purge", "--yes")
     said = evolve_json(doors, "gates", "log")["verdicts"]
     assert {entry["gate"] for entry in said} == {"static", "batch_screen", "held_out"}
-    assert any(entry["op"] == "?" for entry in said)
+    assert any(entry["text"] == "[erased]" for entry in said)
     evolve(doors, "gates", "replay")
     evolve(doors, "export", "html", str(doors / "page.html"))

@@ -111,7 +111,7 @@ def test_memory_is_searched_counted_and_forgotten(learned: Path) -> None:
     assert len(found) == 2
     stats = evolve_json(learned, "memory", "stats")
     assert (stats["runs"], stats["records"]["bullet provisional"]) == (1, len(contents(learned)))
-    gone = evolve_json(learned, "memory", "forget", "1", "--purge")
+    gone = evolve_json(learned, "memory", "forget", "1", "--purge", "--yes")
     assert len(gone["records"]) == 1
     assert first not in contents(learned)
     assert first.encode() not in (learned / ".evolve" / "evolve.db").read_bytes()
@@ -173,7 +173,7 @@ def test_contradictions_are_listed_with_the_rule_that_holds(learned: Path) -> No
 def test_a_forgotten_rule_is_not_added_again_unless_asked(learned: Path) -> None:
     evolve(learned, "playbook", "add", MINE)
     label = evolve_json(learned, "playbook", "list")[-1]["label"]
-    gone = evolve_json(learned, "memory", "forget", label, "--purge", "--reason", "not ours to keep")
+    gone = evolve_json(learned, "memory", "forget", label, "--purge", "--yes", "--reason", "not ours to keep")
     assert (len(gone["records"]), gone["copies"]) == (1, [])
     refused = evolve_json(learned, "playbook", "add", MINE, code=1)["results"][0]["reason"]
     assert "not ours to keep" in refused

@@ -72,11 +72,14 @@ def test_a_purge_erases_every_copy_of_the_text(secretive: tuple[Store, str, str]
     result = store.forget(bad, purge=True)
     assert result.records == (bad,)
     assert not on_disk(path, "pelican")
-    assert store.trajectory("traj-1") is None
+    quoting = store.trajectory("traj-1")
+    assert quoting is not None
+    assert quoting.steps[0].reply == "I know that [erased]."
     assert store.trajectory("traj-2") is not None
-    assert store.get_reply("k1") is None
-    assert store.runs() == []
-    assert store.events(type="note")[0].data == {"purged": True}
+    assert store.get_reply("k1") == {"text": '["[erased]"]'}
+    assert store.runs() == [{"run_id": "r1", "best": "[erased]"}]
+    assert store.events(type="note")[0].data == {"seen": "[erased]"}
+    assert result.quoted == {"trajectory": 1, "reply": 1, "run": 1, "note": 1}
     assert store.get(good) is not None
 
 
@@ -109,7 +112,9 @@ def test_forgetting_a_task_takes_its_episodes_and_what_was_learned_from_it(store
     store.put_reply("k", {"text": "pelican?"}, task_id="t1")
     result = store.forget(task_id="t1", purge=True)
     assert result.records == (learned.record_id,)
-    assert (store.trajectories(), store.reflections(), store.get_reply("k")) == ((), (), None)
+    (left,) = store.trajectories()
+    assert (left.id, left.erased, left.task.instruction) == (trajectory.id, True, "[erased]")
+    assert (store.reflections(), store.get_reply("k")) == ((), None)
     assert not on_disk(path, "pelican")
     assert [record.id for record in store.view("default").records()] == [kept.record_id]
     assert store.doctor() == []

@@ -120,7 +120,7 @@ def test_a_purge_empties_traces_and_logs(tmp_path: Path) -> None:
     (run,) = evolve_json(tmp_path, "traces", "list")
     before = evolve_json(tmp_path, "traces", "show", run["run"])["spans"]
     assert any(span["content"] for span in before)
-    evolve_json(tmp_path, "memory", "forget", "--task", "train-0", "--purge")
+    evolve_json(tmp_path, "memory", "forget", "--task", "train-0", "--purge", "--yes")
     after = evolve_json(tmp_path, "traces", "show", run["run"])["spans"]
     assert len(after) == len(before)
     assert not any(span["content"] for span in after)

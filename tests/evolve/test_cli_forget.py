@@ -1,0 +1,122 @@
+"""`evolve memory forget` takes what was named and says so first; what was measured before stays as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.app import open_store
+from evolve.configfile import load_config
+from evolve.proposals import proposals, submit
+from memory.records import DeltaOp, Op
+from tests.evolve.command import evolve, evolve_json, invoke, start
+
+ERROR_TEXT = "contact's email"
+
+
+@pytest.fixture
+def task(learned: Path) -> str:
+    """A task whose lesson quotes an error that other tasks met, too."""
+    with open_store(load_config(learned / "evolve.toml"), read_only=True) as store:
+        (record, *_) = (each for each in store.records("default") if ERROR_TEXT in each.payload.text())
+    return record.provenance.task_ids[0]
+
+
+def report(folder: Path) -> dict[str, Any]:
+    found = evolve_json(folder, "report")
+    del found["warnings"]
+    return found
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_forgotten(learned: Path, task: str) -> None:
+    before = report(learned), evolve_json(learned, "playbook", "list")
+    refused = invoke(learned, "memory", "forget", "--task", task, "--purge")
+    assert refused.exit_code == 1
+    assert "episodes: 1 main" in refused.stderr
+    assert "record shr-" in refused.stderr
+    assert "repeat it with --yes" in refused.stderr
+    data = evolve_json(learned, "memory", "forget", "--task", task, "--purge", code=1)
+    assert (data["done"], data["episodes"]["main"], data["error"]["type"]) == (False, 1, "NotConfirmed")
+    assert (report(learned), evolve_json(learned, "playbook", "list")) == before
+
+
+def test_what_was_shown_is_what_is_done(learned: Path, task: str) -> None:
+    shown = evolve_json(learned, "memory", "forget", "--task", task, "--purge", code=1)
+    done = evolve_json(learned, "memory", "forget", "--task", task, "--purge", "--yes")
+    assert done["done"]
+    assert {key: shown[key] for key in done if key != "done"} == {key: done[key] for key in done if key != "done"}
+
+
+@pytest.mark.parametrize("purge", [["--purge"], []])
+def test_the_figures_of_an_old_report_stay(learned: Path, task: str, purge: list[str]) -> None:
+    before = report(learned)
+    invoke(learned, "memory", "forget", "--task", task, *purge, "--yes")
+    assert report(learned) == before
+    assert "1 of these tasks were forgotten since" in evolve(learned, "report")
+    assert evolve_json(learned, "memory", "doctor") == []
+    assert "it was exact" in evolve(learned, "memory", "doctor", "--rebuild")
+
+
+def test_an_episode_of_another_task_loses_the_quoted_text_alone(learned: Path, task: str) -> None:
+    config = load_config(learned / "evolve.toml")
+    with open_store(config, read_only=True) as store:
+        before = {each.id: each for each in store.trajectories()}
+        said = [r.payload.text() for r in store.records("default") if task in r.provenance.task_ids]
+    gone = evolve_json(learned, "memory", "forget", "--task", task, "--purge", "--yes")
+    with open_store(config, read_only=True) as store:
+        after = {each.id: each for each in store.trajectories()}
+    assert after.keys() == before.keys()
+    changed = [key for key in before if before[key] != after[key] and not after[key].erased]
+    assert len(changed) == gone["quoted"]["trajectory"] > 0
+    for key in changed:
+        whole = before[key].model_dump_json()
+        for text in said:
+            whole = whole.replace(text, "[erased]")
+        assert json.loads(whole) == json.loads(after[key].model_dump_json())
+    (left,) = (each for each in after.values() if each.erased)
+    assert (left.task.id, left.success) == (task, before[left.id].success)
+    assert len(left.steps) == len(before[left.id].steps)
+    assert not any(step.action or step.observation or step.reply for step in left.steps)
+    assert all(text.encode() not in (learned / ".evolve" / "evolve.db").read_bytes() for text in said)
+
+
+def test_a_purge_after_a_forgetting_erases_the_text(learned: Path, task: str) -> None:
+    config = load_config(learned / "evolve.toml")
+    with open_store(config, read_only=True) as store:
+        (instruction,) = {json.dumps(each.task.instruction)[1:-1] for each in store.trajectories(task_id=task)}
+    evolve(learned, "memory", "forget", "--task", task, "--yes")
+    assert instruction.encode() in (learned / ".evolve" / "evolve.db").read_bytes()
+    evolve(learned, "memory", "forget", "--task", task, "--purge", "--yes")
+    assert instruction.encode() not in (learned / ".evolve" / "evolve.db").read_bytes()
+
+
+def test_a_forgotten_text_waits_for_no_review(learned: Path) -> None:
+    said = "the spare key lies under the third stone"
+    config = load_config(learned / "evolve.toml")
+    with open_store(config, owner=False) as store:
+        op = DeltaOp(op=Op.ADD, payload={"content": said})
+        submit(store, "default", "r", [op, DeltaOp(op=Op.ADD, payload={"content": "something else"})])
+    evolve(learned, "playbook", "add", said)
+    label = evolve_json(learned, "playbook", "list")[-1]["label"]
+    evolve(learned, "memory", "forget", label, "--purge", "--yes")
+    with open_store(config, read_only=True) as store:
+        assert [each.op.payload for each in proposals(store)] == [{"content": "something else"}]
+        assert len(proposals(store, decided=True)) == 1
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n", 1), ("y", 0)])
+def test_on_a_terminal_it_asks(learned: Path, task: str, answer: str, code: int) -> None:
+    ours, theirs = pty.openpty()
+    process = start(learned, "memory", "forget", "--task", task, stdin=theirs)
+    os.write(ours, f"{answer}\n".encode())
+    out, err = process.communicate(timeout=120)
+    os.close(ours)
+    os.close(theirs)
+    assert process.returncode == code, err
+    assert "this would be forgotten:" in out
+    assert ("forgot:" in out) is (answer == "y")

@@ -40,7 +40,7 @@ from evolve.rollout import Acting
 from evolve.runs import keeper
 from evolve.seeds import id_for
 from evolve.session import Parts
-from evolve.state import MAIN, Deps, State, Stream
+from evolve.state import FROZEN, MAIN, Deps, State, Stream
 from evolve.telemetry.start import Traced, traced
 from evolve.watching import WatchedPolicy, watched
 from memory.records import DeltaOp, Injection, Task, Trajectory, new_id
@@ -52,8 +52,6 @@ from policies.scripted import ScriptedPolicy
 
 Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
 """Does a task with what is known (text for a prompt, may be empty) and says what happened."""
-FROZEN = "frozen"
-"""Arm of the episodes that nothing was to be learned from."""
 REMEMBERED = 1000
 """Instructions by which the gates tell the words of a template from those of one task."""
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.config import Config
+from evolve.evaluate import begin_evaluation
 from evolve.injection import choose_core, recall_for
 from evolve.parallel import all_of
 from evolve.progress import Notice
@@ -73,6 +74,7 @@ async def evaluate_attempts(deps: Deps, split: str, tasks: Sequence[Task], snaps
     """Make what is missing of the attempts, journal what they came to, and return it. Raises what `rollout` raises."""
     address = f"{snapshot.id}@{snapshot.position}"
     eval_id = id_for("at", deps.stream.run_id, split, address, deps.stream.seed, deps.config.run.attempts)
+    begin_evaluation(deps, eval_id)
     trials = _Trials(deps, split, address, eval_id)
     limit = asyncio.Semaphore(deps.config.run.concurrency)
 

@@ -35,6 +35,10 @@ Mode = Literal["online", "offline", "frozen", "quarantine"]
 class RunSection(Section):
     """`[run]`: what is done, in which order."""
 
+    name: str = ""
+    """Name of the run in lists and reports; it decides nothing."""
+    tags: tuple[str, ...] = ()
+    """Words that runs are found by in lists, likewise."""
     mode: Mode = "online"
     """`online`: predict, then learn. `offline`: epochs, checked on dev. `frozen`: evaluate. `quarantine`: judge it."""
     split: str = "train"
@@ -271,5 +275,7 @@ class Config(BaseSettings):
     def digest(self) -> str:
         """Return a short hash of what decides results: not how fast, how much, where and watched by whom."""
         whole = dict.fromkeys(("root", "preset", "budget", "telemetry", "log"), True)
-        rest = self.model_dump(mode="json", exclude={**whole, "run": {"concurrency"}, "memory": {"workspace"}})
+        rest = self.model_dump(
+            mode="json", exclude={**whole, "run": {"concurrency", "name", "tags"}, "memory": {"workspace"}}
+        )
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]

@@ -21,6 +21,7 @@ from evolve.search import Search, search_for
 from evolve.seeds import id_for, seed_for
 from evolve.state import AA, MAIN, NO_MEMORY, Deps
 from memory.records import EvalRun, Event, Frozen, Record, Snapshot, Task, Trajectory
+from memory.runlist import BEGUN
 from playbooks.core import core_records
 
 ZERO_INJECTIONS = "memory is on and nothing was injected: the knowledge is empty, or recall found none of it"
@@ -59,6 +60,7 @@ class Exam:
 async def evaluate(deps: Deps, exam: Exam) -> EvalReport:
     """Run what is missing of an exam, store it, and report. Raises what `rollout` raises."""
     eval_id = id_for("ev", deps.stream.run_id, exam.split, exam.arm, exam.address, deps.stream.seed, exam.label)
+    begin_evaluation(deps, eval_id)
     core: tuple[Record[Any], ...] = ()
     if exam.snapshot is not None:
         view = deps.store.view(exam.snapshot.namespace, exam.address)
@@ -78,6 +80,12 @@ async def evaluate(deps: Deps, exam: Exam) -> EvalReport:
     )
     _store(deps, report)
     return report
+
+
+def begin_evaluation(deps: Deps, eval_id: str) -> None:
+    """Journal which run the episodes of an evaluation belong to, once."""
+    if not deps.store.events(type=BEGUN, subject=eval_id, limit=1):
+        deps.store.append(Event(type=BEGUN, run_id=deps.stream.run_id, subject=eval_id))
 
 
 async def evaluate_arms(deps: Deps, split: str, tasks: Sequence[Task], snapshot: Snapshot) -> tuple[EvalReport, ...]:

@@ -11,6 +11,7 @@ from evolve.attempts import ATTEMPTS, AttemptsReport
 from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
 from evolve.gates import account
+from evolve.history import CHANGES
 from evolve.methods import growth
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
@@ -22,9 +23,6 @@ from memory import listing
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
 from memory.store import Store
-
-CHANGES = ("add", "edit", "merge", "supersede", "remove", "restore")
-"""Ends of the journal's `knowledge.*` events that changed what is known; the others count uses or follow from these."""
 
 
 class Report(Frozen):

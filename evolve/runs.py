@@ -15,28 +15,42 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from evolve.config import Config
 from evolve.runlog import about_run, at_snapshot
 from evolve.seeds import id_for
 from evolve.state import Deps
+from memory import runlist
 from memory.errors import JournalError, NotFound
 from memory.records import Event, Frozen, Reflection, Snapshot, Usage
+from memory.runlist import KINDS as MODE_KINDS
+from memory.runlist import RunFilter
 from memory.store import Store
 from policies.protocols import Reply
 
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
+LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
+AGENT, LANGCHAIN, MCP, LANGGRAPH, SESSION = "agent", "langchain", "mcp", "langgraph", "session"
+KINDS = (LEARN, EVAL, QUARANTINE, COMPARE, AGENT, LANGCHAIN, MCP, LANGGRAPH, SESSION)
+"""What a run was: of tasks, an evaluation, a test of quarantined text, a comparison, or a session. `session` is one
+that an earlier version journalled without saying of what."""
+RESUMABLE = (LEARN, EVAL, QUARANTINE)
 
 
 class RunRecord(Frozen):
     """What is known about a run."""
 
     run_id: str
+    kind: str = ""
+    """One of `KINDS`; a record of an earlier version gets the one that its mode tells."""
+    name: str = ""
+    tags: tuple[str, ...] = ()
     status: str = RUNNING
     """`running` (or killed), `stopped` (resumable), `done`."""
     reason: str = ""
     mode: str = "online"
+    """That of `run.mode`; of a session or a comparison its kind."""
     config: dict[str, Any] = Field(default_factory=dict)
     config_hash: str = ""
     policy: str = ""
@@ -52,6 +66,15 @@ class RunRecord(Frozen):
     """Wall time until the record was last written."""
     snapshot_id: str | None = None
     """Knowledge at the end, as `<id>@<position>`."""
+    client: str = ""
+    """Who visited, of an MCP session."""
+    folder: str = ""
+    """Where a comparison keeps its lives, relative to the folder of evolve.toml where it lies inside."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_from_mode(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return given if given.get("kind") else {**given, "kind": MODE_KINDS.get(given.get("mode", ""), LEARN)}
 
 
 @dataclass(frozen=True)
@@ -79,32 +102,37 @@ class Run:
 
     def mark(self, mark: str, snapshot: Snapshot) -> str:
         """Remember that the run came this far, and with which knowledge; return the snapshot's address."""
-        address = f"{snapshot.id}@{snapshot.position}"
-        run_id, subject = self.record.run_id, self.deps.stream.key(mark)
-        self.deps.store.append(
-            Event(
-                type="run.mark",
-                namespace=self.deps.namespace,
-                run_id=run_id,
-                subject=subject,
-                data={"snapshot": address},
-            )
-        )
+        address = mark_run(self.deps.store, self.record.run_id, self.deps.stream.key(mark), snapshot)
         at_snapshot(snapshot.id)
         return address
 
 
+def mark_run(store: Store, run_id: str, subject: str, snapshot: Snapshot) -> str:
+    """Journal that a run came to a snapshot; return its address."""
+    address = f"{snapshot.id}@{snapshot.position}"
+    data = {"snapshot": address}
+    store.append(Event(type="run.mark", namespace=snapshot.namespace, run_id=run_id, subject=subject, data=data))
+    return address
+
+
 def load_run(store: Store, run_id: str | None = None) -> RunRecord:
-    """Return a run's record: the named one, or the latest that is not done. Raises `NotFound`."""
+    """Return a run's record: the named one, or the latest that can be resumed. Raises `NotFound`.
+
+    A session that an earlier version journalled without a record gets one from its events.
+    """
     if run_id is not None:
         found = store.get_run(run_id)
-        if found is None:
+        if found is not None:
+            return RunRecord.model_validate({**found, "run_id": run_id})
+        rows, _ = runlist.runs(store.journal, RunFilter(run_ids=(run_id,)), limit=1)
+        if not rows:
             raise NotFound(f"no run {run_id!r} in this workspace; see `evolve logs list`")
-        return RunRecord.model_validate({**found, "run_id": run_id})
-    unfinished = [data for data in store.runs() if data.get("status") != DONE]
+        return RunRecord(run_id=run_id, kind=rows[0].kind, mode=rows[0].kind, status=DONE)
+    records = [RunRecord.model_validate(data) for data in store.runs() if data.get("status") != DONE]
+    unfinished = [record for record in records if record.kind in RESUMABLE]
     if not unfinished:
         raise NotFound("no unfinished run in this workspace; start one with `evolve run`")
-    return RunRecord.model_validate(unfinished[-1])
+    return unfinished[-1]
 
 
 def started_with(record: RunRecord, config: Config) -> Config:

@@ -30,12 +30,24 @@ from evolve.prompting import briefing, described
 from evolve.protocols import Environment, max_steps_of, tools_of
 from evolve.replies import RunReplies
 from evolve.rollout import Acting
-from evolve.runs import STOPPED, Run, RunRecord, exclusive, keeper, load_run, recorded, save_run, spent, started_with
+from evolve.runs import (
+    RESUMABLE,
+    STOPPED,
+    Run,
+    RunRecord,
+    exclusive,
+    keeper,
+    load_run,
+    recorded,
+    save_run,
+    spent,
+    started_with,
+)
 from evolve.search import invitation
 from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from evolve.telemetry.start import Traced, traced
 from evolve.watching import WatchedPolicy
-from memory.errors import EvolveError
+from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
 from memory.records import Frozen, Task, new_id
 from memory.scratch import sweep
@@ -107,6 +119,8 @@ async def aresume(
     """`resume` for code that is in an event loop already. Raises `NotFound` for an unknown run."""
     with app.open_store(config, read_only=True) as store:
         record = load_run(store, run_id)
+    if record.kind not in RESUMABLE:
+        raise NotFound(f"run {record.run_id!r} is of kind {record.kind!r}, and only runs of tasks can be resumed")
     async with _Opened.open(started_with(record, config), parts or Parts()) as opened:
         return await _go(opened, record, Observers(observers), resumed=True)
 
@@ -149,6 +163,8 @@ def _plan(opened: _Opened) -> RunRecord:
         tasks = app.load_tasks(config, opened.environment, config.run.split)[config.run.skip :][: config.run.tasks]
     return RunRecord(
         run_id=new_id(),
+        name=config.run.name,
+        tags=config.run.tags,
         mode=config.run.mode,
         config=config.model_dump(mode="json", exclude={"root"}),
         config_hash=config.digest,

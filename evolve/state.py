@@ -22,6 +22,8 @@ from policies.protocols import Policy
 MAIN = "main"
 NO_MEMORY = "no_memory"
 AA = "aa"
+FROZEN = "frozen"
+"""Arm of a session's episodes that nothing was to be learned from."""
 
 Turn = Callable[[], Awaitable[None]]
 """Hands the machine on to the next of several runs and waits until it comes round again (`evolve.compare.turns`)."""

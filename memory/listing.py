@@ -133,15 +133,16 @@ def used(journal: Journal, run_id: str) -> tuple[int, Usage]:
     return row[0], Usage.model_validate(dict(zip(names, row[1:], strict=True)))
 
 
-def episodes(journal: Journal, run_id: str, *, offset: int = 0, limit: int = -1) -> list[EpisodeLine]:
-    """Return a page of the episodes of a run, in the order they were done."""
+def episodes(journal: Journal, names: str | Sequence[str], *, offset: int = 0, limit: int = -1) -> list[EpisodeLine]:
+    """Return a page of the episodes journalled under a run's name, or under several, in the order they were done."""
     rows = journal.query(
         "SELECT t.id, t.task_id, t.arm, coalesce(c.body ->> '$.outcome.success', 0),"
         " json_array_length(c.body, '$.steps'), json_array_length(c.body, '$.injected'),"
         " c.body ->> '$.usage.prompt_tokens', c.body ->> '$.usage.completion_tokens', c.body ->> '$.seconds',"
         " c.body ->> '$.usage.cost_usd', c.body ->> '$.task.instruction', coalesce(c.body ->> '$.error', '')"
-        " FROM trajectories t JOIN content c ON c.hash = t.hash WHERE t.run_id = ? ORDER BY t.seq LIMIT ? OFFSET ?",
-        (run_id, limit, offset),
+        " FROM trajectories t JOIN content c ON c.hash = t.hash WHERE t.run_id IN (SELECT value FROM json_each(?))"
+        " ORDER BY t.seq LIMIT ? OFFSET ?",
+        (json.dumps([names] if isinstance(names, str) else list(names)), limit, offset),
     )
     return [
         EpisodeLine(

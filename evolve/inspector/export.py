@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from evolve.history import list_runs, run_episodes
 from evolve.inspector.desk import Desk
 from evolve.inspector.pages import knowledge, overview, policies, record, review, runs, skills, snapshots, training
 from evolve.inspector.rendering import PAGES, frame, render
@@ -89,9 +90,9 @@ def export(desk: Desk, file: Path) -> Exported:
 def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
     """Return the pages to write, and a sentence about what is left out."""
     journal = desk.store.journal
-    found, all_runs = listing.runs(journal, limit=RUNS)
-    ids = [run["run_id"] for run in found]
-    every = [each for run_id in ids for each in listing.episodes(journal, run_id)[::-1]]
+    found, all_runs = list_runs(desk.store, limit=RUNS)
+    ids = [run.run_id for run in found]
+    every = [each for run_id in ids for each in run_episodes(desk.store, run_id)[::-1]]
     records, known = listing.records(journal, listing.Wanted(desk.namespace), limit=ROWS)
     standing = trainings(desk.config)
     asked = knowledge.Asked(status=knowledge.ALL)

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from evolve.app import make_environment
 from evolve.config import Config
-from evolve.gates.evaluator import run_of
+from evolve.history import owner_of
 from evolve.injection import shown_again
 from evolve.inspector.desk import Desk
 from evolve.inspector.onlooker import Onlooker
@@ -50,6 +50,7 @@ def told(desk: Desk, trajectory: Trajectory) -> Told:
 
     A policy of one's own may read another profile than the configuration says: the one that is proved is returned.
     """
+    trajectory = trajectory.model_copy(update={"run_id": owner_of(desk.store, trajectory.run_id)})
     config, unknown = _config(desk, trajectory)
     if unknown:
         return Told((), 0, counted=False, proved=None, missing=unknown)
@@ -64,7 +65,7 @@ def told(desk: Desk, trajectory: Trajectory) -> Told:
 
 def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
     """Return the configuration of an episode's run, and why it cannot be read any more, where that is so."""
-    run = desk.store.get_run(run_of(trajectory.run_id)) if trajectory.run_id else None
+    run = desk.store.get_run(trajectory.run_id) if trajectory.run_id else None
     if run is None:
         return desk.config, ""
     try:
@@ -110,6 +111,4 @@ def _proved(config: Config, trajectory: Trajectory, messages: list[Message], wor
         seed=seed_for(trajectory.seed, 0),
         tools=tools_of(world, trajectory.task),
     )
-    return (
-        request_key((run_of(trajectory.run_id), trajectory.policy, trajectory.policy_version), messages, params) == key
-    )
+    return request_key((trajectory.run_id, trajectory.policy, trajectory.policy_version), messages, params) == key

@@ -12,16 +12,18 @@ from evolve.curve import WINDOW, moving_mean
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.generations import FOLDER, live_generation
+from evolve.history import CHANGES, TEACHING, list_runs, run_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.rendering import chart, show
 from evolve.metrics import interval
 from evolve.proposals import proposals
-from evolve.report import CHANGES
+from evolve.runs import STOPPED, RunRecord, load_run
 from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
 from memory.listing import EpisodeLine
 from memory.records import RECALLABLE
+from memory.runlist import RunFilter
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 
@@ -41,9 +43,9 @@ def data(desk: Desk) -> dict[str, Any]:
     """Return the figures of the latest run that learned, and the state of the workspace."""
     journal = desk.store.journal
     known = listing.counts(journal, desk.namespace)
-    found, _ = listing.runs(journal, limit=10)
-    run = next((each for each in found if each.get("mode") in ("online", "offline")), None)
-    episodes = listing.episodes(journal, run["run_id"]) if run else []
+    found, _ = list_runs(desk.store, RunFilter(kinds=TEACHING), limit=1)
+    run = load_run(desk.store, found[0].run_id) if found else None
+    episodes = run_episodes(desk.store, run.run_id) if run else []
     policy = _live(desk)
     pending = len(proposals(desk.store, desk.namespace))
     return {
@@ -51,8 +53,8 @@ def data(desk: Desk) -> dict[str, Any]:
         "curve": curve(episodes),
         "halves": halves(episodes),
         "totals": totals(episodes),
-        "gates": account(desk.store, run["run_id"]).counts if run else (),
-        "spent": spent(desk.store, run["run_id"], _ratio(desk, run)) if run else None,
+        "gates": account(desk.store, run.run_id).counts if run else (),
+        "spent": spent(desk.store, run.run_id, _ratio(desk, run)) if run else None,
         "known": {kind: _in_use(of) for kind, of in known.items()},
         "pending": pending,
         "policy": policy,
@@ -96,8 +98,8 @@ def totals(episodes: Sequence[EpisodeLine]) -> dict[str, float]:
     }
 
 
-def _ratio(desk: Desk, run: Mapping[str, Any]) -> float:
-    return run.get("config", {}).get("gate", {}).get("calls_ratio", desk.config.gate.calls_ratio)
+def _ratio(desk: Desk, run: RunRecord) -> float:
+    return run.config.get("gate", {}).get("calls_ratio", desk.config.gate.calls_ratio)
 
 
 def _in_use(of: Mapping[str, int]) -> int:
@@ -127,12 +129,12 @@ def _changes(desk: Desk) -> list[dict[str, Any]]:
 
 
 def _alerts(
-    run: Mapping[str, Any] | None, episodes: Sequence[EpisodeLine], pending: int, policy: Generation | str | None
+    run: RunRecord | None, episodes: Sequence[EpisodeLine], pending: int, policy: Generation | str | None
 ) -> list[str]:
     """Return what a person should know or do."""
     found: list[str] = []
-    if run and run.get("status") == "stopped":
-        found.append(f"The latest run stopped: {run.get('reason')}. Go on with `evolve resume`.")
+    if run and run.status == STOPPED:
+        found.append(f"The latest run stopped: {run.reason}. Go on with `evolve resume`.")
     main = [each for each in episodes if each.arm == MAIN]
     late = main[len(main) // 2 :]
     if len(main) > WINDOW and not any(each.shown for each in late):

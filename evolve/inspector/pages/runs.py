@@ -8,17 +8,17 @@ from fastapi import APIRouter, Request
 from fastapi import Path as PathValue
 from fastapi.responses import HTMLResponse
 
-from evolve.gates.evaluator import run_of
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, last_words
 from evolve.gates.rounds import rounds_of
+from evolve.history import find_summary, list_runs, owner_of, run_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.pages.overview import curve, halves, totals
 from evolve.inspector.paging import Number, Paging
 from evolve.inspector.prompts import told
 from evolve.inspector.rendering import show
 from evolve.runs import load_run
-from evolve.state import MAIN, NO_MEMORY
+from evolve.state import NO_MEMORY
 from memory import episodes, listing
 from memory.errors import NotFound
 from memory.records import Reflection, Trajectory, Verdict
@@ -54,31 +54,23 @@ def verdict(request: Request, desk: At, seq: Annotated[int, PathValue(ge=0, le=2
 
 
 def all_runs(desk: Desk, page: int = 1, size: int = RUNS) -> dict[str, Any]:
-    """Return a screen of runs with how many tasks each solved."""
-    found, total = listing.runs(desk.store.journal, offset=(page - 1) * size, limit=size)
-    solved = listing.solved(desk.store.journal, [each["run_id"] for each in found])
-    rows = [
-        {
-            "run": each,
-            "main": solved.get((each["run_id"], MAIN)),
-            "control": solved.get((each["run_id"], NO_MEMORY)),
-        }
-        for each in found
-    ]
-    return {"rows": rows, "paging": Paging(page, size, total)}
+    """Return a screen of runs, each with what it came to."""
+    found, total = list_runs(desk.store, offset=(page - 1) * size, limit=size)
+    return {"rows": found, "paging": Paging(page, size, total)}
 
 
 def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[str, Any]:
     """Return a run with a screen of its tasks. Raises `NotFound`."""
     record = load_run(desk.store, run_id)
-    every = listing.episodes(desk.store.journal, run_id)
+    every = run_episodes(desk.store, run_id)
     control = {each.task_id: each for each in every if each.arm == NO_MEMORY}
-    main = [each for each in every if each.arm != NO_MEMORY]
+    main = [each for each in every if each.arm != NO_MEMORY] or every
     said = last_words(entries(desk.store, run_id))
     paging = Paging(page, size, len(main))
     shown = list(enumerate(main, start=1))[paging.offset : paging.offset + size]
     return {
         "record": record,
+        "summary": find_summary(desk.store, run_id),
         "curve": curve(every),
         "halves": halves(every),
         "totals": totals(every),
@@ -98,7 +90,7 @@ def one_episode(desk: Desk, name: str) -> dict[str, Any]:
     learned = listing.learned_from(desk.store.journal, trajectory.id, trajectory.task.id)
     return {
         "episode": trajectory,
-        "run": run_of(trajectory.run_id),
+        "run": owner_of(desk.store, trajectory.run_id),
         "told": told(desk, trajectory),
         "shown": {record.id: record for record in shown},
         "reflections": _reflections(desk, trajectory),

@@ -1,0 +1,215 @@
+"""Lists everything that happened here as runs, whatever made it, with what it came to.
+
+Learning runs, evaluations, comparisons, and sessions of `Agent`, the LangChain middleware, MCP clients and the
+LangGraph store are runs alike. All figures are read from the journal; those of gates' own episodes stand in no run's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import astuple
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from evolve.gates.evaluator import run_of
+from evolve.runs import AGENT, DONE, EVAL, KINDS, LANGCHAIN, LEARN, MCP, RUNNING, SESSION
+from evolve.state import FROZEN, MAIN, NO_MEMORY
+from memory import listing, runlist
+from memory.errors import BadInput, NotFound
+from memory.listing import EpisodeLine
+from memory.records import Frozen
+from memory.runlist import ArmTotals, RunFilter, RunRow
+from memory.store import Store
+
+STALE = "stale"
+"""Status of a run that says `running` and of which the journal has heard nothing for `LEASE`."""
+TEACHING = (LEARN, AGENT, LANGCHAIN, MCP, SESSION)
+"""Kinds of runs in which something may be learned from episodes."""
+LEASE = timedelta(hours=1)
+CHANGES = ("add", "edit", "merge", "supersede", "remove", "restore")
+"""Ends of the journal's `knowledge.*` events that changed what is known; the others count uses or follow from these."""
+WITH_MEMORY = (MAIN, FROZEN, "with_notes")
+WITHOUT_MEMORY = (NO_MEMORY, "without_notes")
+"""Arms of an episode, by whether what is known was shown."""
+
+
+class RunSummary(Frozen):
+    """One run in a line."""
+
+    run_id: str
+    kind: str
+    """`learn`, `eval`, `quarantine`, `compare`, `agent`, `langchain`, `mcp`, `langgraph`, or `session` (unknown)."""
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    mode: str = ""
+    status: str
+    """`running`, `done`, `stopped`, or `stale`: it says running, and there was no sign of it for an hour."""
+    reason: str = ""
+    started: datetime
+    ended: datetime
+    """Its last sign, while it is running."""
+    policy: str = ""
+    policy_version: str = ""
+    environment: str = ""
+    client: str = ""
+    """Who visited, of an MCP session."""
+    planned: int | None = None
+    """Tasks it was to do; None where nobody can know."""
+    tasks: int = 0
+    """Tasks done with memory; of several passes the last one counts."""
+    solved: int = 0
+    success: float | None = None
+    """Share of `tasks` solved; what was not graded failed. None without tasks."""
+    mean_reward: float | None = None
+    """Of the graded tasks done with memory."""
+    control_tasks: int = 0
+    """Tasks done without memory."""
+    control_success: float | None = None
+    episodes: int = 0
+    """Of all arms and passes; those of gates are not among them."""
+    changes: int = 0
+    """Changes of knowledge that were applied."""
+    tokens: int = 0
+    cost_usd: float = 0.0
+    seconds: float = 0.0
+    """Wall time."""
+    snapshot: str | None = None
+    """Knowledge at its end, or that was evaluated, as `<id>@<position>`."""
+    parent: str | None = None
+    """Of an evaluation: the latest run before it that ended with the knowledge it evaluated."""
+
+
+def list_runs(
+    store: Store, wanted: RunFilter | None = None, *, offset: int = 0, limit: int = 25
+) -> tuple[list[RunSummary], int]:
+    """Return a page of all runs that a filter lets through, the latest first, and how many there are.
+
+    Raises `BadInput` for an unknown kind.
+    """
+    odd = sorted(set(wanted.kinds) - set(KINDS)) if wanted else []
+    if odd:
+        raise BadInput(f"got kind {odd[0]!r}; expected one of {', '.join(KINDS)}")
+    rows, total = runlist.runs(store.journal, wanted, offset=offset, limit=limit)
+    return _summaries(store, rows), total
+
+
+def find_summary(store: Store, run_id: str) -> RunSummary:
+    """Return the line of one run. Raises `NotFound`."""
+    rows, _ = runlist.runs(store.journal, RunFilter(run_ids=(run_id,)), limit=1)
+    if not rows:
+        raise NotFound(f"no run {run_id!r} in this workspace; see `evolve logs list`")
+    return _summaries(store, rows)[0]
+
+
+def run_episodes(store: Store, run_id: str) -> list[EpisodeLine]:
+    """Return all episodes of a run in the order they were done: those of its evaluations too, if it is one."""
+    return listing.episodes(store.journal, names_of(store, run_id))
+
+
+def names_of(store: Store, run_id: str) -> tuple[str, ...]:
+    """Return the names under which the episodes of a run are journalled."""
+    record = store.get_run(run_id)
+    evaluates = record is not None and record.get("mode") == "frozen"
+    found = runlist.evaluations(store.journal, (run_id,)) if evaluates else ()
+    return (run_id, *(name for _, name in found))
+
+
+def owner_of(store: Store, name: str) -> str:
+    """Return the run that an episode belongs to, by its `run_id`: the stream's, a gate's or an evaluation's."""
+    run_id = run_of(name)
+    return run_id if store.get_run(run_id) else runlist.evaluated_by(store.journal, run_id) or run_id
+
+
+def _summaries(store: Store, rows: Sequence[RunRow]) -> list[RunSummary]:
+    journal = store.journal
+    ids = [row.run_id for row in rows]
+    exams = [row.run_id for row in rows if row.kind == EVAL]
+    sources = [(run_id, run_id) for run_id in ids] + runlist.evaluations(journal, exams)
+    passes = [row.run_id for row in rows if _record(row).get("mode") == "offline"]
+    totals = runlist.totals(journal, sources, last_pass=passes)
+    changed = runlist.changes(journal, ids, [f"knowledge.{name}" for name in CHANGES])
+    by_run: dict[str, dict[str, ArmTotals]] = {run_id: {} for run_id in ids}
+    for (run_id, arm), each in totals.items():
+        by_run[run_id][arm] = each
+    found = [_summary(store, row, by_run[row.run_id], changed.get(row.run_id, 0)) for row in rows]
+    return _with_evaluated(store, found, exams)
+
+
+def _summary(store: Store, row: RunRow, arms: dict[str, ArmTotals], changes: int) -> RunSummary:
+    record = _record(row)
+    status, started, ended = _times(store, row)
+    shown, bare = _joined(arms, WITH_MEMORY), _joined(arms, WITHOUT_MEMORY)
+    learns = row.kind == LEARN
+    return RunSummary(
+        run_id=row.run_id,
+        kind=row.kind,
+        name=record.get("name", ""),
+        tags=tuple(record.get("tags", ())),
+        mode=record.get("mode", ""),
+        status=status,
+        reason=record.get("reason", ""),
+        started=started,
+        ended=ended,
+        policy=record.get("policy", ""),
+        policy_version=record.get("policy_version", ""),
+        environment=record.get("environment", ""),
+        client=record.get("client", ""),
+        planned=len(record.get("tasks", ())) if learns else None,
+        tasks=shown.tasks,
+        solved=shown.solved,
+        success=_share(shown.solved, shown.tasks),
+        mean_reward=_share(shown.reward, shown.graded),
+        control_tasks=bare.tasks,
+        control_success=_share(bare.solved, bare.tasks),
+        episodes=sum(each.episodes for each in arms.values()),
+        changes=changes,
+        tokens=sum(each.tokens for each in arms.values()),
+        cost_usd=sum(each.cost_usd for each in arms.values()),
+        seconds=record.get("seconds") or (ended - started).total_seconds(),
+        snapshot=record.get("snapshot_id"),
+    )
+
+
+def _times(store: Store, row: RunRow) -> tuple[str, datetime, datetime]:
+    """Return the status with the first and the last sign of a run; what was left running ends with its last one."""
+    status = _record(row).get("status", DONE)
+    over = row.record is not None and status != RUNNING
+    last = runlist.moment(store.journal, row.latest) if over else runlist.last_sign(store.journal, row.run_id)
+    started, ended = datetime.fromisoformat(row.started), datetime.fromisoformat(last)
+    stale = status == RUNNING and datetime.now(UTC) - ended > LEASE
+    return STALE if stale else status, started, ended
+
+
+def _with_evaluated(store: Store, found: list[RunSummary], exams: Collection[str]) -> list[RunSummary]:
+    """Return the lines with the knowledge that each evaluation was made of, and the run it came from."""
+    if not exams:
+        return found
+    ended = runlist.ended_at(store.journal)
+    starts = dict(_marks(store, exams))
+    lines: list[RunSummary] = []
+    for each in found:
+        if each.run_id in starts:
+            snapshot, seq = starts[each.run_id]
+            parents = [run for run, end, at in ended if at < seq and end.split("@")[0] == snapshot.split("@")[0]]
+            each = each.model_copy(update={"snapshot": snapshot, "parent": parents[-1] if parents else None})
+        lines.append(each)
+    return lines
+
+
+def _marks(store: Store, run_ids: Collection[str]) -> list[tuple[str, tuple[str, int]]]:
+    """Return run -> the snapshot it began with, and the place of that mark in the journal."""
+    marks = [(run_id, store.events(type="run.mark", run_id=run_id, limit=1)) for run_id in run_ids]
+    return [(run_id, (mark.data["snapshot"], mark.seq or 0)) for run_id, (mark, *_) in marks if "snapshot" in mark.data]
+
+
+def _joined(arms: dict[str, ArmTotals], names: Collection[str]) -> ArmTotals:
+    found = [astuple(arms[name]) for name in names if name in arms]
+    return ArmTotals(*map(sum, zip(*found, strict=True))) if found else ArmTotals(0, 0, 0, 0, 0.0, 0, 0.0, 0.0)
+
+
+def _record(row: RunRow) -> dict[str, Any]:
+    return row.record or {}
+
+
+def _share(part: float, whole: int) -> float | None:
+    return part / whole if whole else None

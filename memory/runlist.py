@@ -1,0 +1,198 @@
+"""Everything that happened, as runs: pages of run records, and what their episodes came to.
+
+A run is listed where it has a record, and also where only its events tell of it: sessions that an earlier version
+journalled without one. The episodes of gates are no run, and those of an evaluation belong to the run that made it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memory.journal import Journal
+
+BEGUN = "evaluation.begun"
+"""Event: run `run_id` begins the evaluation `subject`, under whose name its episodes are journalled."""
+EXAMS = (BEGUN, "evaluation", "attempts")
+"""Events that name an evaluation and its run; earlier versions journalled the last two alone, when it was over."""
+OPENED = "session.opened"
+"""Event: an MCP client came."""
+KINDS = {"frozen": "eval", "quarantine": "quarantine"}
+"""Mode of a record without a kind -> the kind; any other mode is `learn`."""
+
+_BY_MODE = " ".join(f"WHEN '{mode}' THEN '{kind}'" for mode, kind in KINDS.items())
+_EXAMS = ", ".join(f"'{name}'" for name in EXAMS)
+_LISTED = f"""
+WITH listed (run_id, hash, first, latest, kind) AS (
+  SELECT run_id, hash, created_seq, seq, '' FROM runs
+  UNION ALL
+  SELECT run_id, NULL, min(seq), max(seq), 'mcp' FROM events
+    WHERE type = '{OPENED}' AND run_id NOT IN (SELECT run_id FROM runs) GROUP BY run_id
+  UNION ALL
+  SELECT run_id, NULL, first, latest, iif(run_id GLOB 'ev-*' OR run_id GLOB 'at-*', 'eval', 'session')
+    FROM (SELECT run_id, min(seq) AS first, max(seq) AS latest FROM trajectories GROUP BY run_id)
+    WHERE run_id <> '' AND run_id NOT GLOB '*/gates' AND run_id NOT IN (SELECT run_id FROM runs)
+      AND run_id NOT IN (SELECT subject FROM events WHERE type IN ({_EXAMS}))
+      AND run_id NOT IN (SELECT run_id FROM events WHERE type = '{OPENED}')
+),
+told (run_id, first, latest, kind, body, started) AS (
+  SELECT l.run_id, l.first, l.latest,
+      coalesce(nullif(l.kind, ''), nullif(c.body ->> '$.kind', ''),
+        CASE c.body ->> '$.mode' {_BY_MODE} ELSE 'learn' END),
+      c.body, e.created_at
+    FROM listed l LEFT JOIN content c ON c.hash = l.hash JOIN events e ON e.seq = l.first
+)
+"""
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """Conditions on a list of runs; those left empty do not count."""
+
+    kinds: Collection[str] = ()
+    tag: str = ""
+    name: str = ""
+    """Part of the name, in any case."""
+    since: str = ""
+    """Started at this time or later: ISO 8601 in UTC, a date or more."""
+    until: str = ""
+    """Started before the end of this time."""
+    run_ids: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run as the journal has it."""
+
+    run_id: str
+    kind: str
+    record: dict[str, Any] | None
+    """Its record; None where only events tell of it."""
+    started: str
+    latest: int
+    """Seq of the record's last state, or of the last episode."""
+
+
+@dataclass(frozen=True)
+class ArmTotals:
+    """What the episodes of one arm of a run came to."""
+
+    episodes: int
+    tasks: int
+    """Episodes that count: of several passes over a task the last one, where that was asked for."""
+    graded: int
+    solved: int
+    reward: float
+    """Sum over the graded."""
+    tokens: int
+    cost_usd: float
+    seconds: float
+    """Wall time of the episodes together."""
+
+
+def runs(
+    journal: Journal, wanted: RunFilter | None = None, *, offset: int = 0, limit: int = 25
+) -> tuple[list[RunRow], int]:
+    """Return a page of runs, the latest first, and how many there are in all."""
+    where, values = _conditions(wanted or RunFilter())
+    ((total,),) = journal.query(f"{_LISTED} SELECT count(*) FROM told WHERE {where}", values)
+    rows = journal.query(
+        f"{_LISTED} SELECT run_id, kind, body, started, latest FROM told WHERE {where}"
+        " ORDER BY first DESC LIMIT ? OFFSET ?",
+        [*values, limit, offset],
+    )
+    return [
+        RunRow(run_id, kind, json.loads(body) if body else None, started, latest)
+        for run_id, kind, body, started, latest in rows
+    ], total
+
+
+def evaluations(journal: Journal, run_ids: Collection[str]) -> list[tuple[str, str]]:
+    """Return (run, evaluation) of these runs, in the order they began."""
+    rows = journal.query(
+        "SELECT e.run_id, e.subject FROM json_each(?) j JOIN events e ON e.run_id = j.value"
+        f" WHERE e.type IN ({_EXAMS}) GROUP BY 1, 2 ORDER BY min(e.seq)",
+        (json.dumps(list(run_ids)),),
+    )
+    return [(run_id, evaluation) for run_id, evaluation in rows]
+
+
+def evaluated_by(journal: Journal, evaluation: str) -> str:
+    """Return the run that made an evaluation; empty where no event says so."""
+    rows = journal.query(f"SELECT run_id FROM events WHERE subject = ? AND type IN ({_EXAMS}) LIMIT 1", (evaluation,))
+    return rows[0][0] if rows else ""
+
+
+def totals(
+    journal: Journal, sources: Sequence[tuple[str, str]], *, last_pass: Collection[str] = ()
+) -> dict[tuple[str, str], ArmTotals]:
+    """Return (run, arm) -> totals; `sources` are pairs of a run and the name under which episodes of it are journalled.
+
+    Of the runs `last_pass` the last episode of each task counts; what the others used is in the totals too.
+    """
+    pairs = [[run_id, source, run_id in last_pass] for run_id, source in sources]
+    rows = journal.query(
+        "WITH done AS (SELECT j.value ->> 0 AS run, t.arm AS arm, c.body AS body, t.seq = max(t.seq) OVER"
+        " (PARTITION BY j.value ->> 0, t.arm, iif(j.value ->> 2, t.task_id, t.seq)) AS counts"
+        " FROM json_each(?) j JOIN trajectories t ON t.run_id = j.value ->> 1 JOIN content c ON c.hash = t.hash)"
+        " SELECT run, arm, count(*), sum(counts), sum(counts AND body ->> '$.outcome.success' IS NOT NULL),"
+        " sum(counts AND coalesce(body ->> '$.outcome.success', 0)),"
+        " total(iif(counts, body ->> '$.outcome.reward', 0)),"
+        " sum(coalesce(body ->> '$.usage.prompt_tokens', 0) + coalesce(body ->> '$.usage.completion_tokens', 0)),"
+        " total(body ->> '$.usage.cost_usd'), total(body ->> '$.seconds') FROM done GROUP BY 1, 2",
+        (json.dumps(pairs),),
+    )
+    return {(run, arm): ArmTotals(*figures) for run, arm, *figures in rows}
+
+
+def changes(journal: Journal, run_ids: Collection[str], types: Collection[str]) -> dict[str, int]:
+    """Return run -> how many events of these types name it."""
+    rows = journal.query(
+        "SELECT e.run_id, count(*) FROM json_each(?) j JOIN events e ON e.run_id = j.value"
+        f" WHERE e.type IN ({', '.join('?' * len(types))}) GROUP BY 1",
+        (json.dumps(list(run_ids)), *types),
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+def last_sign(journal: Journal, run_id: str) -> str:
+    """Return when the journal last heard of a run."""
+    rows = journal.query(
+        "SELECT created_at FROM events WHERE seq = (SELECT max(seq) FROM events WHERE run_id = ?)", (run_id,)
+    )
+    return rows[0][0] if rows else ""
+
+
+def moment(journal: Journal, seq: int) -> str:
+    """Return when an event was journalled."""
+    return journal.query("SELECT created_at FROM events WHERE seq = ?", (seq,))[0][0]
+
+
+def ended_at(journal: Journal) -> list[tuple[str, str, int]]:
+    """Return (run, snapshot at its end, place in the journal) of every run that learned and ended, oldest first."""
+    rows = journal.query(
+        "SELECT r.run_id, c.body ->> '$.snapshot_id', r.created_seq FROM runs r JOIN content c ON c.hash = r.hash"
+        " WHERE c.body ->> '$.snapshot_id' IS NOT NULL"
+        f" AND c.body ->> '$.mode' NOT IN ({', '.join(repr(mode) for mode in KINDS)}) ORDER BY r.created_seq"
+    )
+    return [(run_id, snapshot, seq) for run_id, snapshot, seq in rows]
+
+
+def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
+    """Return the condition of a filter with its values."""
+    asked: list[tuple[str, list[Any]]] = [("1", [])]
+    if wanted.kinds:
+        asked.append((f"kind IN ({', '.join('?' * len(wanted.kinds))})", list(wanted.kinds)))
+    if wanted.run_ids:
+        asked.append((f"run_id IN ({', '.join('?' * len(wanted.run_ids))})", list(wanted.run_ids)))
+    if wanted.tag:
+        asked.append(("EXISTS (SELECT 1 FROM json_each(body, '$.tags') j WHERE j.value = ?)", [wanted.tag]))
+    if wanted.name:
+        asked.append(("instr(lower(body ->> '$.name'), lower(?)) > 0", [wanted.name]))
+    if wanted.since:
+        asked.append(("started >= ?", [wanted.since]))
+    if wanted.until:
+        asked.append(("started < ?", [f"{wanted.until}~"]))  # "~" sorts after all that a longer time goes on with
+    return " AND ".join(condition for condition, _ in asked), [value for _, values in asked for value in values]

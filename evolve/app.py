@@ -286,7 +286,8 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
         "none": NoGate,
     }
     names = gates_of(config, bench.evaluator.environment if bench else None)
-    return tuple(_choose("gate", name, known, lambda own: own(config.gate)) for name in names)
+    gates = [_choose("gate", name, known, lambda own: own(config.gate)) for name in names]
+    return measured.exercised(gates, bench)
 
 
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:

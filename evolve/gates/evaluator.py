@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolve.config import Config
+from evolve.gates.coverage import Trials, skill_ops
 from evolve.gates.purse import Purse
 from evolve.injection import Shown, choose_core, recall_for, shown_again
 from evolve.metrics import passed
@@ -75,6 +76,7 @@ class Evaluator:
     acting: Acting
     run_id: str
     purse: Purse = field(default_factory=lambda: Purse(float("inf")))
+    trials: Trials = field(default_factory=Trials)
 
     @property
     def seedless(self) -> bool:
@@ -102,10 +104,17 @@ class Evaluator:
             for each in some:
                 self.purse.pay(found[each.id])
         episodes = [found[each.id] for each in planned]
+        self._keep(ops or (), episodes)
         far = {episode.task.id: far for episode in episodes if (far := reach(episode)) is not None}
         tokens = {episode.task.id: episode.usage.completion_tokens for episode in episodes}
         thrift = bool(ops) and all(op.kind == Skill.kind for op in ops or ())
         return Marks(passed(tasks, episodes), far, tokens=tokens, thrift=thrift)
+
+    def _keep(self, ops: Sequence[DeltaOp], episodes: Sequence[Trajectory]) -> None:
+        """Keep the episodes in which a proposed skill was called: they say which of its code was tried."""
+        for skill in (Skill.model_validate(op.payload) for op in skill_ops(ops)):
+            for episode in episodes:
+                self.trials.take(skill, episode, seed_for(episode.seed, "world"))
 
     def differ(self, before: Sequence[DeltaOp], ops: Sequence[DeltaOp], tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks that are shown something else with `ops` on top of `before`; all where a seed matters.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolve.config import Config
@@ -10,6 +11,7 @@ from evolve.gates import online_ab, utility
 from evolve.gates.account import verdicts
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import SLICE, Canary
+from evolve.gates.coverage import Covered
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.held_out import HeldOut
 from evolve.gates.held_out_rules import Rules
@@ -20,6 +22,8 @@ from evolve.gates.utility import Utility
 from evolve.protocols import Environment, HasCanaries
 from memory.protocols import Gate
 from memory.records import Task
+
+_TRIES = frozenset({BatchScreen.name, HeldOut.name, Replay.name, Utility.name})
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     if name == BatchScreen.name:
         return BatchScreen(evaluator, seed)
     if name == Replay.name:
-        return Replay(evaluator.environment, seed)
+        return Replay(evaluator.environment, seed, evaluator.trials)
     if name == Canary.name:
         return Canary(evaluator, canary_tasks(evaluator.environment), seed)
     tasks = select_tasks(config, evaluator.environment, bench.stream)
@@ -59,6 +63,15 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     return HeldOut(
         evaluator, asked, seed, rules=rules_of(config), slices=protected, past=lambda: verdicts(store, namespace)
     )
+
+
+def exercised(gates: Sequence[Gate], bench: Bench | None) -> tuple[Gate, ...]:
+    """Return the gates; the last that tries proposals out admits only skills whose code was exercised (`Covered`)."""
+    at = max((at for at, gate in enumerate(gates) if gate.name in _TRIES), default=-1)
+    if bench is None or at < 0:
+        return tuple(gates)
+    last = Covered(gates[at], bench.evaluator.environment, bench.evaluator.trials)
+    return (*gates[:at], last, *gates[at + 1 :])
 
 
 def rules_of(config: Config) -> Rules:

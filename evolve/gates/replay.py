@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.gates.coverage import Trials
 from evolve.gates.rounds import Round, verdict_of
 from evolve.protocols import Action, Environment
 from evolve.seeds import seed_for
@@ -69,8 +70,9 @@ class Replay:
 
     name = "replay"
 
-    def __init__(self, environment: Environment, seed: int) -> None:
+    def __init__(self, environment: Environment, seed: int, trials: Trials | None = None) -> None:
         self._environment, self._seed = environment, seed
+        self._trials = trials or Trials()
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict on each skill, in order: one may require those accepted before it."""
@@ -97,7 +99,8 @@ class Replay:
 
     async def _run(self, closure: Sequence[Record[Skill]], code: str, task: Task) -> Run:
         """Run a program in a fresh episode in which the last of `closure` and all it requires are defined."""
-        started = await start(self._environment, task, seed_for(self._seed, self.name, task.id), closure)
+        world_seed = seed_for(self._seed, self.name, task.id)
+        started = await start(self._environment, task, world_seed, closure)
         try:
             if started.error is not None:
                 return Run(task_id=task.id, error=started.error)
@@ -107,5 +110,6 @@ class Replay:
         finally:
             await started.episode.close()
         episode = Trajectory(task=task, steps=(step,), outcome=outcome, prelude=started.source)
+        self._trials.take(closure[-1].payload, episode, world_seed)
         used = any(use.ok and use.record_id == closure[-1].id for use in uses(episode, closure))
         return Run(task_id=task.id, error=result.error, passed=episode.success, used=used)

@@ -9,6 +9,8 @@ from typing import Any
 from evolve.statistics.decision import Decision
 from memory.records import DeltaOp, Status, Verdict
 
+HELD_BACK = "held_back"
+"""Evidence: op_id -> why it waits for a person although it measured well."""
 Replay = Callable[[Mapping[str, Any]], Decision]
 
 
@@ -37,8 +39,26 @@ def rounds_of(verdict: Verdict) -> tuple[dict[str, Any], ...]:
     return (verdict.evidence,) if "trial" in verdict.evidence else ()
 
 
+def held_back(verdict: Verdict, reasons: Mapping[str, str]) -> Verdict:
+    """Return the verdict with some of what it accepted refused, whatever was measured: it waits for a person."""
+    if not reasons:
+        return verdict
+    return verdict.model_copy(
+        update={
+            "accepted": tuple(key for key in verdict.accepted if key not in reasons),
+            "rejected": verdict.rejected | dict(reasons),
+            "evidence": verdict.evidence | {HELD_BACK: dict(reasons)},
+        }
+    )
+
+
 def redecided(verdict: Verdict, replay: Replay) -> Verdict:
     """Return the verdict as its evidence gives it: equal to `verdict` unless somebody or something changed it."""
+    reasons: dict[str, str] = verdict.evidence.get(HELD_BACK, {})
+    if reasons:
+        before = [key for key in (*verdict.accepted, *verdict.rejected) if key not in verdict.deferred]
+        asked = verdict.model_copy(update={"accepted": tuple(before), "rejected": {}})
+        return held_back(redecided(_without(asked), replay), reasons)
     if not rounds_of(verdict):
         return verdict
     if "rounds" not in verdict.evidence:
@@ -52,6 +72,13 @@ def redecided(verdict: Verdict, replay: Replay) -> Verdict:
     rounds = [Round(tuple(each["ops"]), replay(each)) for each in rounds_of(verdict)]
     ids = [*verdict.accepted, *verdict.rejected, *verdict.deferred]
     return _sorted(verdict.gate, ids, rounds, verdict.deferred)
+
+
+def _without(verdict: Verdict) -> Verdict:
+    """Return the verdict before anything was held back."""
+    return verdict.model_copy(
+        update={"evidence": {key: value for key, value in verdict.evidence.items() if key != HELD_BACK}}
+    )
 
 
 def _sorted(gate: str, ids: Sequence[str], rounds: Sequence[Round], waiting: Mapping[str, str]) -> Verdict:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.gates.events import ALLOWANCE, VERDICT
 from evolve.gates.review import ReviewGate
-from evolve.gates.rounds import rounds_of
+from evolve.gates.rounds import HELD_BACK, rounds_of
 from evolve.gates.stack import RUNS_TASKS
 from evolve.nodes.curate import proposed
 from evolve.nodes.episodes import batch_episodes
@@ -67,9 +67,18 @@ def passed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
 def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     """Return the ops that nothing but a person's answer stands in the way of."""
     given = verdicts(batch, deps)
-    held = {op_id for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
-    measured = [verdict for verdict in given if verdict.gate != ReviewGate.name]
-    return tuple(op for op in _through(entered(batch, deps), measured) if op.op_id in held)
+    held = {op_id: "" for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
+    held |= {op_id: reason for verdict in given for op_id, reason in verdict.evidence.get(HELD_BACK, {}).items()}
+    measured = [_letting(verdict, held) for verdict in given if verdict.gate != ReviewGate.name]
+    found = (op for op in _through(entered(batch, deps), measured) if op.op_id in held)
+    return tuple(op.model_copy(update={"reason": held[op.op_id] or op.reason}) for op in found)
+
+
+def _letting(verdict: Verdict, held: Mapping[str, str]) -> Verdict:
+    """Return a verdict without its refusals of what was held back for a person."""
+    return verdict.model_copy(
+        update={"rejected": {key: why for key, why in verdict.rejected.items() if key not in held}}
+    )
 
 
 def _answered(verdict: Verdict, deps: Deps) -> Answered:

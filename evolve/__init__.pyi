@@ -1,7 +1,7 @@
 from evolve.agent import Agent
 from evolve.config import Config
 from evolve.configfile import load_config
-from evolve.errors import ConfigError, EnvironmentFailure
+from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError
 from evolve.evaluate import EvalReport
 from evolve.metrics import Metrics
 from evolve.progress import Observer, Progress
@@ -32,6 +32,7 @@ __all__ = [
     "StepResult",
     "Task",
     "Trajectory",
+    "UserCodeError",
     "add_skill",
     "aresume",
     "arun",

@@ -42,6 +42,7 @@ from evolve.seeds import id_for
 from evolve.session import Parts
 from evolve.state import FROZEN, MAIN, Deps, State, Stream
 from evolve.telemetry.start import Traced, traced
+from evolve.usercode import broke_contract, checked_outcome, users
 from evolve.watching import WatchedPolicy, watched
 from memory.records import DeltaOp, Injection, Task, Trajectory, new_id
 from memory.store import Store
@@ -205,8 +206,7 @@ class Agent:
         text = knowledge(shown.core, shown.recalled, deps.policy.profile)
         async with deps.slots:
             with about(task.id):
-                said = self._solve(task, text)
-                given = await said if inspect.isawaitable(said) else said
+                given = await _solved(self._solve, task, text)
         return self._stored(given, task, shown.injected, deps)
 
     def _stored(
@@ -253,6 +253,22 @@ class Agent:
         return (
             app.make_policy(self._config.policy, self._config.workspace) if asked else ScriptedPolicy((), name="none")
         )
+
+
+async def _solved(solve: Solve, task: Task, knowledge: str) -> Trajectory:
+    what = "the function that solves tasks"
+    with users(what):
+        said = solve(task, knowledge)
+        given: object = await said if inspect.isawaitable(said) else said
+    return _checked(what, solve, given)
+
+
+def _checked(what: str, solve: Solve, given: object) -> Trajectory:
+    if not isinstance(given, Trajectory):
+        raise broke_contract(what, solve, given, "evolve.Trajectory(task=task, steps=..., outcome=...)")
+    if given.outcome is not None:
+        checked_outcome(what, solve, given.outcome)
+    return given
 
 
 def _task(task: Task | str) -> Task:

@@ -16,9 +16,11 @@ from pydantic import BaseModel, ValidationError
 
 from evolve.config import Config, PolicySection
 from evolve.environments import jsonl
+from evolve.environments.validation import listed
 from evolve.errors import ConfigError
 from evolve.prompting import described
 from evolve.protocols import Environment
+from evolve.usercode import users
 from memory import objects
 from memory.errors import NotFound
 from memory.protocols import Embedder, Gate
@@ -47,9 +49,10 @@ EXTRAS = {
 
 
 def load_object(name: str) -> Any:
-    """Return `module:attribute`. Raises `ConfigError` unless both exist; an error inside the module flies."""
+    """Return `module:attribute`. Raises `ConfigError` unless both exist, `UserCodeError` for a bug in the module."""
     try:
-        return objects.load_object(name)
+        with users(f"importing {name!r}"):
+            return objects.load_object(name)
     except NotFound as missing:
         raise ConfigError(str(missing)) from missing
 
@@ -57,7 +60,8 @@ def load_object(name: str) -> Any:
 def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Callable[[Any], Any]) -> Any:
     """Return what a name stands for: a shipped builder's result, or `own` of the user's object."""
     if ":" in name:
-        return own(load_object(name))
+        with users(f"{what} {name!r}"):
+            return own(load_object(name))
     if name not in known:
         raise ConfigError(f"no {what} {name!r}; there are {', '.join(sorted(known))}, or give `module:attribute`")
     try:
@@ -293,10 +297,11 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:
     """Return the tasks of a split: from the tasks file where one is configured, else the environment's own.
 
-    Raises `BadInput` for a malformed line or a duplicate id, and `ConfigError` for a split without tasks.
+    Raises `BadInput` for a malformed line or a duplicate id, `UserCodeError` for a bug of the environment, and
+    `ConfigError` for a split without tasks.
     """
     if not config.environment.tasks_file:
-        tasks, known = tuple(environment.tasks(split)), ""
+        tasks, known = listed(environment, split), ""
     else:
         found = jsonl.load_tasks(config.root / config.environment.tasks_file, environment.name)
         tasks = tuple(task for task in found if task.split == split)

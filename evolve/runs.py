@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 from evolve.config import Config
 from evolve.runlog import about_run, at_snapshot
 from evolve.seeds import id_for
-from evolve.state import Deps
+from evolve.state import MAIN, Deps
 from memory import runlist
 from memory.errors import JournalError, NotFound
 from memory.records import Event, Frozen, Reflection, Snapshot, Usage
@@ -201,12 +201,10 @@ def alone(file: Path, taken: str) -> Generator[None]:
 
 @asynccontextmanager
 async def recorded(store: Store, record: RunRecord, policy_version: str) -> AsyncGenerator[None]:
-    """Keep the record up to date around the work: done, or stopped with the reason when an expected error ends it.
+    """Keep the record up to date around the work: done, or stopped with the reason when an error or Ctrl-C ends it.
 
     What is logged meanwhile names the run.
     """
-    from memory.errors import EvolveError
-
     started = time.monotonic()
 
     def now(**changes: Any) -> RunRecord:
@@ -216,7 +214,15 @@ async def recorded(store: Store, record: RunRecord, policy_version: str) -> Asyn
     try:
         with about_run(record.run_id, policy_version):
             yield
-    except EvolveError as error:
-        save_run(store, now(status=STOPPED, reason=f"{type(error).__name__}: {error}"))
+    except BaseException as error:
+        save_run(store, now(status=STOPPED, reason=_reason(store, record, error)))
         raise
     save_run(store, now(status=DONE, reason=""))
+
+
+def _reason(store: Store, record: RunRecord, error: BaseException) -> str:
+    """Return why a run ended, and how far it came where somebody interrupted it."""
+    if isinstance(error, Exception):
+        return f"{type(error).__name__}: {error}"
+    done = len({episode.task.id for episode in store.trajectories(run_id=record.run_id, arm=MAIN)})
+    return f"interrupted after {done} of {len(record.tasks)} tasks" if record.tasks else "interrupted"

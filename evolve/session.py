@@ -14,10 +14,13 @@ from dataclasses import dataclass
 from evolve import app, generations
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, sampled
+from evolve.environments.validation import check_shape, check_splits
+from evolve.errors import UserCodeError
 from evolve.evaluate import EvalReport
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
 from evolve.gates.purse import Purse
+from evolve.gates.splits import has_tasks
 from evolve.live import gates_of, is_live, refuse_repeats, stack_sentence
 from evolve.metrics import Metrics, summarize
 from evolve.modes.frozen import frozen
@@ -139,8 +142,10 @@ class _Opened:
     @asynccontextmanager
     async def open(cls, config: Config, parts: Parts) -> AsyncGenerator[_Opened]:
         environment = parts.environment or app.make_environment(config)
+        check_shape(environment)
         refuse_repeats(config, environment)
         app.check_skills(config, environment)
+        _check_tasks(config, environment)
         policy = parts.policy or app.make_policy(config.policy, config.workspace)
         try:
             with app.open_store(config, policy.count_tokens) as store:
@@ -153,6 +158,21 @@ class _Opened:
     def share(self) -> tuple[float, str]:
         free = app.is_free(self.policy, self.config.policy)
         return control_share(self.config, free=free, live=is_live(self.environment))
+
+
+def _check_tasks(config: Config, environment: Environment) -> None:
+    """Refuse what the run would work through, before a model is loaded. Raises as `load_tasks` and `check_splits`."""
+    run, split = config.run, config.run.split
+    if run.mode == "quarantine":
+        return
+    wanted = run.eval_splits if run.mode == "frozen" else (split,)
+    found = {name: app.load_tasks(config, environment, name) for name in wanted}
+    beside = {split, *run.eval_splits} - set(found)
+    if not is_live(environment):
+        found |= {
+            name: app.load_tasks(config, environment, name) for name in beside if has_tasks(config, environment, name)
+        }
+    check_splits(environment.name, found)
 
 
 def _plan(opened: _Opened) -> RunRecord:
@@ -192,6 +212,8 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
             return _result(run, (), STOPPED, str(used_up))
         except EvolveError as error:
             observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(error)))
+            if isinstance(error, UserCodeError):
+                error.resume = f"run {record.run_id} is stopped, what was done is kept; mend it, then `evolve resume`"
             raise
         result = _result(run, reports, "done", "")
         latest = load_run(store, record.run_id)

@@ -8,7 +8,7 @@ _NAMES = {
     "evolve.agent": ("Agent",),
     "evolve.config": ("Config",),
     "evolve.configfile": ("load_config",),
-    "evolve.errors": ("ConfigError", "EnvironmentFailure"),
+    "evolve.errors": ("ConfigError", "EnvironmentFailure", "UserCodeError"),
     "evolve.evaluate": ("EvalReport",),
     "evolve.metrics": ("Metrics",),
     "evolve.progress": ("Observer", "Progress"),

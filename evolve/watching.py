@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
+from evolve.usercode import users
 from policies.protocols import Message, Reply, SamplingParams
 from policies.wrapped import WrappedPolicy
 
@@ -126,5 +127,6 @@ class WatchedPolicy(WrappedPolicy):
 
     @watched("chat")
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
-        """Return the inner policy's reply. Raises what it raises."""
-        return await super().generate(messages, params)
+        """Return the inner policy's reply. Raises what it raises, bugs of the user's own as `UserCodeError`."""
+        with users(f"generate() of policy {self.name!r}"):
+            return await super().generate(messages, params)

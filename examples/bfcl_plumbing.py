@@ -132,7 +132,7 @@ def configured(folder: Path, tasks: int | None = None) -> Config:
     return Config(
         root=folder,
         run=RunSection(mode="online", split="train", tasks=tasks, eval_splits=("test_normal",)),
-        environment=EnvironmentSection(name="bfcl", max_steps=60),
+        environment=EnvironmentSection(name="bfcl"),
         memory=MemorySection(index="exact"),
         playbook=PlaybookSection(reflector="rules", curator="direct", token_budget=2048),
         controls=ControlsSection(no_memory=0.0),

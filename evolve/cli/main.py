@@ -21,6 +21,7 @@ from evolve.cli import (
     config,
     contradictions,
     cycle,
+    env,
     gates,
     knowledge,
     logs,
@@ -41,7 +42,7 @@ from evolve.cli import (
     workspace,
 )
 from evolve.cli.output import Json, show
-from evolve.errors import ConfigError
+from evolve.errors import ConfigError, UserCodeError
 from memory.errors import BadInput, EvolveError
 from policies.errors import BudgetExceeded
 
@@ -58,6 +59,10 @@ class Root(TyperGroup):
         try:
             return super().invoke(ctx)
         except EvolveError as error:
+            if ctx.params.get("debug"):
+                raise
+            if isinstance(error, UserCodeError) and not as_json:
+                _show_code(error)
             _complain(type(error).__name__, str(error), as_json)
             code = _code(error)
         except typer.TyperException as error:
@@ -100,6 +105,7 @@ app.add_typer(review.app, name="review")
 policy_serve.register(policy.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(config.app, name="config")
+app.add_typer(env.app, name="env")
 app.add_typer(presets.app, name="presets")
 skill_files.register(skills.app)
 app.add_typer(skills.app, name="skills")
@@ -112,12 +118,22 @@ ui.register(app)
 mcp.register(app)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"evolve {installed('evolve-agents')}")
+        raise typer.Exit
+
+
 @app.callback()
 def root(
     context: typer.Context,
     file: Annotated[
         Path | None, typer.Option("--config", "-c", help="evolve.toml to use; else the nearest one above here.")
     ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="End an error with its whole traceback.")] = False,
+    number: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the installed version.")
+    ] = False,
 ) -> None:
     """Let an agent learn from its own tasks."""
     context.obj = file
@@ -133,6 +149,15 @@ def version(as_json: Json = False) -> None:
 def main() -> None:
     """Run the command."""
     app()
+
+
+def _show_code(error: UserCodeError) -> None:
+    """Print the lines of the user's code that an error passed through, and how to go on."""
+    from evolve.usercode import trace
+
+    for line in (*trace(error), error.resume, "the whole traceback: `evolve --debug ...`"):
+        if line:
+            print(line, file=sys.stderr)
 
 
 def _code(error: EvolveError) -> int:

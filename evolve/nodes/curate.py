@@ -12,8 +12,9 @@ from evolve.replies import about
 from evolve.skilled.proposals import skill_ops
 from evolve.state import Deps, State
 from evolve.trust import trust_of
+from evolve.usercode import awaited, broke_contract
 from evolve.watching import watched
-from memory.records import DeltaOp, Event, Provenance, Trajectory
+from memory.records import DeltaOp, Event, Provenance, Reflection, Trajectory
 from playbooks.lessons import with_origin
 
 PROPOSAL = "proposal"
@@ -30,13 +31,21 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
     if reflections:
         async with deps.slots:
             with about(",".join(reflection.task_id for reflection in reflections)):
-                ops = await deps.curator.curate(reflections, deps.store.view(deps.namespace))
+                ops = await _asked(reflections, deps)
     episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, deps)}
     ops = [*_skills(tuple(episodes.values()), deps), *ops]
     signed = [op.model_copy(update={"provenance": _provenance(op, episodes, deps)}) for op in ops]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
     submit(signed, deps, state.get("batch", 0))
     return {}
+
+
+async def _asked(reflections: Sequence[Reflection], deps: Deps) -> tuple[DeltaOp, ...]:
+    what, work = f"curate() of curator {deps.curator.name!r}", deps.curator.curate
+    ops = await awaited(what, work, reflections, deps.store.view(deps.namespace))
+    if not isinstance(ops, Sequence) or not all(isinstance(op, DeltaOp) for op in ops):
+        raise broke_contract(what, work, ops, "a sequence of memory.records.DeltaOp")
+    return tuple(ops)
 
 
 def submit(ops: Sequence[DeltaOp], deps: Deps, batch: int) -> None:

@@ -14,6 +14,7 @@ from evolve.nodes.episodes import batch_episodes
 from evolve.nodes.waiting import Waiting, carried, keep
 from evolve.progress import Answered
 from evolve.state import Deps, State
+from evolve.usercode import awaited, broke_contract
 from evolve.watching import watched
 from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
@@ -44,7 +45,11 @@ async def gate(state: State, deps: Deps) -> dict[str, Any]:
 
 @watched("gate")
 async def _judge(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, origins: Sequence[Trajectory]) -> Verdict:
-    return await member.judge(ops, view, origins)
+    what = f"judge() of gate {member.name!r}"
+    verdict = await awaited(what, member.judge, ops, view, origins)
+    if not isinstance(verdict, Verdict):
+        raise broke_contract(what, member.judge, verdict, "memory.records.Verdict(...)")
+    return verdict
 
 
 def verdicts(batch: int, deps: Deps) -> tuple[Verdict, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from evolve.injection import shown_again
@@ -11,8 +12,9 @@ from evolve.progress import Notice
 from evolve.replies import about
 from evolve.seeds import id_for
 from evolve.state import Deps, State
+from evolve.usercode import awaited, broke_contract
 from evolve.watching import watched
-from memory.records import Reflection, Trajectory
+from memory.records import Record, Reflection, Trajectory
 from policies.errors import PolicyRefused
 
 
@@ -41,13 +43,19 @@ async def _reflect(trajectory: Trajectory, deps: Deps) -> str:
     async with deps.slots:
         with about(trajectory.task.id):
             try:
-                reflection = await deps.reflector.reflect(
-                    trajectory, (*shown.core, *shown.recalled), label_free=deps.config.run.label_free
-                )
+                reflection = await _asked(trajectory, (*shown.core, *shown.recalled), deps)
             except PolicyRefused as refused:
                 reflection = _refused(trajectory, deps, refused)
     deps.store.add_reflection(reflection.model_copy(update={"id": reflection_id}))
     return reflection_id
+
+
+async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], deps: Deps) -> Reflection:
+    what, reflect = f"reflect() of reflector {deps.reflector.name!r}", deps.reflector.reflect
+    reflection = await awaited(what, reflect, trajectory, shown, label_free=deps.config.run.label_free)
+    if not isinstance(reflection, Reflection):
+        raise broke_contract(what, reflect, reflection, "memory.records.Reflection(...)")
+    return reflection
 
 
 def _refused(trajectory: Trajectory, deps: Deps, refused: PolicyRefused) -> Reflection:

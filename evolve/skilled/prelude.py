@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.protocols import Action, Environment, Episode
+from evolve.usercode import open_episode
 from memory.errors import EvolveError
 from memory.records import Event, Record, Task, Trajectory
 from memory.store import Store
@@ -37,7 +38,7 @@ async def start(environment: Environment, task: Task, seed: int, skills: Sequenc
 
     Raises what the environment raises.
     """
-    episode = environment.start(task, seed)
+    episode = open_episode(environment, task, seed)
     if not skills:
         return Started(episode)
     try:
@@ -47,17 +48,18 @@ async def start(environment: Environment, task: Task, seed: int, skills: Sequenc
     if await _defines(episode, source) is None:
         return Started(episode, tuple(skills), source)
     await episode.close()
-    trial = environment.start(task, seed)
+    trial = open_episode(environment, task, seed)
     try:
         kept, error = await _apart(trial, skills)
     finally:
         await trial.close()
-    episode, source = environment.start(task, seed), Library(kept).prelude(record.payload.name for record in kept)
+    episode = open_episode(environment, task, seed)
+    source = Library(kept).prelude(record.payload.name for record in kept)
     again = await _defines(episode, source) if kept else None
     if again is None:
         return Started(episode, kept, source, error)
     await episode.close()
-    return Started(environment.start(task, seed), error=f"{error}; {again}")
+    return Started(open_episode(environment, task, seed), error=f"{error}; {again}")
 
 
 async def _apart(episode: Episode, skills: Sequence[Record[Any]]) -> tuple[tuple[Record[Any], ...], str]:

@@ -85,6 +85,11 @@ class Depot:
     def start(self, task: Task, seed: int = 0) -> Shift:
         return Shift(task.metadata["item"], task.metadata["kilos"])
 
+    def gold(self, task: Task) -> Sequence[Action]:
+        """Return a right solution. Optional: with it, `evolve env check` proves the grader."""
+        item, kilos = task.metadata["item"], task.metadata["kilos"]
+        return [Action(text=f"weigh(item='{item}')"), Action(text=f"ship(item='{item}', grams={kilos * 1000})")]
+
 
 def read(text: str) -> tuple[str, dict[str, Any]]:
     """Return name and arguments of one call with constant arguments. Nothing is evaluated."""

@@ -11,6 +11,7 @@ import pytest
 
 from evolve import Agent, Outcome, Step, Task, Trajectory
 from evolve.app import open_store
+from evolve.errors import UserCodeError
 from evolve.progress import Learned
 from memory.records import DeltaOp
 from playbooks.bullets import Bullet
@@ -73,12 +74,12 @@ async def test_it_may_be_a_coroutine_and_remembers_tomorrow(tmp_path: Path) -> N
         assert all(trajectory.success for trajectory in await agent.run(TASKS[:5]))
 
 
-async def test_a_bug_in_the_function_flies_and_the_workspace_stays_whole(tmp_path: Path) -> None:
+async def test_a_bug_in_the_function_is_raised_and_the_workspace_stays_whole(tmp_path: Path) -> None:
     def broken(task: Task, knowledge: str) -> Trajectory:
         raise KeyError("mine")
 
     config = doors_config(tmp_path, **NO_MODEL)
-    with pytest.raises(KeyError, match="mine"):
+    with pytest.raises(UserCodeError, match="KeyError: 'mine'"):
         async with Agent(broken, config) as agent:
             await agent.run(TASKS)
     with open_store(config) as store:

@@ -37,6 +37,8 @@ class Bfcl:
 
     name = "bfcl"
     action_format: ActionFormat = "tools"
+    max_steps = 60
+    """The longest gold takes 16 calls, and a turn ends by an action, too."""
 
     def __init__(self, config: BfclConfig | None = None) -> None:
         self.config = config or BfclConfig()

@@ -1,0 +1,78 @@
+"""`evolve env check` on environments of outsiders: what breaks the contract is named, what is optional is skipped."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.evolve.command import finish, start
+
+
+@pytest.fixture
+def own(tmp_path: Path, root: Path) -> Path:
+    """Return a copy of the example's folder, whose environment has gold and no other capability."""
+    source = root / "examples" / "own_environment"
+    return Path(shutil.copytree(source, tmp_path / "own", ignore=shutil.ignore_patterns(".evolve", "__pycache__")))
+
+
+def spoil(folder: Path, old: str, new: str) -> None:
+    text = (folder / "depot.py").read_text()
+    assert old in text
+    (folder / "depot.py").write_text(text.replace(old, new))
+
+
+def found(folder: Path, *, code: int) -> dict[str, str]:
+    """Return check -> what is wrong or missing; empty for what passed."""
+    out, _ = finish(start(folder, "env", "check", "--json"), code=code)
+    return {each["check"]: each["text"] for each in json.loads(out)["checks"]}
+
+
+def test_a_world_of_text_passes_and_is_told_what_it_could_add(own: Path) -> None:
+    out, _ = finish(start(own, "env", "check", "depot:Depot"))
+    assert "WRONG" not in out
+    assert "ok      gold earns 1.0" in out
+    assert "skipped an extra write fails: no state_changing(task)" in out
+    assert out.rstrip().endswith("keeps the contract of an environment")
+    assert not (own / ".evolve").exists()
+
+
+def test_a_grader_that_is_always_pleased_is_found(own: Path) -> None:
+    spoil(own, "success = all(check.passed for check in checks)", "success = True")
+    wrong = found(own, code=1)
+    assert "solved by doing nothing" in wrong["doing nothing earns less"]
+    assert "solved by what another one did" in wrong["episodes apart"]
+
+
+def test_episodes_that_share_their_state_are_found(own: Path) -> None:
+    spoil(own, "shipped: dict[str, int] = field(default_factory=lambda: dict[str, int]())", "shipped = {}")
+    spoil(own, "weighed: set[str] = field(default_factory=lambda: set[str]())", "weighed = set()")
+    assert "give each its own state" in found(own, code=1)["episodes apart"]
+
+
+def test_a_bug_and_a_wrong_return_value_name_their_line(own: Path) -> None:
+    spoil(own, "return Outcome(success=success, reward=float(success), checks=checks)", "return success, 1.0")
+    wrong = found(own, code=1)["gold earns 1.0"]
+    assert "(False, 1.0) (tuple)" in wrong or "(True, 1.0) (tuple)" in wrong
+    assert "depot.py:" in wrong
+
+
+def test_a_mistake_that_is_raised_or_hidden_is_found(own: Path) -> None:
+    spoil(own, "return StepResult(observation=text, error=text)", "raise")
+    wrong = found(own, code=1)["mistakes are observations"]
+    assert "step() of environment 'depot' raised" in wrong
+    spoil(own, "            raise\n", "            return StepResult(observation='no', error=text)\n")
+    assert "the agent does not see" in found(own, code=1)["mistakes are observations"]
+
+
+def test_a_gold_that_is_too_long_for_the_settings_is_found(own: Path) -> None:
+    text = (own / "evolve.toml").read_text()
+    (own / "evolve.toml").write_text(text.replace("max_steps = 6", "max_steps = 1"))
+    assert "takes 2 actions and max_steps is 1" in found(own, code=1)["gold earns 1.0"]
+
+
+def test_a_wrong_shape_is_the_only_thing_said(own: Path) -> None:
+    spoil(own, 'action_format = "text"', 'action_format = "json"')
+    assert list(found(own, code=1)) == ["shape"]

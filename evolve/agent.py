@@ -23,6 +23,7 @@ from evolve import app
 from evolve.config import Config
 from evolve.errors import EnvironmentFailure
 from evolve.injection import Shown, shown_again
+from evolve.live import gates_of
 from evolve.nodes.commit import commit
 from evolve.nodes.curate import curate, submit
 from evolve.nodes.expose import expose
@@ -37,9 +38,10 @@ from evolve.proposals import Standing, standing
 from evolve.protocols import ActionFormat, Episode
 from evolve.replies import RunReplies, about
 from evolve.rollout import Acting
-from evolve.runs import keeper
+from evolve.runs import AGENT, keeper
 from evolve.seeds import id_for
 from evolve.session import Parts
+from evolve.sessions import Session, session_record
 from evolve.state import FROZEN, MAIN, Deps, State, Stream
 from evolve.telemetry.start import Traced, traced
 from evolve.usercode import broke_contract, checked_outcome, users
@@ -53,6 +55,7 @@ from policies.scripted import ScriptedPolicy
 
 Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
 """Does a task with what is known (text for a prompt, may be empty) and says what happened."""
+CLOSED = "the Agent is not open; use `async with Agent(...) as agent`"
 REMEMBERED = 1000
 """Instructions by which the gates tell the words of a template from those of one task."""
 
@@ -98,11 +101,12 @@ class Agent:
         parts: Parts | None = None,
         observers: Iterable[Observer] = (),
         store: Store | None = None,
+        kind: str = AGENT,
     ) -> None:
-        """Take the function and the configuration; of `[run]` only learning, batch size and concurrency count.
+        """Take the function and the configuration; of `[run]` name, tags, learning, batch size and concurrency count.
 
         Without a function there are `ask` and `learn`. A `store` that is open already stays open. With
-        `reflector = "rules"` and `curator = "direct"` no model is needed.
+        `reflector = "rules"` and `curator = "direct"` no model is needed. `kind` says in lists of runs what this is.
         """
         app.check_skills(config, _Elsewhere())
         self.run_id = new_id()
@@ -113,6 +117,8 @@ class Agent:
         self._exit = AsyncExitStack()
         self._policy: Policy | None = None
         self._store = store
+        self._kind = kind
+        self._session: Session | None = None
         self._batches = self._done = 0
         self._told: deque[str] = deque(maxlen=REMEMBERED)
         self._core: State = {}
@@ -125,6 +131,10 @@ class Agent:
             self._exit.push_async_callback(policy.aclose)
         if self._store is None:
             self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
+        record = session_record(self.run_id, self._kind, self._config)
+        acting = {"policy": policy.name, "policy_version": policy.version, "environment": _Elsewhere.name}
+        record = record.model_copy(update={**acting, "gates": gates_of(self._config, None)})
+        self._session = Session(self._store, record, self._config.memory.namespace)
         about = Traced(self.run_id, "agent", policy, "own")
         self._exit.enter_context(traced(self._config, about, self._observers))
         budgeted = BudgetedPolicy(WatchedPolicy(policy), Budget(**self._config.budget.model_dump()))
@@ -134,7 +144,17 @@ class Agent:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._exit.aclose()
+        try:
+            if self._session is not None:
+                self._session.end(error)
+        finally:
+            await self._exit.aclose()
+
+    def begin(self, client: str = "") -> None:
+        """Journal that the session began; done by itself with the first task."""
+        if self._session is None:
+            raise RuntimeError(CLOSED)
+        self._session.begin(client)
 
     async def run(self, tasks: Iterable[Task | str]) -> list[Trajectory]:
         """Do the tasks in order, `run.batch_size` at a time, learning after each batch. Returns their trajectories."""
@@ -197,6 +217,9 @@ class Agent:
         async with self._one_at_a_time:
             for node in (judge, expose, reflect, curate, gate, commit):
                 state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
+            done, every = deps.stream.before + len(deps.stream.tasks), self._config.playbook.compact_every
+            if self._session is not None and done // every > deps.stream.before // every:
+                self._session.freeze(deps.stream.name)
 
     @watched("solve")
     async def _attempt(self, task: Task, deps: Deps) -> Trajectory:
@@ -221,6 +244,7 @@ class Agent:
         return trajectory
 
     def _stream(self, tasks: tuple[Task, ...]) -> Stream:
+        self.begin()
         self._told.extend(task.instruction for task in tasks)
         name, before = f"b{self._batches}", self._done
         self._batches += 1
@@ -229,7 +253,7 @@ class Agent:
 
     def _deps(self, stream: Stream, *, learning: bool = True) -> Deps:
         if self._store is None or self._policy is None:
-            raise RuntimeError("the Agent is not open; use `async with Agent(...) as agent`")
+            raise RuntimeError(CLOSED)
         config, parts = self._config, self._parts
         return Deps(
             config=config,

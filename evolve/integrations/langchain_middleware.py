@@ -30,6 +30,7 @@ from evolve.agent import Agent, Asked
 from evolve.config import Config
 from evolve.integrations.conversation import after, steps_of, task_message, with_knowledge, with_opening
 from evolve.integrations.loop_thread import LoopThread
+from evolve.runs import LANGCHAIN
 from evolve.session import Parts
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Step, Trajectory, Usage
@@ -76,7 +77,7 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
         self.learning = learning
         self._grade, self._steps = grade, steps
         parts = Parts(policy=LangChainPolicy(model)) if model is not None else None
-        self._agent = Agent(None, config, parts=parts)
+        self._agent = Agent(None, config, parts=parts, kind=LANGCHAIN)
         self._asked: dict[str, Asked] = {}
         self._opening = threading.Lock()
         self._close: Callable[[], object] | None = None

@@ -6,7 +6,7 @@
 Each item is a record of kind `item` in a namespace of its own; a put is an ADD or EDIT, a delete a REMOVE, with their
 events. Putting what is there already changes nothing. Differences from LangGraph's own stores: values are JSON; secrets
 in them are redacted; a text that was forgotten is refused; time to live is refused; a search with a query ranks by
-recall (words and vectors), and its score is the fused one.
+recall (words and vectors), and its score is the fused one. What is put through one store object is one run.
 """
 
 from __future__ import annotations
@@ -36,9 +36,11 @@ from evolve.app import open_store
 from evolve.config import Config
 from evolve.integrations.matching import matches, passes
 from evolve.integrations.stored_item import StoredItem, texts_in
+from evolve.runs import LANGGRAPH, RunRecord
+from evolve.sessions import Session, session_record
 from memory.content import clean
 from memory.errors import BadInput
-from memory.records import DeltaOp, Event, Provenance, RecallQuery, Record, Trust
+from memory.records import DeltaOp, Event, Provenance, RecallQuery, Record, Trust, new_id
 from memory.records import Op as Kind
 from memory.store import Store
 
@@ -57,7 +59,11 @@ def open_journal_store(config: Config, namespace: str = NAMESPACE) -> Generator[
     if namespace == config.memory.namespace:
         raise BadInput(f"got namespace {namespace!r}, in which the loop keeps its knowledge; expected one of its own")
     with open_store(config, owner=False) as store:
-        yield JournalStore(store, namespace)
+        opened = JournalStore(store, namespace, record=session_record(new_id(), LANGGRAPH, config))
+        try:
+            yield opened
+        finally:
+            opened.close()
 
 
 class JournalStore(BaseStore):
@@ -65,9 +71,12 @@ class JournalStore(BaseStore):
 
     supports_ttl = False
 
-    def __init__(self, store: Store, namespace: str = NAMESPACE) -> None:
-        """Take an open workspace, which stays the caller's to close."""
+    def __init__(self, store: Store, namespace: str = NAMESPACE, *, record: RunRecord | None = None) -> None:
+        """Take an open workspace, which stays the caller's to close; `record` is the session's as a run."""
         self._store, self._namespace = store, namespace
+        record = record or RunRecord(run_id=new_id(), kind=LANGGRAPH, mode=LANGGRAPH)
+        self.run_id = record.run_id
+        self._session = Session(store, record)
         self._seen: tuple[object, Items] = (None, {})
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -84,6 +93,10 @@ class JournalStore(BaseStore):
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """`batch`, in a thread."""
         return await asyncio.to_thread(self.batch, list(ops))
+
+    def close(self) -> None:
+        """Journal that the session ended; the workspace stays open."""
+        self._session.end()
 
     def history(self, namespace: tuple[str, ...], key: str) -> list[Event]:
         """Return every event about what was ever kept at an address, oldest first."""
@@ -148,13 +161,14 @@ class JournalStore(BaseStore):
 
     def _write(self, wanted: dict[Address, StoredItem | None]) -> None:
         """Commit the changes in one transaction, so that two processes never make two items of one address."""
+        self._session.begin()
         with self._store.journal.transaction():
             items = self._items()
             changes = [_change(items.get(address), payload) for address, payload in wanted.items()]
             ops = [op for op in changes if op is not None]
             if not ops:
                 return
-            commit = self._store.commit(self._namespace, ops, actor=ACTOR)
+            commit = self._store.commit(self._namespace, ops, actor=ACTOR, run_id=self.run_id)
             if commit.refused:
                 raise BadInput(f"the item was refused: {commit.refused[0].reason}; nothing of the batch was stored")
 

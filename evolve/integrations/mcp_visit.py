@@ -20,6 +20,7 @@ from evolve.lookup import find_record, find_skill
 from evolve.nodes.expose import hidden
 from evolve.prompting import knowledge, learned
 from evolve.proposals import Standing
+from evolve.runs import MCP
 from evolve.seeds import id_for
 from evolve.skilled.showing import texts
 from memory.errors import BadInput, NotFound
@@ -37,6 +38,7 @@ from memory.records import (
     Trajectory,
     Trust,
 )
+from memory.runlist import OPENED
 from memory.snapshots import address, name_now
 from memory.store import Store
 from playbooks.bullets import DEFAULT_SECTION, Bullet
@@ -46,7 +48,7 @@ from playbooks.render import neutral
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
 
-OPENED, CLOSED = "session.opened", "session.closed"
+CLOSED = "session.closed"
 MOST = 100
 """Records that one search returns at most."""
 
@@ -56,7 +58,7 @@ class Visit:
 
     def __init__(self, config: Config, store: Store, *, writes: bool = True) -> None:
         self._config, self._store = visiting(config), store
-        self._agent = Agent(None, self._config, store=store) if writes else None
+        self._agent = Agent(None, self._config, store=store, kind=MCP) if writes else None
         self._namespace = config.memory.namespace
         self._client = ""
         self._asked: dict[str, Asked] = {}
@@ -84,6 +86,7 @@ class Visit:
         """Journal who visits, once."""
         if self._agent and not self._client:
             self._client = client
+            self._agent.begin(client)
             self._journal(OPENED, {"client": client, "transport": transport})
 
     def search(self, query: str, kinds: Sequence[str], k: int) -> tuple[Hit, ...]:

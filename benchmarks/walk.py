@@ -107,7 +107,7 @@ def _reviewed(page: Page, home: str, folder: Path, learning: tuple[str, ...]) ->
     page.wait_for_selector("article.change")
     titles = page.locator("article.change h2").all_inner_texts()
     states = next(at for at, title in enumerate(titles) if title.startswith(("ADD", "EDIT", "SUPERSEDE", "MERGE")))
-    for _ in range(states + 1):
+    for _ in range(states):  # the first has the focus
         page.keyboard.press("j")
     page.keyboard.press("a")
     page.wait_for_selector(".said")

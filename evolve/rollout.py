@@ -99,6 +99,8 @@ class _Progress:
     forgotten: int = 0
     found: list[Injection] = field(default_factory=lambda: [])
     """What the agent's searches brought."""
+    waited: float = 0.0
+    """Seconds until the latest reply was there."""
 
 
 @watched("episode")
@@ -173,8 +175,10 @@ async def _act(
             seed=seed_for(attempt.seed, len(progress.steps)),
             tools=tools,
         )
+        asked_at = time.perf_counter()
         try:
             reply = await policy.generate(progress.messages, params)
+            progress.waited = time.perf_counter() - asked_at
         except (PolicyUnavailable, BudgetExceeded):
             raise
         except PolicyError as error:
@@ -250,7 +254,9 @@ async def _step(episode: Episode, action: Action, index: int) -> StepResult:
 
 def _record(progress: _Progress, step: Step, reply: Reply | None) -> None:
     """Take in a step; `reply` is the one that it began with."""
-    update = {"index": len(progress.steps), "reply_key": reply.key if reply else ""}
+    update = {"index": len(progress.steps)}
+    if reply:
+        update |= {"reply_key": reply.key, "reply_seconds": progress.waited}
     progress.steps.append(step.model_copy(update=update))
     progress.messages += step_messages(progress.steps[-1], reply)
 

@@ -65,6 +65,9 @@ class Step(Frozen):
     """Characters of the observation that the agent did not read, since it was too long."""
     usage: Usage = Usage()
     seconds: float = 0.0
+    """Time that the environment took."""
+    reply_seconds: float = 0.0
+    """Time until the reply that this step began was there; 0 where it began none, or nobody measured it."""
 
 
 class Check(Frozen):

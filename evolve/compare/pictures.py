@@ -9,7 +9,7 @@ from pathlib import Path
 from evolve.compare.arms import Role
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown import CURVES, FOREST
-from evolve.curve import WINDOW
+from evolve.curve import WINDOW, moving_mean
 
 
 def save(found: Comparison, folder: Path) -> tuple[Path, ...]:
@@ -30,21 +30,17 @@ def _curves(found: Comparison, path: Path) -> Path:
         if arm.curve:
             line = "-" if arm.role is Role.COMPARED else "--"
             color = "grey" if arm.role is Role.CONTROL else None
-            axes.plot(range(1, len(arm.curve) + 1), _smooth(arm.curve), label=arm.name, linestyle=line, color=color)
+            window = min(WINDOW, len(arm.curve))
+            shares = [share for share in moving_mean(arm.curve, window) if share is not None]
+            tasks = range(window, len(arm.curve) + 1)
+            axes.plot(
+                tasks, shares, label=arm.name, linestyle=line, color=color, marker="." if len(shares) == 1 else ""
+            )
     title = f"{found.repeated}, mean of {WINDOW} tasks"
     axes.set(xlabel="task of the stream", ylabel="success, %", ylim=(0, 102), title=title)
     figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=120)
     return path
-
-
-def _smooth(curve: tuple[float, ...], window: int = WINDOW) -> list[float]:
-    """Return, for each task, the mean of it and the `window` - 1 before it, in percent."""
-    points: list[float] = []
-    for end in range(1, len(curve) + 1):
-        recent = curve[max(0, end - window) : end]
-        points.append(100 * sum(recent) / len(recent))
-    return points
 
 
 def _forest(found: Comparison, path: Path) -> Path:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evolve.inspector.desk import Desk, desk_of
+from evolve.inspector.words import Words
 
 PAGES = {
     "overview": "Overview",
@@ -65,7 +66,7 @@ def render(template: str, data: Mapping[str, Any]) -> str:
 
 def frame(desk: Desk, link: Links) -> dict[str, Any]:
     """Return what every template needs; `still` says that it stands in a file."""
-    return {"desk": desk, "link": link, "said": (), "here": "", "still": False}
+    return {"desk": desk, "link": link, "said": (), "here": "", "still": False, "word": Words()}
 
 
 def chart(title: str, x: Sequence[float], series: Mapping[str, Sequence[float | None]], unit: str = "") -> str:
@@ -98,6 +99,23 @@ def _moment(value: datetime | str) -> str:
     return f"{at:%Y-%m-%d %H:%M:%S}"
 
 
+def _minute(value: datetime | str) -> str:
+    return _moment(value)[:16]
+
+
+def _duration(seconds: float | None) -> str:
+    """Return a time for people: never 0 for something that took time."""
+    if not seconds:
+        return NOTHING
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms" if seconds < 0.9995 else "1.0 s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
 _TEMPLATES = Environment(
     loader=PackageLoader("evolve.inspector"),
     autoescape=True,
@@ -105,4 +123,11 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_TEMPLATES.filters |= {"trusted": Markup, "percent": _percent, "number": _number, "moment": _moment}
+_TEMPLATES.filters |= {
+    "trusted": Markup,
+    "percent": _percent,
+    "number": _number,
+    "moment": _moment,
+    "minute": _minute,
+    "duration": _duration,
+}

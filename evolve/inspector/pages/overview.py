@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.curve import WINDOW, moving_mean
+from evolve.curve import WINDOW, moving_mean, solved_so_far
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.generations import FOLDER, live_generation
@@ -64,15 +64,22 @@ def data(desk: Desk) -> dict[str, Any]:
 
 
 def curve(episodes: Sequence[EpisodeLine]) -> str:
-    """Return success of the stream as a moving mean, with the control's mean as a line; empty before the first task."""
+    """Return the success of the stream as a chart; empty before the first task.
+
+    From `WINDOW` tasks on a moving mean that begins when its first window is full, with the control's mean as a line;
+    before that the number of tasks solved so far.
+    """
     passed = [each.success for each in episodes if each.arm == MAIN]
     control = [each.success for each in episodes if each.arm == NO_MEMORY]
     if not passed:
         return ""
+    tasks = list(range(1, len(passed) + 1))
+    if len(passed) < WINDOW:
+        return chart(f"Tasks solved so far, of {len(passed)}", tasks, {"solved": solved_so_far(passed)})
     series: dict[str, Sequence[float | None]] = {f"with memory, mean of {WINDOW} tasks": moving_mean(passed)}
     if control:
         series["without memory, all tasks"] = [100 * sum(control) / len(control)] * len(passed)
-    return chart("Tasks solved", list(range(1, len(passed) + 1)), series, "%")
+    return chart("Tasks solved", tasks, series, "%")
 
 
 def halves(episodes: Sequence[EpisodeLine]) -> list[dict[str, Any]]:

@@ -18,9 +18,13 @@ from evolve.generations import FOLDER, WITH_GENERATIONS, open_registry
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
 from memory.errors import BadInput, EvolveError
+from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 
 router = APIRouter()
+
+POINTS = ", points"
+"""Ends the names of the gate's figures that are differences."""
 
 
 @router.get("/policies")
@@ -51,10 +55,35 @@ def generations(desk: Desk) -> dict[str, Any]:
     try:
         with open_registry(section, workspace, read_only=True) as registry:
             found, live = registry.generations(), registry.live().version
-            rows = [{"it": each, "history": registry.history(each.version)[::-1]} for each in found[::-1]]
+            rows = [
+                {"it": each, "gate": gate_of(each), "history": registry.history(each.version)[::-1]}
+                for each in found[::-1]
+            ]
     except EvolveError as error:
         return {**begun, "problem": str(error), "rows": ()}
     return {**begun, "rows": rows, "live": live, "children": _children([row["it"] for row in rows])}
+
+
+def gate_of(generation: Generation) -> dict[str, Any]:
+    """Return what the gate said of a generation in words, what it measured, and whether it may be promoted."""
+    metrics = generation.metrics
+    accepted = bool(metrics.get("gate.accepted"))
+    answer = "accepted" if accepted else "refused" if "gate.accepted" in metrics else "not measured"
+    waived = bool(metrics.get("gate.waived"))
+    return {
+        "answer": "the base model" if generation.adapter is None else answer,
+        "reason": metrics.get("gate.reason", ""),
+        "beside": metrics.get("gate.beside", ""),
+        "look": metrics.get("gate.look"),
+        "waived": waived,
+        "promotable": generation.adapter is None or accepted or waived,
+        "points": {
+            name.removeprefix("gate.").removesuffix(POINTS): value
+            for name, value in metrics.items()
+            if name.endswith(POINTS)
+        },
+        "others": {name.replace("_", " "): value for name, value in metrics.items() if not name.startswith("gate.")},
+    }
 
 
 def _known(desk: Desk, version: str) -> str:

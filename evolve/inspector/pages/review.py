@@ -1,4 +1,4 @@
-"""Review: changes that wait for a person, the difference first; accept, reject, edit or defer."""
+"""Review: changes that wait for a person, the difference first; accept, reject, edit or defer, one or several."""
 
 from __future__ import annotations
 
@@ -14,19 +14,53 @@ from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.pages.record import ACTOR, diff, said, told
 from evolve.inspector.rendering import served, show
 from evolve.proposals import WRITTEN_IN, Proposal
-from memory.errors import BadInput
+from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op
 
 router = APIRouter()
 
 MOST = 50
 """Changes of a screen."""
+SEVERAL = ("accept", "reject")
+"""What several changes can be answered at once."""
 
 
 @router.get("/review")
 def review(request: Request, desk: At) -> HTMLResponse:
     """Show what waits."""
     return show(request, "review.html", waiting(desk))
+
+
+@router.post("/review")
+async def ask(request: Request, desk: At, form: Form) -> HTMLResponse:
+    """Ask once more before several changes are answered: those that are selected, or all that were shown."""
+    answer, _, which = form.get("answer", "").partition(" ")
+    names = await _named(request, "picked" if which == "selected" else "shown")
+    if answer not in SEVERAL or which not in ("selected", "shown"):
+        raise BadInput(f"got {form.get('answer', '')!r}; expected accept or reject, and selected or shown")
+    if not names:
+        raise BadInput("no change is selected; tick some of them first")
+    rows = [_row(desk, each) for each in proposals.proposals(desk.store, desk.namespace) if str(each.seq) in names]
+    return show(request, "several.html", {"answer": answer, "rows": rows})
+
+
+@router.post("/review/several/{answer}")
+async def decide_several(request: Request, desk: At, answer: str, form: Form) -> RedirectResponse:
+    """Accept or reject several changes; each is decided by itself, and what could not be done is said."""
+    if answer not in SEVERAL:
+        raise BadInput(f"got answer {answer!r}; expected one of {', '.join(SEVERAL)}")
+    done, problems = 0, list[str]()
+    for name in await _named(request, "picked"):
+        try:
+            said_of = _ANSWERS[answer](desk, name, form)
+        except EvolveError as error:
+            said_of = f"Refused: {error}"
+        if said_of.startswith("Refused"):
+            problems.append(f"Change {name}: {said_of}")
+        else:
+            done += 1
+    desk.said += [f"{done} changes are {answer}ed.", *problems]
+    return RedirectResponse(served("review"), 303)
 
 
 @router.post("/review/{seq}/{answer}")
@@ -44,6 +78,11 @@ def waiting(desk: Desk, size: int = MOST) -> dict[str, Any]:
     return {"rows": [_row(desk, each) for each in queue[:size]], "total": len(queue)}
 
 
+async def _named(request: Request, field: str) -> list[str]:
+    """Return the numbers of changes that a form names, in its order."""
+    return [value for value in (await request.form()).getlist(field) if isinstance(value, str)]
+
+
 def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
     op = proposal.op
     target = desk.store.get(op.target_id) if op.target_id else None
@@ -51,6 +90,7 @@ def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
     before = "\n".join(map(said, [*([target] if target else []), *parents]))
     return {
         "proposal": proposal,
+        "at": desk.store.events(after=proposal.seq - 1, limit=1)[0].created_at,
         "target": target,
         "lines": diff(before, _after(op, before)),
         "editable": _editable(proposal),

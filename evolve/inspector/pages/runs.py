@@ -17,6 +17,7 @@ from evolve.inspector.pages.overview import curve, halves, totals
 from evolve.inspector.paging import Number, Paging
 from evolve.inspector.prompts import told
 from evolve.inspector.rendering import show
+from evolve.inspector.waterfall import waterfall
 from evolve.runs import load_run
 from evolve.state import NO_MEMORY
 from memory import episodes, listing
@@ -88,6 +89,7 @@ def one_episode(desk: Desk, name: str) -> dict[str, Any]:
         raise NotFound(f"no episode {name!r}; the runs list theirs")
     shown = desk.store.reader.load([each.record_id for each in trajectory.injected])
     learned = listing.learned_from(desk.store.journal, trajectory.id, trajectory.task.id)
+    bars, said = waterfall(desk.config.workspace, trajectory)
     return {
         "episode": trajectory,
         "run": owner_of(desk.store, trajectory.run_id),
@@ -95,6 +97,9 @@ def one_episode(desk: Desk, name: str) -> dict[str, Any]:
         "shown": {record.id: record for record in shown},
         "reflections": _reflections(desk, trajectory),
         "learned": desk.store.reader.load(learned),
+        "parts": sorted({name for each in trajectory.injected for name in each.scores}),
+        "waterfall": bars,
+        "said_of_time": said,
     }
 
 

@@ -1,8 +1,8 @@
 """The Reflector that needs no model: (failing call, error, later attempt that got past it) patterns become lessons.
 
 Deterministic and generic over environments: it reads the calls of the code, the error texts and the failed checks, and
-knows no application. What it cannot see it does not guess: a failure that was never overcome and whose error says
-nothing gives no lesson.
+knows no application. Actions that are no code (text games, SQL) are compared word by word (`playbooks.commands`). What
+it cannot see it does not guess: a failure that was never overcome and whose error says nothing gives no lesson.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 from memory.records import Insight, Outcome, Record, Reflection, Step, Tag, Trajectory
 from playbooks.bullets import DEFAULT_SECTION, one_line
 from playbooks.calls import Call, calls_of
+from playbooks.commands import commands_of, lessons, reads_as_code, seen_in
 from playbooks.differences import Finding, changed_arguments, differs, inserted_calls, order_finding, value_finding
 from playbooks.similarity import exact_key, opposes
 
@@ -49,9 +50,11 @@ class RulesReflector:
         self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
     ) -> Reflection:
         """Return the lessons and tags that follow from the trajectory alone, always the same for the same one."""
-        findings = _from_steps(trajectory)
+        code = reads_as_code(trajectory.steps)
+        findings = _from_steps(trajectory) if code else _from_commands(trajectory)
         if not label_free:
             findings += _from_checks(trajectory.outcome)
+            findings += [] if code else _from_prose(trajectory)
         unique = {finding.content: finding for finding in findings}
         return Reflection(
             trajectory_id=trajectory.id,
@@ -60,7 +63,9 @@ class RulesReflector:
             insights=tuple(
                 Insight(content=f.content, section=DEFAULT_SECTION, cue=f.cue, action=f.action) for f in unique.values()
             ),
-            tags=_tags(injected, tuple(unique.values()), trajectory, solved=not label_free and trajectory.success),
+            tags=(_tags if code else _command_tags)(
+                injected, tuple(unique.values()), trajectory, solved=not label_free and trajectory.success
+            ),
             author=self.name,
         )
 
@@ -82,6 +87,48 @@ def _from_steps(trajectory: Trajectory) -> list[Finding]:
             found = [Finding(told, only.cue or failed.call.name, only.action, only.refuted)]
         findings += found
     return findings
+
+
+def _from_commands(trajectory: Trajectory) -> list[Finding]:
+    """Return what failed commands teach: what the refusal prescribes, and what worked later instead."""
+    told = [
+        Finding(f"{command.verb}: {text}", command.verb, "")
+        for command in commands_of(trajectory)
+        if (text := _prescribed(command.refusal, trajectory))
+    ]
+    return [*told, *lessons(trajectory)]
+
+
+def _from_prose(trajectory: Trajectory) -> list[Finding]:
+    """Return the failed checks that say in words what is wanted."""
+    checks = trajectory.outcome.checks if trajectory.outcome is not None else ()
+    details = (one_line(check.detail) for check in checks if not check.passed and not _MISMATCH.search(check.detail))
+    return [Finding(text, "", "") for detail in details if (text := _prescribed(detail, trajectory))]
+
+
+def _prescribed(refusal: str, trajectory: Trajectory) -> str:
+    """Return a refusal that is a rule: it prescribes, and quotes no value of the task."""
+    text = _PREFIX.sub("", refusal)[:MAX_ERROR]
+    own = any(literal in trajectory.instruction for pair in _LITERAL.findall(text) for literal in pair if literal)
+    return "" if own or not _NORMATIVE.search(text) else text
+
+
+def _command_tags(
+    injected: Sequence[Record[Any]], findings: Sequence[Finding], trajectory: Trajectory, *, solved: bool
+) -> dict[str, Tag]:
+    """Tag a rule harmful when a finding says otherwise or its command failed, helpful when it worked and so did all."""
+    commands = commands_of(trajectory)
+    fine = {each.verb for each in commands} - {each.verb for each in commands if each.refusal}
+    tags: dict[str, Tag] = {}
+    for record in injected:
+        text = record.payload.text()
+        worked, failed = seen_in(text, commands)
+        refuted = any(exact_key(text) in map(exact_key, f.refuted) or opposes(f.content, text) for f in findings)
+        if refuted or (failed and not worked):
+            tags[record.id] = "harmful"
+        elif solved and (worked or text.partition(":")[0].lower() in fine):
+            tags[record.id] = "helpful"
+    return tags
 
 
 def _attempts(steps: Sequence[Step], calls: Sequence[Sequence[Call]]) -> list[_Attempt]:

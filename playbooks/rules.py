@@ -27,7 +27,7 @@ _NORMATIVE = re.compile(
     re.IGNORECASE,
 )
 _LITERAL = re.compile(r"'([^']{2,})'|\"([^\"]{2,})\"")
-_MISMATCH = re.compile(r"([\w.]+\.\w+) (\w+): expected (.+?), got (.+)")
+_MISMATCH = re.compile(r"(\w+(?:\.\w+)*) (\w+): expected (.+?), got (.+)")
 _ORDER = ("before", "after")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from memory.content import canonical
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.projection import Entry
@@ -116,7 +117,7 @@ class Change:
         }
 
     def _reason(self, op: DeltaOp) -> str | None:
-        return self.journal.put({"reason": op.reason}) if op.reason else None
+        return self.journal.put_body(canonical({"reason": op.reason})) if op.reason else None
 
     def _index(self, row: int, record_id: str, version: int, status: Status, item: Prepared) -> None:
         self._set_text(row, item.text)

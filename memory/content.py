@@ -43,6 +43,11 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def clean_body(value: Any) -> str:
+    """Return the canonical text of a value, cleaned: what `Journal.put_body` takes. To be made before a transaction."""
+    return canonical(clean(value))
+
+
 def digest(body: str) -> str:
     """Return the sha256 of a body in hexadecimal."""
     return hashlib.sha256(body.encode("utf-8")).hexdigest()

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import cast
 
 from memory.changes import Batch, Change
+from memory.content import canonical, clean_body
 from memory.errors import ConflictError
 from memory.forget import tombstone
 from memory.journal import Journal
@@ -40,6 +41,7 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
     lies ahead of the namespace, `JournalError` when the database cannot be written; then nothing of the batch is
     kept.
     """
+    data = clean_body(batch.data) if batch.data else ""
     with journal.transaction() as conn:
         row = conn.execute(
             "SELECT version, next_number FROM namespaces WHERE namespace = ?", (batch.namespace,)
@@ -55,7 +57,7 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
         after = version + change.changed
         if any(result.reason != "duplicate" for result in results):
             applied = sum(result.applied for result in results)
-            content = journal.put(batch.data) if batch.data else None
+            content = journal.put_body(data) if data else None
             meta = {"version": after, "applied": applied, "refused": len(results) - applied}
             change.event("commit", batch.namespace, meta, content)
         return Commit(namespace=batch.namespace, version=after, results=results)
@@ -75,7 +77,8 @@ def _apply_one(change: Change, item: Prepared) -> OpResult:
         record_id, version = _HANDLERS[op.op](change, item)
     except Refused as refusal:
         silent = {"payload"} if isinstance(refusal, Forgotten) else set[str]()
-        content = change.journal.put({"reason": str(refusal), "proposed": op.model_dump(mode="json", exclude=silent)})
+        proposed = op.model_dump(mode="json", exclude=silent)
+        content = change.journal.put_body(canonical({"reason": str(refusal), "proposed": proposed}))
         change.event("refused", op.target_id or "", {"op": op.op, "op_id": op.op_id}, content)
         return OpResult(op_id=op.op_id, applied=False, record_id=op.target_id, reason=str(refusal))
     return OpResult(op_id=op.op_id, applied=True, record_id=record_id, version=version)
@@ -149,7 +152,7 @@ def _tag(change: Change, item: Prepared) -> tuple[str, int]:
     counts = {name: count for name, count in _counts(op).model_dump().items() if count}
     if not counts:
         raise Refused("TAG counts nothing; expected at least one counter above 0")
-    content = change.journal.put({"reason": op.reason}) if op.reason else None
+    content = change.journal.put_body(canonical({"reason": op.reason})) if op.reason else None
     version = op.base_version or target.version
     change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": version}, content)
     return target.id, version

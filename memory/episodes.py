@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from memory.content import canonical, clean
+from memory.content import clean, clean_body
 from memory.errors import BadInput
 from memory.journal import Journal
 from memory.projection import Entry
@@ -28,15 +28,14 @@ def add_trajectory(journal: Journal, trajectory: Trajectory) -> None:
 
 def add_reflection(journal: Journal, reflection: Reflection) -> None:
     """Store a reflection under the run of its trajectory."""
-    with journal.transaction() as conn:
-        owner = conn.execute("SELECT run_id FROM trajectories WHERE id = ?", (reflection.trajectory_id,)).fetchone()
-        meta = {
-            "task_id": reflection.task_id,
-            "trajectory_id": reflection.trajectory_id,
-            "parsed": int(reflection.parsed),
-        }
-        entry = Entry("reflection", reflection.id, run_id=owner[0] if owner else "", meta=meta)
-        _add(journal, "reflections", "id", entry, reflection.model_dump(mode="json"))
+    owner = journal.query("SELECT run_id FROM trajectories WHERE id = ?", (reflection.trajectory_id,))
+    meta = {
+        "task_id": reflection.task_id,
+        "trajectory_id": reflection.trajectory_id,
+        "parsed": int(reflection.parsed),
+    }
+    entry = Entry("reflection", reflection.id, run_id=owner[0][0] if owner else "", meta=meta)
+    _add(journal, "reflections", "id", entry, reflection.model_dump(mode="json"))
 
 
 def add_eval(journal: Journal, evaluation: EvalRun) -> None:
@@ -48,8 +47,9 @@ def put_run(journal: Journal, run_id: str, data: dict[str, Any]) -> None:
     """Store the current state of a run; the earlier ones stay in the journal."""
     if not run_id:
         raise BadInput(f"got run id {run_id!r}; expected a non-empty one")
+    body = clean_body(data)
     with journal.transaction():
-        journal.write(Entry("run", run_id, run_id=run_id, content=journal.put(data)))
+        journal.write(Entry("run", run_id, run_id=run_id, content=journal.put_body(body)))
 
 
 def put_reply(
@@ -101,7 +101,7 @@ def first(found: Sequence[M]) -> M | None:
 
 
 def _add(journal: Journal, table: str, key: str, entry: Entry, value: dict[str, Any]) -> None:
-    body = canonical(clean(value))
+    body = clean_body(value)
     with journal.transaction() as conn:
         if conn.execute(f"SELECT 1 FROM {table} WHERE {key} = ?", (entry.subject,)).fetchone() is None:
             journal.write(

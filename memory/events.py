@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from memory.content import clean_body
 from memory.errors import BadInput, NotFound
 from memory.journal import Journal
 from memory.projection import HANDLERS, Entry
@@ -23,8 +24,9 @@ def append(journal: Journal, event: Event) -> Event:
         raise BadInput(
             f"got event type {event.type!r}; that name is the store's own, choose another, e.g. 'gate.verdict'"
         )
+    body = clean_body(event.data) if event.data else ""
     with journal.transaction():
-        content = journal.put(event.data) if event.data else None
+        content = journal.put_body(body) if body else None
         seq = journal.write(Entry(event.type, event.subject, event.namespace, event.run_id, content=content))
     return read(journal, after=seq - 1, limit=1)[0]
 

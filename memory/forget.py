@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memory.content import digest
+from memory.content import clean_body, digest
 from memory.erasing import figures_of, spellings, without
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
@@ -87,8 +87,9 @@ def forget(
 
     A reason that repeats the text is erased with it.
     """
+    body = clean_body({"reason": reason}) if reason else ""
     with journal.transaction() as conn:
-        why = journal.put({"reason": reason}) if reason else None
+        why = journal.put_body(body) if body else None
         sweep = _sweep(journal, record_id, task_id, purge)
         told = _told(journal, sweep, purge)
         for key in sweep.records:

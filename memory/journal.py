@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memory.content import canonical, clean, digest
+from memory.content import canonical, digest
 from memory.database import clear_errors, open_database
 from memory.errors import JournalError
 from memory.projection import Entry, apply
@@ -57,13 +57,11 @@ class Journal:
         with self.lock, clear_errors(str(self.path)):
             return self.conn.execute(sql, parameters).fetchall()
 
-    def put(self, value: Any) -> str:
-        """Store a JSON value, redacted, and return the hash of its body. Needs an open transaction."""
-        body = canonical(clean(value))
-        return self.put_body(body)
-
     def put_body(self, body: str) -> str:
-        """Store a canonical body that is clean already and return its hash. Needs an open transaction."""
+        """Store what `clean_body` made and return its hash. Needs an open transaction.
+
+        Cleaning is not done here: it takes time, and a transaction keeps every other writer waiting.
+        """
         key = digest(body)
         self.conn.execute("INSERT OR IGNORE INTO content (hash, body) VALUES (?, ?)", (key, body))
         return key

@@ -18,7 +18,10 @@ from memory.records import DeltaOp, Payload
 
 @dataclass(frozen=True)
 class Prepared:
-    """An op with all that can be computed without the database. `refusal` is set when it can never be applied."""
+    """An op with all that can be computed without the database. `refusal` is set when it can never be applied.
+
+    `op` is clean: its payload, its reason and the ids that it names.
+    """
 
     op: DeltaOp
     payload: Payload | None = None
@@ -34,7 +37,7 @@ class Prepared:
 
 def prepare(ops: Sequence[DeltaOp], embedder: Embedder) -> list[Prepared]:
     """Return one `Prepared` per op, in order. An op with a bad payload is refused on its own; the others go on."""
-    prepared = [_parse(op) for op in ops]
+    prepared = [_parse(_clean(op)) for op in ops]
     waiting = [i for i, item in enumerate(prepared) if item.payload is not None]
     keys = [_key(prepared[i]) for i in waiting]
     for i, key, vector in zip(waiting, keys, _embed(keys, embedder), strict=True):
@@ -50,13 +53,21 @@ def _key(item: Prepared) -> str:
     return item.payload.key() if item.payload is not None else ""
 
 
+def _clean(op: DeltaOp) -> DeltaOp:
+    said = {"payload": op.payload, "reason": op.reason, "target_id": op.target_id, "parent_ids": op.parent_ids}
+    cleaned = clean(said)
+    if cleaned is said:
+        return op
+    return op.model_copy(update={**cleaned, "parent_ids": tuple(cleaned["parent_ids"])})
+
+
 def _parse(op: DeltaOp) -> Prepared:
     if op.payload is None:
         return Prepared(op)
     try:
-        payload = payload_class(op.kind).model_validate(clean(op.payload))
+        payload = payload_class(op.kind).model_validate(op.payload)
     except BadInput as error:
-        return Prepared(op, refusal=str(error))
+        return Prepared(op, refusal=clean(str(error)))
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in error.errors()[:3])
         return Prepared(op, refusal=f"payload is not a {op.kind}: {problems}")

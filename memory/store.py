@@ -20,7 +20,7 @@ from memory.embedding_cache import CachedEmbedder
 from memory.journal import Journal
 from memory.live import LiveIndex
 from memory.owner import Owner
-from memory.proposals import prepare
+from memory.proposals import Prepared, prepare
 from memory.protocols import Embedder, KnowledgeView
 from memory.recall import Recaller
 from memory.records import (
@@ -105,7 +105,7 @@ class Store:
     def commit(
         self,
         namespace: str,
-        ops: Sequence[DeltaOp],
+        ops: Sequence[DeltaOp] | Sequence[Prepared],
         *,
         expected_version: int | None = None,
         actor: str,
@@ -114,15 +114,22 @@ class Store:
     ) -> Commit:
         """Apply ops in one transaction; each is applied, or refused with a reason, on its own.
 
+        `ops` may be what `prepare` returned.
         `expected_version` is the namespace version the ops were written against; `data` is journalled with the
         commit. An `op_id` that was applied before is reported as applied with reason `duplicate` and changes nothing.
         Raises `ConflictError` and `JournalError` as `memory.deltas.commit`, `EmbedderMismatch` as recall.
         """
         self._check_embedder()
-        batch = Batch(namespace, prepare(ops, self.embedder), actor, expected_version, run_id, data)
+        ready = [op for op in ops if isinstance(op, Prepared)]
+        ready = ready or self.prepare([op for op in ops if isinstance(op, DeltaOp)])
+        batch = Batch(namespace, ready, actor, expected_version, run_id, data)
         result = commit(self.journal, batch, model=self.embedder.model, dim=self.embedder.dim)
         self.index.wake()
         return result
+
+    def prepare(self, ops: Sequence[DeltaOp]) -> list[Prepared]:
+        """Return ops cleaned, parsed and embedded, for a `commit` inside a transaction: nobody waits for that work."""
+        return prepare(ops, self.embedder)
 
     def view(self, namespace: str, snapshot_id: str | None = None) -> KnowledgeView:
         """Return a read-only view of the live state, or of a snapshot with its frozen usage (`NotFound`)."""

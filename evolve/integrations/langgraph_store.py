@@ -46,6 +46,8 @@ from memory.store import Store
 
 NAMESPACE = "langgraph"
 ACTOR = "langgraph"
+LARGEST = 1_000_000
+"""Characters of one item's value as JSON."""
 _FIRST_LOOK = 64
 """Records that a search recalls at first; four times as many as long as the filter leaves too few."""
 
@@ -160,17 +162,26 @@ class JournalStore(BaseStore):
         return sorted(paths)[op.offset : op.offset + op.limit]
 
     def _write(self, wanted: dict[Address, StoredItem | None]) -> None:
-        """Commit the changes in one transaction, so that two processes never make two items of one address."""
+        """Commit the changes in one transaction, so that two processes never make two items of one address.
+
+        They are made ready before it begins, and made anew where another writer came between: no writer waits for it.
+        """
         self._session.begin()
-        with self._store.journal.transaction():
+        while True:
+            version = self._store.version(self._namespace)
             items = self._items()
             changes = [_change(items.get(address), payload) for address, payload in wanted.items()]
-            ops = [op for op in changes if op is not None]
-            if not ops:
+            ready = self._store.prepare([op for op in changes if op is not None])
+            if not ready:
                 return
-            commit = self._store.commit(self._namespace, ops, actor=ACTOR, run_id=self.run_id)
-            if commit.refused:
-                raise BadInput(f"the item was refused: {commit.refused[0].reason}; nothing of the batch was stored")
+            with self._store.journal.transaction():
+                if self._store.version(self._namespace) != version:
+                    continue
+                commit = self._store.commit(self._namespace, ready, actor=ACTOR, run_id=self.run_id)
+                if commit.refused:
+                    why = commit.refused[0].reason
+                    raise BadInput(f"the item was refused: {why}; nothing of the batch was stored")
+                return
 
 
 def _address(path: Sequence[str], name: str) -> Address:
@@ -185,11 +196,17 @@ def _payload(address: Address, op: PutOp) -> StoredItem | None:
     if op.value is None:
         return None
     try:
-        value = clean(json.loads(json.dumps(op.value, allow_nan=False)))
+        body = json.dumps(op.value, allow_nan=False)
+        value = clean(json.loads(body))
     except (TypeError, ValueError) as wrong:
         raise BadInput(
             f"got a value for {op.key!r} that is no JSON ({wrong}); store texts, numbers, lists and dicts"
         ) from wrong
+    if len(body) > LARGEST:
+        raise BadInput(
+            f"got a value of {len(body):,} characters for {op.key!r}, expected at most {LARGEST:,}; store large "
+            "texts as files and keep their names here"
+        )
     fields = [] if op.index is False else op.index
     texts = texts_in(value) if fields is None else (text for each in fields for text in get_text_at_path(value, each))
     return StoredItem(path=address[0], name=address[1], value=value, searched=tuple(texts))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evolve.gates.evaluator import run_of
-from evolve.runs import AGENT, DONE, EVAL, KINDS, LANGCHAIN, LEARN, MCP, RUNNING, SESSION
+from evolve.runs import AGENT, DONE, EVAL, KINDS, LANGCHAIN, LEARN, MCP, RESUMABLE, RUNNING, SESSION
 from evolve.state import FROZEN, MAIN, NO_MEMORY
 from memory import listing, runlist
 from memory.errors import BadInput, NotFound
@@ -49,6 +49,7 @@ class RunSummary(Frozen):
     ended: datetime
     """Its last sign, while it is running."""
     policy: str = ""
+    """Who acted."""
     policy_version: str = ""
     environment: str = ""
     client: str = ""
@@ -101,6 +102,40 @@ def find_summary(store: Store, run_id: str) -> RunSummary:
     return _summaries(store, rows)[0]
 
 
+def latest_learner(store: Store) -> RunSummary | None:
+    """Return the latest run that learned from tasks; a session counts once it has done one. None where there is none.
+
+    This is what a report without a name and the overview are about.
+    """
+    offset, size = 0, 25
+    while True:
+        rows, total = list_runs(store, RunFilter(kinds=TEACHING), offset=offset, limit=size)
+        for row in rows:
+            if row.kind == LEARN or row.episodes:
+                return row
+        offset += size
+        if offset >= total:
+            return None
+
+
+def runs_at(store: Store, namespace: str) -> dict[str, tuple[str, ...]]:
+    """Return snapshot address -> the runs that began or ended with it, each as `start of RUN` or `end of RUN`."""
+    found: dict[str, dict[str, None]] = {}
+    for mark in store.events(type="run.mark", namespace=namespace):
+        began = mark.subject.endswith("/start")
+        found.setdefault(mark.data.get("snapshot", ""), {})[f"{'start of' if began else 'in'} {mark.run_id}"] = None
+    for run_id, snapshot, _ in runlist.ended_at(store.journal):
+        found.setdefault(snapshot, {})[f"end of {run_id}"] = None
+    return {address: tuple(said) for address, said in found.items()}
+
+
+def run_filter(
+    kinds: Sequence[str] = (), *, tag: str = "", name: str = "", since: str = "", until: str = ""
+) -> RunFilter:
+    """Return the filter that was asked for in words. Raises `BadInput` for what is no date."""
+    return RunFilter(kinds=kinds, tag=tag, name=name, since=_date(since), until=_date(until))
+
+
 def run_episodes(store: Store, run_id: str) -> list[EpisodeLine]:
     """Return all episodes of a run in the order they were done: those of its evaluations too, if it is one."""
     return listing.episodes(store.journal, names_of(store, run_id))
@@ -128,10 +163,12 @@ def _summaries(store: Store, rows: Sequence[RunRow]) -> list[RunSummary]:
     passes = [row.run_id for row in rows if _record(row).get("mode") == "offline"]
     totals = runlist.totals(journal, sources, last_pass=passes)
     changed = runlist.changes(journal, ids, [f"knowledge.{name}" for name in CHANGES])
+    acting = runlist.acting(journal, [row.run_id for row in rows if row.kind not in RESUMABLE])
     by_run: dict[str, dict[str, ArmTotals]] = {run_id: {} for run_id in ids}
     for (run_id, arm), each in totals.items():
         by_run[run_id][arm] = each
     found = [_summary(store, row, by_run[row.run_id], changed.get(row.run_id, 0)) for row in rows]
+    found = [each.model_copy(update={"policy": acting.get(each.run_id, each.policy)}) for each in found]
     return _with_evaluated(store, found, exams)
 
 
@@ -200,6 +237,17 @@ def _marks(store: Store, run_ids: Collection[str]) -> list[tuple[str, tuple[str,
     """Return run -> the snapshot it began with, and the place of that mark in the journal."""
     marks = [(run_id, store.events(type="run.mark", run_id=run_id, limit=1)) for run_id in run_ids]
     return [(run_id, (mark.data["snapshot"], mark.seq or 0)) for run_id, (mark, *_) in marks if "snapshot" in mark.data]
+
+
+def _date(text: str) -> str:
+    """Return a date as the journal writes it; a time with a zone is turned into UTC."""
+    if not text:
+        return ""
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError as wrong:
+        raise BadInput(f"got date {text!r}; expected one such as 2026-11-22, or 2026-11-22T18:30") from wrong
+    return text if given.tzinfo is None else given.astimezone(UTC).isoformat()
 
 
 def _joined(arms: dict[str, ArmTotals], names: Collection[str]) -> ArmTotals:

@@ -6,16 +6,26 @@ Nothing is remembered outside the journal, so a report can be printed again at a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from evolve.attempts import ATTEMPTS, AttemptsReport
 from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
 from evolve.gates import account
-from evolve.history import CHANGES
+from evolve.heldout import HeldOut, held_out
+from evolve.history import (
+    CHANGES,
+    TEACHING,
+    WITH_MEMORY,
+    WITHOUT_MEMORY,
+    find_summary,
+    latest_learner,
+    list_runs,
+)
 from evolve.methods import growth
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
-from evolve.runs import RunRecord, load_run
+from evolve.runs import RESUMABLE, RunRecord, load_run
 from evolve.skilled.figures import SkillFigures, figures
 from evolve.skilled.figures import lines as skill_lines
 from evolve.state import MAIN, NO_MEMORY
@@ -29,6 +39,11 @@ class Report(Frozen):
     """One run in figures."""
 
     run_id: str
+    kind: str = ""
+    """One of `evolve.runs.KINDS`."""
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    started: datetime | None = None
     mode: str
     status: str
     policy: str
@@ -45,6 +60,9 @@ class Report(Frozen):
     control: Metrics | None = None
     """The same stream's tasks without memory, on the sampled share."""
     evaluations: tuple[EvalReport, ...] = ()
+    """Made by the run itself."""
+    held_out: tuple[HeldOut, ...] = ()
+    """Of a run that learned: the latest evaluations of the same policy in the same environment."""
     attempts: tuple[AttemptsReport, ...] = ()
     """pass@k, best-of-n and retry of each split, where several attempts were made."""
     known_before: int = 0
@@ -63,19 +81,22 @@ class Report(Frozen):
 
 
 def make_report(store: Store, run_id: str | None = None) -> Report:
-    """Return the report of a run: the named one, or the latest. Raises `NotFound`."""
+    """Return the report of a run: the named one, or the latest that learned. Raises `NotFound`."""
     record = find_record(store, run_id)
-    episodes = {(t.arm, t.task.id): t for t in store.trajectories(run_id=record.run_id)}
-    stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
-    control = [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
+    line = find_summary(store, record.run_id)
+    stream, control = _episodes(store, record)
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)
     return Report(
         run_id=record.run_id,
+        kind=record.kind,
+        name=record.name,
+        tags=record.tags,
+        started=line.started,
         mode=record.mode,
-        status=record.status,
-        policy=record.policy,
+        status=line.status,
+        policy=line.policy,
         policy_version=record.policy_version,
         environment=record.environment,
         config_hash=record.config_hash,
@@ -87,6 +108,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         whole=_metrics(stream),
         control=_metrics(control),
         evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        held_out=held_out(store, record) if record.kind in TEACHING else (),
         attempts=tuple(
             AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
         ),
@@ -102,8 +124,12 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
 
 def lines(report: Report) -> list[str]:
     """Return the report as text for people."""
+    called = "".join(
+        f" {word}" for word in ([repr(report.name)] if report.name else []) + [f"#{t}" for t in report.tags]
+    )
+    when = f", started {report.started:%Y-%m-%d %H:%M} UTC" if report.started else ""
     head = [
-        f"run {report.run_id} ({report.mode}, {report.status})",
+        f"run {report.run_id}{called} ({report.mode}, {report.status}){when}",
         f"policy {report.policy} {report.policy_version}, environment {report.environment}",
         f"seed {report.seed}, config {report.config_hash}, snapshot {report.snapshot_id or '-'}",
     ]
@@ -116,11 +142,22 @@ def lines(report: Report) -> list[str]:
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
+    body += [_figures(f"held out {_memory(e.report.arm)} memory", e.report.metrics) for e in report.held_out]
+    body += [f"held out: {said}" for said in dict.fromkeys(map(_evaluation, report.held_out))]
     body += [line for each in report.attempts for line in attempt_lines(each)]
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
     if report.egl is not None:
         learned += f", new records per task (EGL): {report.egl:.2f}"
     return [*head, "", *body, "", learned, *account.lines(report.gates), *skill_lines(report.skills), *report.warnings]
+
+
+def _memory(arm: str) -> str:
+    return "without" if arm == NO_MEMORY else "with"
+
+
+def _evaluation(each: HeldOut) -> str:
+    knew = f", of what run {each.parent} knew at its end" if each.parent else ""
+    return f"evaluation {each.run_id} on {each.report.split}, {each.started:%Y-%m-%d %H:%M} UTC{knew}"
 
 
 def _figures(name: str, m: Metrics) -> str:
@@ -134,13 +171,23 @@ def _figures(name: str, m: Metrics) -> str:
 
 
 def find_record(store: Store, run_id: str | None) -> RunRecord:
-    """Return the record of the named run, or of the latest. Raises `NotFound`."""
+    """Return the record of the named run; of none the latest that learned, or else the latest. Raises `NotFound`."""
     if run_id is not None:
         return load_run(store, run_id)
-    runs = store.runs()
-    if not runs:
+    latest = latest_learner(store) or next(iter(list_runs(store, limit=1)[0]), None)
+    if latest is None:
         raise NotFound("no run in this workspace; start one with `evolve run`")
-    return load_run(store, runs[-1]["run_id"])
+    return load_run(store, latest.run_id)
+
+
+def _episodes(store: Store, record: RunRecord) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Return the episodes with memory and without, in order; those of a session as they came."""
+    found = store.trajectories(run_id=record.run_id)
+    if record.kind not in RESUMABLE:
+        return [t for t in found if t.arm in WITH_MEMORY], [t for t in found if t.arm in WITHOUT_MEMORY]
+    episodes = {(t.arm, t.task.id): t for t in found}
+    stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
+    return stream, [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
 
 
 def _order(record: RunRecord) -> tuple[str, ...]:

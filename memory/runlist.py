@@ -157,6 +157,16 @@ def changes(journal: Journal, run_ids: Collection[str], types: Collection[str]) 
     return {row[0]: row[1] for row in rows}
 
 
+def acting(journal: Journal, run_ids: Collection[str]) -> dict[str, str]:
+    """Return run -> the names of the policies that its episodes tell of; a run whose episodes tell none is left out."""
+    rows = journal.query(
+        "SELECT t.run_id, group_concat(DISTINCT nullif(c.body ->> '$.policy', '')) FROM json_each(?) j"
+        " JOIN trajectories t ON t.run_id = j.value JOIN content c ON c.hash = t.hash GROUP BY 1",
+        (json.dumps(list(run_ids)),),
+    )
+    return {run_id: names for run_id, names in rows if names}
+
+
 def last_sign(journal: Journal, run_id: str) -> str:
     """Return when the journal last heard of a run."""
     rows = journal.query(

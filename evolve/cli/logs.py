@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evolve.cli.output import Json, reading, show, table
+
+if TYPE_CHECKING:
+    from evolve.history import RunSummary
 
 app = typer.Typer(help="Runs and episodes as they happened.", no_args_is_help=True)
 
@@ -16,38 +19,72 @@ def listing(
     context: typer.Context,
     run: Annotated[str | None, typer.Option(help="List the episodes of this run instead of the runs.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only episodes that did not succeed.")] = False,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="Only runs of this kind, as the list names it (learn, eval, mcp ...); may be repeated."),
+    ] = None,
+    tag: Annotated[str, typer.Option(help="Only runs with this tag.")] = "",
+    name: Annotated[str, typer.Option(help="Only runs whose name contains this.")] = "",
+    since: Annotated[str, typer.Option(help="Only runs that started on this date (UTC) or later.")] = "",
+    until: Annotated[str, typer.Option(help="Only runs that started on this date or before.")] = "",
     limit: Annotated[int, typer.Option("-n", help="Most rows, the latest.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List runs, or the episodes of one run."""
+    """List everything that happened as runs, the newest last, or the episodes of one run."""
+    if run is not None:
+        _episodes(context, run, failed, limit, as_json)
+        return
+    from evolve.history import list_runs, run_filter
+
+    wanted = run_filter(kind or (), tag=tag, name=name, since=since, until=until)
     with reading(context) as (_, store):
-        if run is None:
-            rows: list[dict[str, Any]] = [
-                {
-                    "run": r["run_id"],
-                    "mode": r.get("mode"),
-                    "status": r.get("status"),
-                    "tasks": len(r.get("tasks", ())),
-                    "policy": r.get("policy"),
-                    "seconds": round(r.get("seconds", 0.0), 1),
-                }
-                for r in store.runs()
-            ]
-        else:
-            rows = [
-                {
-                    "episode": t.id,
-                    "task": t.task.id,
-                    "arm": t.arm,
-                    "success": t.success,
-                    "steps": len(t.steps),
-                    "injected": len(t.injected),
-                    "tokens": t.usage.prompt_tokens + t.usage.completion_tokens,
-                }
-                for t in store.trajectories(run_id=run)
-                if not (failed and t.success)
-            ]
-    table(rows[-limit:], as_json, empty="no runs yet" if run is None else f"no episodes of run {run}")
+        found, total = list_runs(store, wanted, limit=limit)
+    asked = kind or tag or name or since or until
+    rows = [_row(each) if as_json else _short_row(each) for each in reversed(found)]
+    table(rows, as_json, empty="no run fits" if asked else "no runs yet")
+    if total > len(found) and not as_json:
+        print(f"{total - len(found)} earlier runs: -n {total}")
+
+
+def _row(run: RunSummary) -> dict[str, Any]:
+    return {"run": run.run_id, **run.model_dump(mode="json", exclude={"run_id"})}
+
+
+def _short_row(run: RunSummary) -> dict[str, Any]:
+    return {
+        "run": run.run_id,
+        "kind": run.kind,
+        "name": " ".join((run.name, *(f"#{tag}" for tag in run.tags))).strip() or None,
+        "started": f"{run.started:%Y-%m-%d %H:%M}",
+        "status": run.status,
+        "solved": None if run.success is None else f"{run.success:.0%} of {run.tasks}",
+        "without": None if run.control_success is None else f"{run.control_success:.0%} of {run.control_tasks}",
+        "changes": run.changes,
+        "policy": run.client or run.policy,
+    }
+
+
+def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_json: bool) -> None:
+    from evolve.history import find_summary, run_episodes
+
+    with reading(context) as (_, store):
+        about = find_summary(store, run)
+        found = run_episodes(store, run)
+    rows: list[dict[str, Any]] = [
+        {
+            "episode": each.id,
+            "task": each.task_id,
+            "arm": each.arm,
+            "success": each.success,
+            "steps": each.steps,
+            "injected": each.shown,
+            "tokens": each.tokens,
+        }
+        for each in found
+        if not (failed and each.success)
+    ]
+    wrote = f"; it changed {about.changes} records, see `evolve report {run}`" if about.changes else ""
+    table(rows[-limit:], as_json, empty=f"no episodes of run {run}{wrote}")
 
 
 @app.command("show")

@@ -61,14 +61,19 @@ def log(
     limit: Annotated[int, typer.Option("-n", help="Most snapshots, the latest.")] = 20,
     as_json: Json = False,
 ) -> None:
-    """List the latest versions (snapshots) of the playbook, newest last."""
+    """List the latest versions (snapshots) of the playbook, newest last, with the runs that began or ended there."""
+    from evolve.history import runs_at
+    from memory.snapshots import address
+
     with reading(context) as (config, store):
         found = store.snapshots(config.memory.namespace)[-limit:]
+        at = runs_at(store, config.memory.namespace)
     rows = [
         {
             "snapshot": f"{s.id[:12]}@{s.position}",
             "bullets": len(s.manifest),
             "at": s.created_at.isoformat("T", "seconds"),
+            "runs": ", ".join(at.get(address(s), ())) or None,
         }
         for s in found
     ]

@@ -30,6 +30,9 @@ Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
 ]
 
+Name = Annotated[str | None, typer.Option("--name", help="Name of the run, for lists and reports.")]
+Tag = Annotated[list[str] | None, typer.Option("--tag", help="Word to find the run by; may be repeated.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the verbs to the root command."""
@@ -48,11 +51,13 @@ def run(
     seed: Seed = None,
     preset: Preset = None,
     values: Set = None,
+    name: Name = None,
+    tag: Tag = None,
     review: Annotated[bool, typer.Option("--review", help="Let learned changes wait for `evolve review`.")] = False,
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
-    changes = assigned_values(preset, values) | overrides(tasks, env, policy, limit, seed)
+    changes = assigned_values(preset, values) | overrides(tasks, env, policy, limit, seed) | called(name, tag)
     changes |= {"run.review": True} if review else {}
     from evolve import session
 
@@ -88,12 +93,15 @@ def evaluate(
     seed: Seed = None,
     preset: Preset = None,
     values: Set = None,
+    name: Name = None,
+    tag: Tag = None,
     as_json: Json = False,
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
     changes = (
         assigned_values(preset, values)
         | overrides(tasks, env, policy, limit, seed)
+        | called(name, tag)
         | {"run.mode": "frozen", "run.tasks": limit}
     )
     if split:
@@ -111,15 +119,19 @@ def evaluate(
 
 def report(
     context: typer.Context,
-    run_id: Annotated[str | None, typer.Argument(help="Run to report on; else the latest.")] = None,
+    run_id: Annotated[str | None, typer.Argument(help="Run to report on; else the latest that learned.")] = None,
+    other: Annotated[str | None, typer.Argument(help="A second run, to be compared with the first.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curve as PNG there.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the figures of a run, read from the journal, and draw its learning curve."""
+    """Print the figures of a run, read from the journal, and draw its learning curve; or compare two runs."""
     from evolve import curve
     from evolve.cli.output import reading
     from evolve.report import lines, make_report
 
+    if run_id is not None and other is not None:
+        _against(context, run_id, other, as_json)
+        return
     with reading(context) as (_, store):
         made = make_report(store, run_id)
     control = 100 * made.control.tgc if made.control else None
@@ -129,6 +141,19 @@ def report(
     show(made.model_dump(mode="json"), as_json, text)
     if plot is not None and made.curve:
         curve.save(plot, made.curve, control, f"{made.environment}, {made.policy}")
+
+
+def _against(context: typer.Context, first: str, second: str, as_json: bool) -> None:
+    from evolve.against import against, lines
+    from evolve.cli.output import reading, table
+
+    with reading(context) as (_, store):
+        found = against(store, first, second)
+    if as_json:
+        show(found.model_dump(mode="json") | {"rows": found.rows}, as_json, "")
+        return
+    table(found.rows, as_json)
+    print("\n" + "\n".join(lines(found)))
 
 
 def overrides(
@@ -143,6 +168,11 @@ def overrides(
         "run.seed": seed,
     }
     return {key: value for key, value in given.items() if value is not None}
+
+
+def called(name: str | None, tags: list[str] | None) -> dict[str, Any]:
+    """Return what `--name` and `--tag` override."""
+    return ({"run.name": name} if name is not None else {}) | ({"run.tags": tags} if tags else {})
 
 
 def assigned_values(preset: str | None, values: list[str] | None) -> dict[str, Any]:

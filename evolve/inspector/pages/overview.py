@@ -12,7 +12,7 @@ from evolve.curve import WINDOW, moving_mean, solved_so_far
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.generations import FOLDER, live_generation
-from evolve.history import CHANGES, TEACHING, list_runs, run_episodes
+from evolve.history import CHANGES, latest_learner, run_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.rendering import chart, show
 from evolve.metrics import interval
@@ -23,7 +23,6 @@ from memory import listing
 from memory.errors import EvolveError
 from memory.listing import EpisodeLine
 from memory.records import RECALLABLE
-from memory.runlist import RunFilter
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 
@@ -43,8 +42,8 @@ def data(desk: Desk) -> dict[str, Any]:
     """Return the figures of the latest run that learned, and the state of the workspace."""
     journal = desk.store.journal
     known = listing.counts(journal, desk.namespace)
-    found, _ = list_runs(desk.store, RunFilter(kinds=TEACHING), limit=1)
-    run = load_run(desk.store, found[0].run_id) if found else None
+    latest = latest_learner(desk.store)
+    run = load_run(desk.store, latest.run_id) if latest else None
     episodes = run_episodes(desk.store, run.run_id) if run else []
     policy = _live(desk)
     pending = len(proposals(desk.store, desk.namespace))

@@ -35,6 +35,9 @@ def generated() -> dict[Path, str]:
         ROOT / "README.md": marked(ROOT / "README.md", results=summary()),
         DOCS / "architecture.md": marked(DOCS / "architecture.md", layers=drawn.layers(), graph=drawn.graph()),
         DOCS / "guides" / "training.md": marked(DOCS / "guides" / "training.md", slots=reference.slot_table()),
+        DOCS / "guides" / "own-world.md": marked(
+            DOCS / "guides" / "own-world.md", cellar=world("cellar"), bookkeeping=world("bookkeeping")
+        ),
         DOCS / "guides" / "presets.md": marked(DOCS / "guides" / "presets.md", presets=reference.preset_table()),
     }
 
@@ -48,6 +51,12 @@ def marked(page: Path, **parts: str) -> str:
         if found != 1:
             raise ValueError(f"{page.name}: got {found} places marked {name!r}; expected one")
     return text
+
+
+def world(name: str) -> str:
+    """Return an example world as a block that names its file."""
+    source = (ROOT / "examples" / "worlds" / f"{name}.py").read_text()
+    return f"```python {name}.py\n{source}```\n"
 
 
 def results() -> str:

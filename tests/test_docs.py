@@ -47,6 +47,14 @@ def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_page_about_worlds_has_a_text_world_and_a_database_that_run() -> None:
+    page = ROOT / "docs" / "guides" / "own-world.md"
+    files = {name: body for language, name, body in FENCE.findall(page.read_text()) if language == "python"}
+    for example in ("cellar.py", "bookkeeping.py"):
+        assert files[example] == (ROOT / "examples" / "worlds" / example).read_text()
+    assert sum("env check" in line for line in "\n".join(blocks(page, "bash")).splitlines()) == 2
+
+
 def test_every_path_of_the_tree_exists() -> None:
     tree = next(body for body in blocks(ROOT / "README.md", "text") if body.startswith("evolve/"))
     paths = [line.split()[0] for line in tree.splitlines() if not line.startswith(" ")]

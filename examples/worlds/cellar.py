@@ -45,7 +45,7 @@ class Cellar:
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return one task for each thing and treasure of the split, in a drawn order."""
-        pairs = [(thing, treasure) for treasure in SPLITS[split] for thing in THINGS]
+        pairs = [(thing, treasure) for treasure in SPLITS.get(split, []) for thing in THINGS]
         Random(split).shuffle(pairs)
         wanted = [f"Open the {thing} and take the {treasure}." for thing, treasure in pairs]
         return [Task(id=f"{split}-{at}", instruction=text, split=split) for at, text in enumerate(wanted)]

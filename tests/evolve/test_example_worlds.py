@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.foreign_worlds import WORLDS, live
-from evolve.protocols import Action
+from evolve.environments.check import examine
+from evolve.protocols import Action, Environment
+from memory.records import Task
 
 LINES = 120
 DRAWN = {"cellar": "opened_with", "bookkeeping": "table", "support_desk": "code"}
@@ -43,3 +45,12 @@ async def test_the_database_can_only_be_read() -> None:
     for statement in (f"DELETE FROM {world.table}", "ATTACH 'x.db' AS x", "PRAGMA user_version = 3"):
         result = await episode.step(Action(text=statement))
         assert result.error, statement
+
+
+@pytest.mark.parametrize("name", WORLDS)
+async def test_a_world_keeps_the_promises_of_an_environment(name: str) -> None:
+    def load(world: Environment) -> dict[str, tuple[Task, ...]]:
+        return {split: tuple(world.tasks(split)) for split in ("train", "dev", "test_normal")}
+
+    found = await examine(lambda: WORLDS[name].make(0), load)
+    assert [each for each in found if each.result == "failed"] == []

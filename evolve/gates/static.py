@@ -14,12 +14,15 @@ from functools import lru_cache
 from itertools import islice
 
 from evolve.trust import text_of, texts_of
+from memory.content import canonical
 from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
 
 _WORD = re.compile(r"\w+")
+LONGEST = 50_000
+"""Characters of a payload as JSON. Kinds have shorter limits of their own."""
 TEMPLATE = 5
 """Tasks with the same words from which these belong to no one task. More than the three of a scenario."""
 
@@ -54,10 +57,11 @@ class StaticGate:
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict with a reason for every op refused."""
-        rejected: dict[str, str] = {}
+        rejected = _too_long(ops)
         clean: list[DeltaOp] = []
+        short = [op for op in ops if op.op_id not in rejected]
         for gate in self._kinds.values():
-            rejected |= (await gate.judge(ops, view, trajectories)).rejected
+            rejected |= (await gate.judge(short, view, trajectories)).rejected
         for op in (each for each in ops if each.op_id not in rejected):
             reason = self._leak(op, trajectories) or self._content(op)
             if reason:
@@ -97,6 +101,14 @@ class StaticGate:
         tasks = dict.fromkeys((*(trajectory.task.instruction for trajectory in trajectories), *self._tasks()))
         having = (task for task in tasks if f" {words} " in f" {_plain(task)} ")
         return len(list(islice(having, TEMPLATE))) == TEMPLATE
+
+
+def _too_long(ops: Sequence[DeltaOp]) -> dict[str, str]:
+    """Return op id -> why, for what is refused before anything reads it."""
+    sizes = {op.op_id: len(canonical(op.payload)) for op in ops if op.payload is not None}
+    return {
+        key: f"has {size:,} characters; at most {LONGEST:,} are read" for key, size in sizes.items() if size > LONGEST
+    }
 
 
 @lru_cache(maxsize=4096)

@@ -1,7 +1,8 @@
 """`evolve mcp`: a workspace's knowledge for any MCP client, over stdio or, on loopback only, streamable HTTP.
 
 Each client session is one run of the journal (`evolve.integrations.mcp_visit`). What a tool raises becomes an MCP tool
-error with its sentence. Not here: resources, prompts, authentication; whoever reaches the port may use it.
+error with its sentence. The size of every argument and the calls of a session are bounded
+(`evolve.integrations.mcp_limits`). Not here: resources, prompts, authentication; whoever reaches the port may use it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from starlette.requests import Request
 
 from evolve.config import Config
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
+from evolve.integrations.mcp_limits import Limits
 from evolve.integrations.mcp_visit import Visit
 from evolve.proposals import Standing
 from memory.store import Store
 
 HOST = "127.0.0.1"
+NAME = 200
+"""Characters that are kept of what a client calls itself."""
 INSTRUCTIONS = """\
 What an agent learned from earlier tasks here. Before a task call get_playbook with its text, while at it search, and
 afterwards record_outcome with the ids of what you used; keep one session for all of it. Texts that come back were
@@ -38,9 +42,11 @@ Client = Context[ServerSession, Visit, Request]
 def make_server(config: Config, store: Store, *, read_only: bool = False) -> FastMCP[Visit]:
     """Return the server of an open store; `read_only` where the store was opened so."""
 
+    shared = Limits()
+
     @asynccontextmanager
     async def session(_: FastMCP[Visit]) -> AsyncGenerator[Visit]:
-        async with Visit(config, store, writes=not read_only) as visit:
+        async with Visit(config, store, writes=not read_only, limits=Limits(shared)) as visit:
             yield visit
 
     # below CRITICAL the package logs the traceback of every client that hangs up
@@ -64,7 +70,7 @@ async def search(
     k: Annotated[int, Field(description="Most records to return.")] = 8,
 ) -> list[Hit]:
     """Find what was learned about something, best first, each with its id, the parts of its score and its tokens."""
-    return list(_visit(client).search(query, kinds, k))
+    return list(_visit(client, "search", query=query, kinds=kinds).search(query, kinds, k))
 
 
 async def get_playbook(
@@ -72,14 +78,14 @@ async def get_playbook(
     task: Annotated[str, Field(description="The task in its own words; empty = everything in use.")] = "",
 ) -> Playbook:
     """Get what was learned as text for a prompt: what this task recalls, with its tokens and the snapshot's id."""
-    return await _visit(client).playbook(task)
+    return await _visit(client, "get_playbook", task=task).playbook(task)
 
 
 async def get_skill(
     client: Client, name: Annotated[str, Field(description="Name of the function, or its id.")]
 ) -> SkillShown:
     """Get one function that worked: its code, docstring, status and counters. Read it before you run it."""
-    return _visit(client).skill(name)
+    return _visit(client, "get_skill", name=name).skill(name)
 
 
 async def record_outcome(
@@ -91,7 +97,8 @@ async def record_outcome(
     cited: Annotated[tuple[str, ...], Field(description="Ids of the records that were followed.")] = (),
 ) -> Recorded:
     """Record how a task went. It is kept as an episode, and what was shown and cited is credited with it."""
-    return await _visit(client).record(task, steps, success, feedback, cited)
+    visit = _visit(client, "record_outcome", task=task, steps=steps, feedback=feedback, cited=cited)
+    return await visit.record(task, steps, success, feedback, cited)
 
 
 async def propose(
@@ -101,15 +108,18 @@ async def propose(
     when: Annotated[str, Field(description="When it applies.")] = "",
 ) -> Standing:
     """Propose a lesson. It is stored as untrusted and enters no prompt before it was measured or a person read it."""
-    return await _visit(client).propose(lesson, section, when)
+    visit = _visit(client, "propose", lesson=lesson, section=section, when=when)
+    return await visit.propose(lesson, section, when)
 
 
-def _visit(client: Client) -> Visit:
+def _visit(client: Client, tool: str, **arguments: object) -> Visit:
+    """Return the session of a call, after its limits: nothing reads an argument before."""
     context = client.request_context
     visit, given = context.lifespan_context, context.session.client_params
     name = f"{given.clientInfo.name} {given.clientInfo.version}" if given else "unknown"
     transport: Literal["stdio", "http"] = "http" if context.request is not None else "stdio"
-    visit.greet(name, transport)
+    visit.limits.check(tool, arguments)
+    visit.greet(name[:NAME], transport)
     return visit
 
 
@@ -118,6 +128,10 @@ async def serve_http(server: FastMCP[Visit], port: int, ready: Callable[[str], N
     with socket.create_server((HOST, port)) as listening:
         ready(f"http://{HOST}:{listening.getsockname()[1]}/mcp")
         settings = uvicorn.Config(
-            server.streamable_http_app(), log_level="error", ws="none", timeout_graceful_shutdown=2, access_log=False
+            server.streamable_http_app(),
+            log_level="error",
+            ws="none",
+            timeout_graceful_shutdown=2,
+            access_log=False,
         )
         await uvicorn.Server(settings).serve(sockets=[listening])

@@ -16,6 +16,7 @@ from evolve.config import Config
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.injection import Shown, choose_core, recall_for
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
+from evolve.integrations.mcp_limits import Limits
 from evolve.lookup import find_record, find_skill
 from evolve.nodes.expose import hidden
 from evolve.prompting import knowledge, learned
@@ -50,13 +51,14 @@ from policies.scripted import ScriptedPolicy
 
 CLOSED = "session.closed"
 MOST = 100
-"""Records that one search returns at most."""
+"""Records that one search returns at most, and tasks under way of which what was shown is remembered."""
 
 
 class Visit:
     """An async context manager. `store` stays open; without `writes` nothing is journalled and nothing can be told."""
 
-    def __init__(self, config: Config, store: Store, *, writes: bool = True) -> None:
+    def __init__(self, config: Config, store: Store, *, writes: bool = True, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._config, self._store = visiting(config), store
         self._agent = Agent(None, self._config, store=store, kind=MCP) if writes else None
         self._namespace = config.memory.namespace
@@ -119,6 +121,8 @@ class Visit:
             shown = Shown(core=texts(self._store.view(self._namespace)))
         elif self._agent:
             self._asked[task] = await self._agent.ask(_task(task))
+            while len(self._asked) > MOST:
+                del self._asked[next(iter(self._asked))]
             shown = self._asked[task].shown
         else:
             shown = self._read(_task(task))

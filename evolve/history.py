@@ -12,7 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from evolve.gates.evaluator import run_of
-from evolve.runs import AGENT, DONE, EVAL, KINDS, LANGCHAIN, LEARN, MCP, RESUMABLE, RUNNING, SESSION
+from evolve.lives import ENDED, life_episodes
+from evolve.runs import AGENT, COMPARE, DONE, EVAL, KINDS, LANGCHAIN, LEARN, MCP, RESUMABLE, RUNNING, SESSION
 from evolve.state import FROZEN, MAIN, NO_MEMORY
 from memory import listing, runlist
 from memory.errors import BadInput, NotFound
@@ -137,8 +138,37 @@ def run_filter(
 
 
 def run_episodes(store: Store, run_id: str) -> list[EpisodeLine]:
-    """Return all episodes of a run in the order they were done: those of its evaluations too, if it is one."""
-    return listing.episodes(store.journal, names_of(store, run_id))
+    """Return all episodes of a run in the order they were done: those of its evaluations too, if it is one.
+
+    Those of a comparison are read from the journals of its lives.
+    """
+    return listing.episodes(store.journal, names_of(store, run_id)) or life_episodes(store, run_id)
+
+
+class Change(Frozen):
+    """One change of knowledge that a run made."""
+
+    at: datetime
+    verb: str
+    record_id: str
+    text: str
+    """As the record reads now; empty where it was forgotten."""
+
+
+def run_changes(store: Store, run_id: str, *, limit: int = 100) -> list[Change]:
+    """Return the latest changes of knowledge that a run made, oldest first: what is seen of a store's session."""
+    found = [event for name in CHANGES for event in store.events(type=f"knowledge.{name}", run_id=run_id)]
+    latest = sorted(found, key=lambda event: event.seq or 0)[-limit:]
+    records = {record.id: record for record in store.reader.load([event.subject for event in latest])}
+    return [
+        Change(
+            at=event.created_at,
+            verb=event.type.removeprefix("knowledge."),
+            record_id=event.subject,
+            text=records[event.subject].payload.text() if event.subject in records else "",
+        )
+        for event in latest
+    ]
 
 
 def names_of(store: Store, run_id: str) -> tuple[str, ...]:
@@ -169,6 +199,7 @@ def _summaries(store: Store, rows: Sequence[RunRow]) -> list[RunSummary]:
         by_run[run_id][arm] = each
     found = [_summary(store, row, by_run[row.run_id], changed.get(row.run_id, 0)) for row in rows]
     found = [each.model_copy(update={"policy": acting.get(each.run_id, each.policy)}) for each in found]
+    found = [_compared(store, each) if each.kind == COMPARE else each for each in found]
     return _with_evaluated(store, found, exams)
 
 
@@ -205,6 +236,28 @@ def _summary(store: Store, row: RunRow, arms: dict[str, ArmTotals], changes: int
         seconds=record.get("seconds") or (ended - started).total_seconds(),
         snapshot=record.get("snapshot_id"),
     )
+
+
+def _compared(store: Store, run: RunSummary) -> RunSummary:
+    """Return the line of a comparison with its figures: the first arm's, and the control's beside it."""
+    events = store.events(type=ENDED, run_id=run.run_id)
+    arms = events[-1].data.get("arms", ()) if events else ()
+    if not arms:
+        return run
+    bare = next((arm for arm in arms if arm["role"] == "control"), None)
+    usages = [arm[part] for arm in arms for part in ("learning", "gates", "judging")]
+    figures = {
+        "tasks": arms[0]["episodes"],
+        "solved": round(arms[0]["rate"] * arms[0]["episodes"]),
+        "success": arms[0]["rate"],
+        "control_tasks": bare["episodes"] if bare else 0,
+        "control_success": bare["rate"] if bare else None,
+        "episodes": sum(arm["episodes"] for arm in arms),
+        "changes": sum(arm["changes"] for arm in arms),
+        "tokens": sum(each["prompt_tokens"] + each["completion_tokens"] for each in usages),
+        "cost_usd": sum(each["cost_usd"] for each in usages),
+    }
+    return run.model_copy(update=figures)
 
 
 def _times(store: Store, row: RunRow) -> tuple[str, datetime, datetime]:

@@ -22,10 +22,11 @@ from evolve.history import (
     latest_learner,
     list_runs,
 )
+from evolve.lives import Compared, compared, compared_lines
 from evolve.methods import growth
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
-from evolve.runs import RESUMABLE, RunRecord, load_run
+from evolve.runs import COMPARE, RESUMABLE, RunRecord, load_run
 from evolve.skilled.figures import SkillFigures, figures
 from evolve.skilled.figures import lines as skill_lines
 from evolve.state import MAIN, NO_MEMORY
@@ -61,6 +62,8 @@ class Report(Frozen):
     """The same stream's tasks without memory, on the sampled share."""
     evaluations: tuple[EvalReport, ...] = ()
     """Made by the run itself."""
+    compared: Compared | None = None
+    """What a comparison came to."""
     held_out: tuple[HeldOut, ...] = ()
     """Of a run that learned: the latest evaluations of the same policy in the same environment."""
     attempts: tuple[AttemptsReport, ...] = ()
@@ -108,6 +111,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         whole=_metrics(stream),
         control=_metrics(control),
         evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        compared=compared(store, record.run_id),
         held_out=held_out(store, record) if record.kind in TEACHING else (),
         attempts=tuple(
             AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
@@ -133,6 +137,8 @@ def lines(report: Report) -> list[str]:
         f"policy {report.policy} {report.policy_version}, environment {report.environment}",
         f"seed {report.seed}, config {report.config_hash}, snapshot {report.snapshot_id or '-'}",
     ]
+    if report.kind == COMPARE:
+        return [*head[:1], *(compared_lines(report.compared) if report.compared else ["it is not done"])]
     head += [f"preset {report.preset} (`evolve presets show {report.preset}`)"] if report.preset else []
     named = {
         "first half": report.first_half,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli.output import Json, load, show, table
-from evolve.cli.run import Env, Limit, Policy, Set, Tasks, overrides
+from evolve.cli.run import Env, Limit, Name, Policy, Set, Tag, Tasks, called, overrides
 
 if TYPE_CHECKING:
     from evolve.cli.board import Board
@@ -47,6 +47,8 @@ def compare(
     seeds: Numbers = None,
     controls: Annotated[bool, typer.Option(help="Also the first arm again (A/A), and without memory.")] = True,
     out: Annotated[Path | None, typer.Option(help="Folder of the comparison; else one in the workspace.")] = None,
+    name: Name = None,
+    tag: Tag = None,
     reprint: Annotated[Path | None, typer.Option(help="Print the finished comparison of this folder again.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -73,10 +75,11 @@ def compare(
         controls=controls,
     )
     plan, folder = _plan(context, arms, given, asked), out
+    config = load(context, given | called(name, tag))
     if folder is None:
-        folder = load(context, given).workspace / "compare" / plan.digest
+        folder = config.workspace / "compare" / plan.digest
     with _board(as_json) as board:
-        found = session.compare(plan, folder, watch=board.watch if board else None)
+        found = session.compare(plan, folder, watch=board.watch if board else None, config=config)
     _finish(found, folder, as_json)
 
 

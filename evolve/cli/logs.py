@@ -30,7 +30,7 @@ def listing(
     limit: Annotated[int, typer.Option("-n", help="Most rows, the latest.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List everything that happened as runs, the newest last, or the episodes of one run."""
+    """List everything that happened as runs, the newest last, or the episodes of one run; of a store what was put."""
     if run is not None:
         _episodes(context, run, failed, limit, as_json)
         return
@@ -65,10 +65,14 @@ def _short_row(run: RunSummary) -> dict[str, Any]:
 
 
 def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_json: bool) -> None:
-    from evolve.history import find_summary, run_episodes
+    from evolve.history import find_summary, run_changes, run_episodes
+    from evolve.runs import LANGGRAPH
 
     with reading(context) as (_, store):
-        about = find_summary(store, run)
+        if find_summary(store, run).kind == LANGGRAPH:
+            puts = [each.model_dump(mode="json") for each in run_changes(store, run, limit=limit)]
+            table(puts, as_json, empty=f"nothing was put in session {run}")
+            return
         found = run_episodes(store, run)
     rows: list[dict[str, Any]] = [
         {
@@ -83,8 +87,7 @@ def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_jso
         for each in found
         if not (failed and each.success)
     ]
-    wrote = f"; it changed {about.changes} records, see `evolve report {run}`" if about.changes else ""
-    table(rows[-limit:], as_json, empty=f"no episodes of run {run}{wrote}")
+    table(rows[-limit:], as_json, empty=f"no episodes of run {run}")
 
 
 @app.command("show")
@@ -94,10 +97,14 @@ def show_one(
     as_json: Json = False,
 ) -> None:
     """Show one episode: what was injected, every action and observation, and the grade."""
+    from evolve.lives import life_with
     from memory.errors import NotFound
 
     with reading(context) as (_, store):
         found = store.trajectory(episode)
+        if found is None:
+            with life_with(store, episode) as life:
+                found = life[0].trajectory(episode) if life else None
     if found is None:
         raise NotFound(f"no episode {episode!r}; list them with `evolve logs list --run RUN`")
     lines = [f"task {found.task.id}: {found.instruction}"]

@@ -52,6 +52,11 @@ class Arm(Frozen):
     database: str | None = None
     """Where that snapshot is."""
 
+    @property
+    def policy(self) -> str:
+        """Return the name of its policy, of one's own that of the object."""
+        return str(self.config["policy"]["name"]).rpartition(":")[2]
+
     def values(self) -> dict[str, Any]:
         """Return every key as `section.key` -> value."""
         return {

@@ -73,6 +73,11 @@ class Plan(Frozen):
         replicates = [replicate.model_dump_json() for replicate in self.replicates]
         return hashlib.sha256(repr((self.format, self.split, arms, replicates)).encode()).hexdigest()[:12]
 
+    @property
+    def tag(self) -> str:
+        """Return the tag of the runs of all lives, by which they are told from runs that a copied workspace brings."""
+        return f"comparison-{self.digest}"
+
     def arm(self, role: Role) -> Arm | None:
         """Return the control of that role, if there is one."""
         return next((arm for arm in self.arms if arm.role is role), None)
@@ -85,6 +90,7 @@ class Plan(Frozen):
     def config(self, folder: Path, arm: Arm, replicate: Replicate, *, frozen: bool) -> Config:
         """Return the configuration of a life while it learns, or while it is judged."""
         run = {**arm.config["run"], "seed": _seed(arm, replicate)}
+        run |= {"name": f"{arm.name} in {replicate.name}", "tags": [self.tag]}
         if frozen:
             run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report)}
             run |= {"snapshot": arm.snapshot}

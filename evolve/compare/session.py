@@ -14,6 +14,7 @@ from pathlib import Path
 from evolve.compare.arms import Arm
 from evolve.compare.comparison import Comparison, read_comparison
 from evolve.compare.conduct import Watch, conduct, shared_policies
+from evolve.compare.listed import listed
 from evolve.compare.markdown import markdown
 from evolve.compare.plan import Plan, Replicate, read_plan, store_plan
 from evolve.config import Config
@@ -25,24 +26,40 @@ REPORT, DATA = "report.md", "report.json"
 
 
 def compare(
-    plan: Plan, folder: Path, *, parts: Callable[[Config], Parts] | None = None, watch: Watch | None = None
+    plan: Plan,
+    folder: Path,
+    *,
+    parts: Callable[[Config], Parts] | None = None,
+    watch: Watch | None = None,
+    config: Config | None = None,
 ) -> Comparison:
     """Do what is missing of a plan in `folder`, write the reports, and return what was found.
 
     `parts` gives each life its objects, from its configuration; by default what the configuration names, one policy
-    shared by all who name the same. Raises as `store_plan`, `conduct` and `read_lives`.
+    shared by all who name the same. The workspace of `config` lists the comparison among its runs, under its run.name
+    and run.tags; without one no workspace does. Raises as `store_plan`, `conduct` and `read_lives`.
     """
-    return asyncio.run(acompare(plan, folder, parts=parts, watch=watch))
+    return asyncio.run(acompare(plan, folder, parts=parts, watch=watch, config=config))
 
 
 async def acompare(
-    plan: Plan, folder: Path, *, parts: Callable[[Config], Parts] | None = None, watch: Watch | None = None
+    plan: Plan,
+    folder: Path,
+    *,
+    parts: Callable[[Config], Parts] | None = None,
+    watch: Watch | None = None,
+    config: Config | None = None,
 ) -> Comparison:
     """`compare` for code that is in an event loop already."""
     async with nullcontext(parts) if parts else shared_policies() as made:
         kept = store_plan(plan.model_copy(update={"toys": _toys(plan, folder, made)}), folder)
-        await conduct(kept, folder, made, watch or _unwatched)
-    return _written(kept, folder)
+        watch = watch or _unwatched
+        with listed(config, kept, folder) if config else nullcontext() as listing:
+            await conduct(kept, folder, made, listing.watch(watch) if listing else watch)
+            found = _written(kept, folder)
+            if listing:
+                listing.ended(found)
+    return found
 
 
 def reprint(folder: Path) -> Comparison:

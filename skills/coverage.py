@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skills.names import dotted
+from skills.hosts import host, roots_of
 from skills.record import Skill
-from skills.static import APPS, BUILTINS
+from skills.static import BUILTINS
 
 _PURE = BUILTINS - {"iter", "next", "print"}
 _PURE_METHODS = frozenset(
@@ -63,7 +63,7 @@ def marked(skill: Skill, tag: str) -> tuple[str, tuple[Place, ...]]:
     """Return the definition of a skill that prints `tag` with the number of each place it reaches, and the places."""
     (function,) = ast.parse(skill.definition).body
     assert isinstance(function, ast.FunctionDef)
-    marker = _Marker(tag)
+    marker = _Marker(tag, roots_of(skill))
     function.body = marker.block(function.body)
     source = ast.unparse(ast.fix_missing_locations(function))
     return f"{_HELPERS.format(tag=tag)}{source}", tuple(marker.places)
@@ -77,13 +77,13 @@ def reached(printed: str, tag: str) -> frozenset[int]:
 class _Marker(ast.NodeTransformer):
     """Puts marks into a tree in place."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, roots: frozenset[str]) -> None:
         self.places: list[Place] = []
-        self._tag = tag
+        self._tag, self._roots = tag, roots
 
     def block(self, body: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return statements, a mark before each; those of a block that ends in `raise` and acts on nothing as is."""
-        if isinstance(body[-1], ast.Raise) and not any(map(_acts, body)):
+        if isinstance(body[-1], ast.Raise) and not any(map(self._acts, body)):
             return list(body)
         found: list[ast.stmt] = []
         for statement in body:
@@ -189,21 +189,35 @@ class _Marker(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.Call:
         node.args = [self.visit(each) for each in node.args]
         node.keywords = [self.visit(each) for each in node.keywords]
-        if not _host(node.func):
+        if not host(node.func, self._roots):
             node.func = self.visit(node.func)
-        return self._call("_got", node, f"`{_text(node)}`", node) if _may_act(node) else node
+        return self._call("_got", node, f"`{_text(node)}`", node) if self._may_act(node) else node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.Attribute:
-        if _host(node):
-            said = f"`{dotted(node)}` is passed on; a call of it in plain sight could be tried"
+        if host(node, self._roots):
+            said = f"`{ast.unparse(node)}` is passed on; a call of it in plain sight could be tried"
             self.places.append(Place(node.lineno, said, reachable=False))
             return node
         node.value = self.visit(node.value)
         return node
 
+    def _acts(self, node: ast.AST) -> bool:
+        """Tell whether code may do more than read: it calls something unknown, names a host or binds a name."""
+        return any(
+            isinstance(each, ast.NamedExpr | ast.Lambda)
+            or (isinstance(each, ast.Call) and self._may_act(each))
+            or (isinstance(each, ast.Name) and each.id in self._roots)
+            for each in ast.walk(node)
+        )
+
+    def _may_act(self, call: ast.Call) -> bool:
+        if isinstance(call.func, ast.Attribute):
+            return bool(host(call.func, self._roots)) or call.func.attr not in _PURE_METHODS
+        return not (isinstance(call.func, ast.Name) and call.func.id in _PURE)
+
     def _condition(self, test: ast.expr) -> ast.expr:
         """Return a condition; one that only reads decides between sides that have marks, and needs none."""
-        return self.visit(test) if _acts(test) else test
+        return self.visit(test) if self._acts(test) else test
 
     def _arm(self, node: ast.expr) -> ast.expr:
         if _is_nothing(node):
@@ -223,27 +237,6 @@ class _Marker(ast.NodeTransformer):
     def _place(self, node: ast.expr | ast.stmt, what: str) -> int:
         self.places.append(Place(node.lineno, what))
         return len(self.places) - 1
-
-
-def _acts(node: ast.AST) -> bool:
-    """Tell whether code may do more than read: it calls something unknown, names a host or binds a name."""
-    return any(
-        isinstance(each, ast.NamedExpr | ast.Lambda)
-        or (isinstance(each, ast.Call) and _may_act(each))
-        or (isinstance(each, ast.Name) and each.id == APPS)
-        for each in ast.walk(node)
-    )
-
-
-def _may_act(call: ast.Call) -> bool:
-    if isinstance(call.func, ast.Attribute):
-        return _host(call.func) or call.func.attr not in _PURE_METHODS
-    return not (isinstance(call.func, ast.Name) and call.func.id in _PURE)
-
-
-def _host(node: ast.expr) -> bool:
-    name = dotted(node)
-    return name.startswith(f"{APPS}.") and name.count(".") == 2
 
 
 def _says_nothing(statement: ast.stmt) -> bool:

@@ -5,7 +5,6 @@ Nothing is run. Ops of other kinds pass; the gate `static` asks this one about s
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -14,12 +13,11 @@ from pydantic import ValidationError
 from memory.errors import BadInput, NotFound
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Record, Trajectory, Trust, Verdict
+from skills.hosts import documented
 from skills.library import Library, Overlay
 from skills.record import Skill
 from skills.static import complaints
 from skills.triggers import triggers
-
-_HOST_FUNCTION = re.compile(r"\bapps\.(\w+\.\w+)")
 
 
 class SkillGate:
@@ -71,15 +69,14 @@ class SkillGate:
         """Raise `BadInput` with all complaints; `strict` asks of code of little trust that it waits for no value."""
         tasks = [trajectory.task.instruction for trajectory in trajectories]
         found = objections(skill, self._described(), library.names, tasks)
-        waits = dict.fromkeys(triggers(skill.function)) if strict else ()
+        waits = dict.fromkeys(triggers(skill)) if strict else ()
         if found := (*found, *(f"line {line}: {said}" for line, said in waits)):
             raise BadInput("; ".join(found))
 
 
 def objections(skill: Skill, described: str, known: Collection[str], tasks: Sequence[str] = ()) -> tuple[str, ...]:
     """Return `complaints` about a skill in a world that says `described` of itself, beside skills named `known`."""
-    apps = set(_HOST_FUNCTION.findall(described)) or None
-    return complaints(skill, apps=apps, known=known, tasks=tasks, allowed=described)
+    return complaints(skill, documented=documented(described), known=known, tasks=tasks, allowed=described)
 
 
 def _skill(view: KnowledgeView, record_id: str | None) -> Record[Any] | None:

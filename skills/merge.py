@@ -18,8 +18,9 @@ from typing import Any
 from memory.operations import op_id
 from memory.records import DeltaOp, Op, Record, Status
 from memory.utility import Utility
+from skills.hosts import hosts, roots_of
 from skills.library import Library
-from skills.names import Function, Import, bound, hosts, imported
+from skills.names import Function, Import, bound, imported
 from skills.record import Skill
 from skills.retirement import removed
 
@@ -89,7 +90,11 @@ class _Numbered(ast.NodeTransformer):
 def _traits(skill: Skill) -> tuple[object, ...]:
     docs = {id(node.value) for node in ast.walk(skill.function) if isinstance(node, ast.Expr)}
     literals = (node for node in ast.walk(skill.function) if isinstance(node, ast.Constant) and id(node) not in docs)
-    return Counter(hosts(skill.function)), set(skill.requires), Counter(repr(node.value) for node in literals)
+    return (
+        Counter(hosts(skill.function, roots_of(skill))),
+        set(skill.requires),
+        Counter(repr(node.value) for node in literals),
+    )
 
 
 def _worth(record: Record[Skill], library: Library) -> tuple[bool, bool, bool, float, int, str]:

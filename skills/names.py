@@ -97,13 +97,6 @@ def calls_in(function: Function) -> frozenset[str]:
     return frozenset[str]().union(*(called(statement) for statement in function.body)) - set(bound(function))
 
 
-def hosts(node: ast.AST) -> Iterator[str]:
-    """Yield the host functions that code calls, `payments.send` for `apps.payments.send(...)`, once for each place."""
-    for each in ast.walk(node):
-        if isinstance(each, ast.Call) and (name := dotted(each.func)).startswith("apps."):
-            yield name.partition(".")[2]
-
-
 def dotted(node: ast.expr) -> str:
     """Return `a.b.c` for such an expression, an empty text for any other."""
     if isinstance(node, ast.Attribute):

@@ -14,11 +14,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from difflib import get_close_matches
 
 from skills.constants import instance_constants
+from skills.hosts import APPS
 from skills.names import Function, Import, bound, dotted, free, imported, root_of
 from skills.record import Skill
 
-APPS = "apps"
-"""The root of every host function: `apps.<app>.<function>`."""
 MODULES = frozenset({"datetime", "json", "math", "re", "typing"})
 """What a skill may import."""
 # fmt: off
@@ -52,26 +51,28 @@ Found = Iterator[tuple[int, str]]
 def complaints(
     skill: Skill,
     *,
-    apps: Collection[str] | None = None,
+    documented: Collection[str] = (),
     known: Collection[str] | None = None,
     tasks: Sequence[str] = (),
     allowed: str = "",
 ) -> tuple[str, ...]:
     """Return what is wrong with a skill, one sentence each with its line, in order of lines; empty = nothing.
 
-    `apps` are the host functions there are (`payments.send`), `known` the names of skills it may require; None = not
-    checked. `tasks` are texts and entities of tasks beside its `origin` whose ids, addresses, names and numbers it may
-    not hold; what stands in `allowed` (the environment's own description, an operator's words) it may.
+    `documented` are the host functions that the world's description shows (`apps.payments.send`, `search`), where it
+    shows any, and `known` the names of skills it may require, None = not checked. `tasks` are texts and entities of
+    tasks beside its `origin` whose ids, addresses, names and numbers it may not hold; what stands in `allowed` (the
+    environment's own description, an operator's words) it may.
     """
     function = skill.function
+    roots = frozenset({APPS, *(name.partition(".")[0] for name in documented)})
     found = [
         *_signature(function),
         *_forbidden(skill),
-        *_imports(skill),
+        *_imports(skill, roots),
         *_loops(function),
-        *_swallowed(function, frozenset({APPS, *skill.requires})),
-        *_names(skill, known),
-        *_host_calls(function, apps),
+        *_swallowed(function, roots | set(skill.requires)),
+        *_names(skill, known, roots),
+        *_host_calls(function, documented),
         *instance_constants(function, (skill.origin, *tasks), allowed),
     ]
     return tuple(f"line {line}: {said}" for line, said in dict.fromkeys(sorted(found, key=lambda each: each[0])))
@@ -119,7 +120,7 @@ def _forbidden(skill: Skill) -> Found:
             yield line, f"a text names {_DUNDER.findall(node.value)[0]!r}, which reaches into the interpreter"
 
 
-def _imports(skill: Skill) -> Found:
+def _imports(skill: Skill, roots: frozenset[str]) -> Found:
     for node in (each for each in ast.walk(skill.function) if isinstance(each, Import)):
         yield from _foreign(node)
     for node in skill.imports:
@@ -127,11 +128,11 @@ def _imports(skill: Skill) -> Found:
         for name, means in imported(node):
             if name != means and not means.startswith("typing."):
                 yield node.lineno, f"`{ast.unparse(node)}` may clash with other skills; import {means!r} by its module"
-    taken = {APPS, *MODULES, *BUILTINS}
+    taken = {*roots, *MODULES, *BUILTINS}
     if skill.name in taken or skill.name.startswith("_"):
         yield skill.function.lineno, f"the name {skill.name!r} is taken or private; choose another"
-    if APPS in set(bound(skill.function)):
-        yield skill.function.lineno, f"{APPS!r} is given another meaning; choose another name"
+    for name in sorted(roots & set(bound(skill.function)) - {skill.name}):
+        yield skill.function.lineno, f"{name!r} is given another meaning; choose another name"
 
 
 def _foreign(node: Import) -> Found:
@@ -192,9 +193,9 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _names(skill: Skill, known: Collection[str] | None) -> Found:
+def _names(skill: Skill, known: Collection[str] | None, roots: frozenset[str]) -> Found:
     brought = {name for node in skill.imports for name, _ in imported(node)}
-    usable = {APPS, *BUILTINS, *brought, *skill.requires}
+    usable = {*roots, *BUILTINS, *brought, *skill.requires}
     reads = free(skill.function)
     for name, line in reads.items():
         if name not in usable:
@@ -208,7 +209,8 @@ def _names(skill: Skill, known: Collection[str] | None) -> Found:
             yield reads[name], f"it requires {name!r}, which is no skill in use"
 
 
-def _host_calls(function: ast.FunctionDef, apps: Collection[str] | None) -> Found:
+def _host_calls(function: ast.FunctionDef, documented: Collection[str]) -> Found:
+    apps = {name.partition(".")[2] for name in documented if name.startswith(f"{APPS}.")}
     whole = {
         id(node.value.value): node
         for node in ast.walk(function)
@@ -220,7 +222,7 @@ def _host_calls(function: ast.FunctionDef, apps: Collection[str] | None) -> Foun
             yield node.lineno, f"`{APPS}` is used otherwise than as `{APPS}.<app>.<function>(...)`"
             continue
         name = dotted(call).partition(".")[2]
-        if apps is not None and name not in apps:
+        if apps and name not in apps:
             near = get_close_matches(name, apps, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             yield node.lineno, f"there is no function {APPS}.{name}{hint}"

@@ -9,10 +9,11 @@ hide and does not prove that it hides nothing.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
-from skills.names import Function, dotted
-from skills.static import APPS
+from skills.hosts import host, roots_of
+from skills.names import Function
+from skills.record import Skill
 
 _PLAIN = (None, True, False, 0, 1, "")
 # fmt: off
@@ -28,8 +29,9 @@ _TESTS = (ast.If, ast.IfExp, ast.While, ast.Assert)
 _ASKS = frozenset({"all", "any", "bool", "isinstance", "len"})
 
 
-def triggers(function: ast.FunctionDef) -> Iterator[tuple[int, str]]:
+def triggers(skill: Skill) -> Iterator[tuple[int, str]]:
     """Yield (line, complaint) for each choice that may wait for a value."""
+    function, roots = skill.function, roots_of(skill)
     called = {id(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
     for node in ast.walk(function):
         line = getattr(node, "lineno", function.lineno)
@@ -39,15 +41,13 @@ def triggers(function: ast.FunctionDef) -> Iterator[tuple[int, str]]:
             yield line, f"`{ast.unparse(node)}` waits for a value; untrusted code may not"
         elif isinstance(node, _TESTS) and (call := _hidden(node.test)) is not None:
             yield line, f"`{ast.unparse(call)}` decides what is done; untrusted code may not ask it"
-        elif isinstance(node, ast.Call) and _looks(node):
+        elif isinstance(node, ast.Call) and _looks(node, roots):
             yield line, f"`{ast.unparse(node)}` looks for a value; untrusted code may not"
         elif isinstance(node, ast.Subscript) and isinstance(node.value, ast.Dict | ast.List | ast.Tuple):
             yield line, "a literal table chooses by a value; untrusted code may not"
-        elif (
-            isinstance(node, ast.Attribute) and dotted(node).count(".") == 2 and _host(node) and id(node) not in called
-        ):
-            yield line, f"`{dotted(node)}` is passed on; untrusted code calls host functions in plain sight"
-        elif isinstance(node, Function | ast.Lambda) and node is not function and any(map(_host, ast.walk(node))):
+        elif isinstance(node, ast.Attribute) and host(node, roots) and id(node) not in called:
+            yield line, f"`{ast.unparse(node)}` is passed on; untrusted code calls host functions in plain sight"
+        elif isinstance(node, Function | ast.Lambda) and node is not function and _calls_host(node, roots):
             yield line, "a function inside calls the host; untrusted code does so in plain sight"
 
 
@@ -70,13 +70,13 @@ def _hidden(test: ast.expr) -> ast.Call | None:
     return next((call for call in calls if not (isinstance(call.func, ast.Name) and call.func.id in _ASKS)), None)
 
 
-def _looks(call: ast.Call) -> bool:
-    if not isinstance(call.func, ast.Attribute) or _host(call.func):
+def _looks(call: ast.Call, roots: Collection[str]) -> bool:
+    if not isinstance(call.func, ast.Attribute) or host(call.func, roots):
         return False
     texts = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
     words = any(char.isalnum() for text in texts for char in text)
     return bool(texts) and (call.func.attr in _LOOKS_FOR or (call.func.attr in _CUTS and words))
 
 
-def _host(node: ast.AST) -> bool:
-    return isinstance(node, ast.Attribute) and dotted(node).startswith(f"{APPS}.")
+def _calls_host(function: ast.AST, roots: Collection[str]) -> bool:
+    return any(isinstance(node, ast.Name) and node.id in roots for node in ast.walk(function))

@@ -12,11 +12,12 @@ side knows, a call that was not made no longer counts; one under another name is
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory.records import Frozen, Record, Step, Trajectory
-from skills.names import Import, called, calls_in, dotted, free, hosts, imported, parsed, rebound
+from skills.hosts import host, hosts, roots_in, roots_of
+from skills.names import Import, called, calls_in, free, imported, parsed, rebound
 from skills.record import Skill, body_hash
 
 HOST_CALLS = 2
@@ -50,7 +51,7 @@ def uses(
     """Return the uses of the shown skills, failed ones too, in order of steps; one for each skill and step.
 
     Skills that a called skill requires are not counted for it. Without `host_calls` the host calls of a use are the
-    distinct places in the skill's code, and in that of the shown skills it requires, that call an `apps` function.
+    distinct places in the skill's code, and in that of the shown skills it requires, that call a host function.
 
     A graded change is taken to depend on a use when the episode succeeded with a check passed (or none made), and the
     skill calls a host function that no other code of the episode calls, or what it returned goes into a host call or
@@ -110,7 +111,8 @@ class _Scope:
     def call_sites(self, name: str) -> int:
         """Return how many places in a skill and the shown ones it requires call a host function."""
         closure = self._reached([name], follow={each: set(skill.requires) for each, skill in self.skills.items()})
-        return sum(len(list(hosts(self.skills[each].function))) for each in closure if each in self.skills)
+        reached = (self.skills[each] for each in closure if each in self.skills)
+        return sum(len(list(hosts(skill.function, roots_of(skill)))) for skill in reached)
 
     def _bind(self, code: str, statement: ast.stmt) -> None:
         if isinstance(statement, Import):
@@ -167,19 +169,19 @@ def _needed(trajectory: Trajectory, scope: _Scope) -> frozenset[str]:
         for statement in tree.body
         if not (isinstance(statement, ast.FunctionDef) and statement.name in skills)
     ]
-    by_hand = {name for statement in statements for name in hosts(statement)}
-    alone = {name for name, skill in skills.items() if set(hosts(skill.function)) - by_hand}
-    return frozenset(alone | _flowing(statements, skills))
+    roots = roots_in(statements, skills)
+    by_hand = {name for statement in statements for name in hosts(statement, roots)}
+    alone = {name for name, skill in skills.items() if set(hosts(skill.function, roots_of(skill))) - by_hand}
+    return frozenset(alone | _flowing(statements, skills, roots))
 
 
-def _flowing(statements: Sequence[ast.stmt], skills: Mapping[str, Any]) -> set[str]:
+def _flowing(statements: Sequence[ast.stmt], skills: Mapping[str, Any], roots: Collection[str]) -> set[str]:
     """Return the skills whose result is an argument of a host call or of another skill."""
     holds: dict[str, set[str]] = {}
     found: set[str] = set()
     for statement in statements:
         for call in (node for node in ast.walk(statement) if isinstance(node, ast.Call)):
-            name = dotted(call.func)
-            if name.startswith("apps.") or name in skills:
+            if host(call.func, roots) or (isinstance(call.func, ast.Name) and call.func.id in skills):
                 for arg in (*call.args, *(keyword.value for keyword in call.keywords)):
                     found |= _carried(arg, holds, skills)
         carried = _carried(statement, holds, skills)

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 
 from memory.errors import BadInput
+from skills.hosts import host, roots_of
+from skills.names import dotted
 from skills.record import Skill
 
 COMMAND = "skill_command"
@@ -48,9 +50,10 @@ def host_functions(skills: Sequence[Skill]) -> tuple[str, ...]:
     """Return the host functions that the sources name, sorted (`apps.mail.send`); `apps` where they only say `apps`."""
     found: set[str] = set()
     for skill in skills:
-        tree = ast.parse(skill.source)
-        called = {name for node in ast.walk(tree) if (name := _host(node))}
-        found |= called or {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and n.id == "apps"}
+        roots, nodes = roots_of(skill), list(ast.walk(skill.function))
+        named = {dotted(node) for node in nodes if isinstance(node, ast.Attribute | ast.Name) and host(node, roots)}
+        whole = {name for name in named if not any(other.startswith(f"{name}.") for other in named)}
+        found |= whole or roots
     return tuple(sorted(found))
 
 
@@ -95,14 +98,6 @@ def _marked(script: str) -> Iterator[tuple[str, str]]:
             return
         yield name, script[start : closing.start()]
         at = closing.end()
-
-
-def _host(node: ast.AST) -> str:
-    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute):
-        root = node.value.value
-        if isinstance(root, ast.Name) and root.id == "apps":
-            return f"apps.{node.value.attr}.{node.attr}"
-    return ""
 
 
 @cache

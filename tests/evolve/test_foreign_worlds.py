@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from evolve.app import open_store
 from evolve.environments.bfcl import Bfcl
-from evolve.protocols import Action, StepResult
+from evolve.protocols import Action, Episode, StepResult
 from evolve.report import Report, lines, make_report
 from evolve.rollout import Acting, Attempt, rollout
 from evolve.session import Parts, arun
@@ -191,3 +192,7 @@ async def test_a_report_says_the_mean_reward_why_episodes_ended_and_what_was_cut
     assert "reward 0.312" in text
     assert "ended by max_steps 4" in text
     assert "4 observations were longer than environment.observation_chars" in text
+
+
+def test_no_episode_has_to_pickle() -> None:
+    assert "pickle" not in (inspect.getdoc(Episode) or "")

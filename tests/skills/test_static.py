@@ -39,7 +39,7 @@ def made(body: str = "", *, head: str = "def f(x: int) -> int:", source: str = "
 
 def test_good_code_has_no_complaint() -> None:
     skill = made(source=GOOD, requires=("ask",), origin=ORIGIN)
-    assert complaints(skill, apps={"mail.search", "payments.send"}, known={"ask"}) == ()
+    assert complaints(skill, documented={"apps.mail.search", "apps.payments.send"}, known={"ask"}) == ()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_good_code_has_no_complaint() -> None:
     ],
 )
 def test_each_rule_bites_in_a_sentence_with_its_line(skill: Skill, said: str) -> None:
-    found = complaints(skill, apps={"mail.search", "a.b"}, known={"pay"})
+    found = complaints(skill, documented={"apps.mail.search", "apps.a.b"}, known={"pay"})
     assert any(said in each for each in found), found
 
 

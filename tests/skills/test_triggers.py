@@ -39,12 +39,12 @@ PLAIN = [
 
 @pytest.mark.parametrize("body", WAITS)
 def test_what_waits_for_a_value_is_seen(body: str) -> None:
-    assert list(triggers(Skill(source=f"{HEAD}    {body}\n").function))
+    assert list(triggers(Skill(source=f"{HEAD}    {body}\n")))
 
 
 @pytest.mark.parametrize("body", PLAIN)
 def test_plain_code_is_let_be(body: str) -> None:
-    assert list(triggers(Skill(source=f"{HEAD}    {body}\n").function)) == []
+    assert list(triggers(Skill(source=f"{HEAD}    {body}\n"))) == []
 
 
 _ASKS = (
@@ -65,12 +65,12 @@ _ASKS_TOO = ("rindex", "rpartition", "rsplit", "search", "split", "startswith", 
 @pytest.mark.parametrize("method", [*_ASKS, *_ASKS_TOO])
 def test_each_method_that_looks_for_a_word_is_seen_outside_of_a_test_too(method: str) -> None:
     waits = f'n = memo.{method}("zorvex")\n    for _ in range(len(str(n))):\n        {CANCEL}'
-    assert [said for _, said in triggers(Skill(source=f"{HEAD}    {waits}\n").function) if "looks for" in said]
+    assert [said for _, said in triggers(Skill(source=f"{HEAD}    {waits}\n")) if "looks for" in said]
 
 
 @pytest.mark.parametrize("cut", ['split(", ")', 'partition(": ")', 'replace("-", "")', "split()"])
 def test_cutting_at_punctuation_looks_for_no_word(cut: str) -> None:
-    assert not list(triggers(Skill(source=f"{HEAD}    n = memo.{cut}\n").function))
+    assert not list(triggers(Skill(source=f"{HEAD}    n = memo.{cut}\n")))
 
 
 @pytest.mark.parametrize(("trust", "refused"), [(Trust.IMPORTED, True), (Trust.QUOTED, True), (Trust.VERIFIED, False)])

@@ -6,7 +6,7 @@ is recalled already cannot be stored beside it, so it waits in the review queue.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from evolve.trust import text_of
@@ -18,13 +18,16 @@ ADMITS = frozenset({"held_out", "utility"})
 
 
 def withhold(
-    ops: Sequence[DeltaOp], verdicts: Sequence[Verdict], floor: Trust
+    ops: Sequence[DeltaOp], verdicts: Sequence[Verdict], floor: Trust, before: Collection[str] = ()
 ) -> tuple[tuple[DeltaOp, ...], tuple[DeltaOp, ...]]:
     """Return (ops to apply, ops for the review queue). Counters (TAG) pass; so does what `verdicts` say was measured.
 
-    `verdicts` are those that accepted the ops, `floor` the least trust that needs no measurement.
+    `verdicts` are those that accepted the ops, `before` names ops that were measured earlier and waited, `floor` is the
+    least trust that needs no measurement.
     """
-    measured = {key for verdict in verdicts if verdict.gate in ADMITS and verdict.evidence for key in verdict.accepted}
+    measured = set(before) | {
+        key for verdict in verdicts if verdict.gate in ADMITS and verdict.evidence for key in verdict.accepted
+    }
     apply: list[DeltaOp] = []
     review: list[DeltaOp] = []
     for op in ops:

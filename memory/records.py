@@ -115,6 +115,9 @@ class Verdict(Frozen):
     """op_id -> reason."""
     deferred: dict[str, str] = Field(default_factory=dict)
     """op_id -> why it cannot be judged yet. It is not applied; it waits, and is judged with a later batch."""
+    cut: dict[str, tuple[tuple[str, int, int], ...]] = Field(default_factory=dict)
+    """op_id of what is accepted -> stretches of its text (field, from, to) that are not: none was seen to
+    matter. Places and no words, so that a purge of the text leaves none."""
     status: Status = Status.PROVISIONAL
     evidence: dict[str, Any] = Field(default_factory=dict)
     """Pass vectors, statistics, looks: whatever replays the decision."""

@@ -89,15 +89,22 @@ def without(text: str, cut: Sequence[Span]) -> str:
     """
     if not cut:
         return text
-    kept, at = "", 0
-    for start, end in sorted(cut):
-        kept += text[at:start]
+    places = sorted(cut)
+    kept, at = text[: places[0][0]], places[0][0]
+    for start, end in places:
+        kept = _joined(kept, text[at:start])
         closing = text[start:end].rstrip()[-1:]
         bare = kept.rstrip(_OUTER)
         if closing and closing in ".!?;" and bare and bare[-1] not in ".!?;\n":
             kept = bare + closing
         at = end
-    return (kept + text[at:]).lstrip(_OUTER).rstrip(" \t\n,;:\u2013\u2014")
+    return _joined(kept, text[at:]).rstrip(" \t\n,;:\u2013\u2014")
+
+
+def _joined(kept: str, more: str) -> str:
+    if not kept:
+        return more.lstrip(_OUTER)
+    return kept.rstrip(" ") + more if more[:1].isspace() else kept + more
 
 
 def _whole(text: str) -> list[Span]:

@@ -44,6 +44,8 @@ class Trial(Frozen):
     idle: tuple[str, ...] = ()
     """Tasks that came as far without this change, beside the others that were written from them: they do not speak for
     it."""
+    missed: tuple[str, ...] = ()
+    """Tasks that came further with it and, were other changes shown beside it, less far when it alone was left out."""
 
 
 def decide(trial: Trial) -> Decision:
@@ -134,14 +136,16 @@ class BatchScreen:
         groups: dict[tuple[str, ...], list[str]] = {}
         for key in asked:
             groups.setdefault(tuple(op for op, origin in origins.items() if key in origin), []).append(key)
-        arms = _Arms(base, Marks({}), {})
+        arms = _Arms(base, Marks({}), {}, {})
         for group, members in groups.items():
             shown = [op for op in changed if op.op_id in group]
             marks = _marks(await self._evaluate(shown, [tasks[key] for key in members], seed))
             arms.candidate.take(marks)
             for key in members:
-                if len(shown) > 1 and compared(key, base, marks) > 0 and not _perfect(key, marks):
-                    arms.idle[key] = await self._idle(shown, tasks[key], marks, seed)
+                if compared(key, base, marks) <= 0 or (len(shown) > 1 and _perfect(key, marks)):
+                    continue
+                arms.idle[key] = await self._idle(shown, tasks[key], marks, seed) if len(shown) > 1 else ()
+                arms.missed[key] = tuple(op for op in group if op not in arms.idle[key])
         return arms
 
     async def _idle(self, shown: Sequence[DeltaOp], task: Task, marks: Marks, seed: int) -> tuple[str, ...]:
@@ -157,12 +161,14 @@ class BatchScreen:
     def _rounds(self, tasks: Mapping[str, Task], origins: Mapping[str, tuple[str, ...]], arms: _Arms) -> list[Round]:
         """Return a decision for each set of tasks that ops were written from, and helped in alike."""
         reached = reaches(arms.base, arms.candidate)
-        alike: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+        alike: dict[tuple[tuple[str, ...], ...], list[str]] = {}
         for op_id, origin in origins.items():
-            idle = tuple(key for key in origin if op_id in arms.idle.get(key, ()))
-            alike.setdefault((origin, idle), []).append(op_id)
+            idle, missed = (
+                tuple(key for key in origin if op_id in found.get(key, ())) for found in (arms.idle, arms.missed)
+            )
+            alike.setdefault((origin, idle, missed), []).append(op_id)
         rounds: list[Round] = []
-        for (cohort, idle), op_ids in alike.items():
+        for (cohort, idle, missed), op_ids in alike.items():
             trial = Trial(
                 cohort=cohort,
                 base={key: arms.base.get(key) for key in cohort},
@@ -170,6 +176,7 @@ class BatchScreen:
                 reach={key: reached[key] for key in cohort if key in reached},
                 clusters={key: self._cluster_of(tasks[key]) for key in cohort},
                 idle=idle,
+                missed=missed,
             )
             rounds.append(Round(tuple(op_ids), decide(trial)))
         return rounds
@@ -177,11 +184,13 @@ class BatchScreen:
 
 @dataclass(frozen=True)
 class _Arms:
-    """What was run: both arms, and for each task the ops that it can do without."""
+    """What was run: both arms, and of some tasks the ops that it can do without."""
 
     base: Marks
     candidate: Marks
     idle: dict[str, tuple[str, ...]]
+    missed: dict[str, tuple[str, ...]]
+    """For each task the ops that were seen, each by itself, to help it."""
 
 
 def _perfect(task: str, marks: Marks) -> bool:

@@ -1,6 +1,7 @@
 """Gate `held_out`: tasks that no knowledge was written from, run with and without the change on the same seeds.
 
-What is accepted: `evolve.gates.held_out_rules`; which ops are looked at together: `evolve.gates.search`. Each look has
+What is accepted: `evolve.gates.held_out_rules`; which ops are looked at together: `evolve.gates.search`; what of them
+mattered: `evolve.gates.ablation`. Each look has
 a seed of its own, for both arms: were the base run once and kept, its bad luck would speak for every candidate that
 follows. Never run on the report split.
 
@@ -13,16 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from evolve.gates.held_out_rules import NAME, Rules, Trial, decide, look_of, looks
+from evolve.gates.ablation import Ablated, Ablation, Seen
+from evolve.gates.batch_screen import BatchScreen
+from evolve.gates.held_out_rules import NAME, Rules, Trial, decide, look_of, looks, replay
 from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round, evidence_of, rounds_of, verdict_of
-from evolve.gates.search import search
+from evolve.gates.rounds import Round, ablated_of, evidence_of, rounds_of, verdict_of
+from evolve.gates.search import Found, search
 from evolve.gates.spent import Evidence, left_of, share_of_code
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
 from evolve.statistics.paired import Passed, p_better, pair
-from evolve.statistics.progress import Marks, reaches
+from evolve.statistics.progress import Marks, further, reaches
 from evolve.statistics.spending import level_of, stages
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Task, Trajectory, Verdict
@@ -63,25 +66,37 @@ class HeldOut:
         changed = changes(ops)
         if not changed:
             return unmeasured(self.name, ops)
-        past, rounds, waiting = self._past(), list[Round](), dict[str, str]()
+        past, rounds, ablated, waiting = self._past(), list[Round](), list[Round](), dict[str, str]()
         seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
+        proved = [op_id for v in past if v.gate == BatchScreen.name for op_id in v.accepted if _missed(v, op_id)]
+        ablation = Ablation(
+            self._evaluate, view, trajectories, floor=self._rules.trust, first=self._rules.first, proved=proved
+        )
         short: OutOfCalls | None = None
         for group in apart(changed, Skill.kind):
             if short is not None and share_of_code([*seen, *map(evidence_of, rounds)]) >= HALF:
                 waiting |= dict.fromkeys((op.op_id for op in group), f"{short}; texts come first")
                 continue
-            more, left, short = await self._search(group, past, rounds)
-            rounds, waiting = [*rounds, *more], waiting | left
-        return verdict_of(self.name, ops, rounds, waiting)
+            found = await self._search(group, past, rounds, ablation)
+            rounds, ablated = [*rounds, *found.rounds], [*ablated, *found.ablated]
+            waiting, short = waiting | found.waiting, found.short
+        return verdict_of(self.name, ops, rounds, waiting, ablated)
 
     async def _search(
-        self, changed: Sequence[DeltaOp], past: Sequence[Verdict], earlier: Sequence[Round]
-    ) -> tuple[list[Round], dict[str, str], OutOfCalls | None]:
-        """Return what `search` does about some changes, given what was decided before."""
+        self, changed: Sequence[DeltaOp], past: Sequence[Verdict], earlier: Sequence[Round], ablation: Ablation
+    ) -> Found:
+        """Return what `search` does about some changes, given what was decided before.
+
+        What a look accepted before, without calls for its parts, is taken up first and by itself: that look is known.
+        """
         seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
         ids = [op.op_id for op in changed]
-        if any(sorted(each["ops"]) == sorted(ids) and self._whole(each) for each in seen):
-            return [], dict.fromkeys(ids, "waits for more: looked at, and nothing new since"), None
+        same = [each for each in seen if sorted(each["ops"]) == sorted(ids) and self._whole(each)]
+        if any(not replay(each).accepted for each in same):
+            text = "waits for more: looked at, and nothing new since"
+            return Found(waiting=dict.fromkeys(ids, text))
+        asked = [op_id for v in past if v.gate == self.name for each in ablated_of(v) for op_id in each["ops"]]
+        first = {op_id for each in seen if replay(each).accepted for op_id in each["ops"]} - set(asked)
 
         async def look(
             before: Sequence[DeltaOp], group: Sequence[DeltaOp], rounds: Sequence[Round]
@@ -92,9 +107,16 @@ class HeldOut:
             return await self._practical(before, group, [*seen, *map(evidence_of, now)])
 
         def tried(op_id: str) -> int:
-            return sum(op_id in each["ops"] and self._whole(each) for each in seen)
+            return sum(op_id in each["ops"] and self._whole(each) for each in seen) + asked.count(op_id)
 
-        return await search(changed, look, tried=tried, patience=PATIENCE)
+        async def ablate(before: Sequence[DeltaOp], group: Sequence[DeltaOp], decision: Decision) -> Ablated:
+            trial = Trial.model_validate(decision.evidence["trial"])
+            tasks = tuple(task for task in self.tasks if task.id in trial.cohort)
+            moved = Seen(tasks, *(further(trial.cohort, trial.base, trial.candidate, trial.reach)))
+            return await ablation.judge(before, group, moved, self._seed_of(group))
+
+        groups = [[op for op in changed if (op.op_id in first) is begun_before] for begun_before in (True, False)]
+        return await search(groups, look, ablate, tried=tried, patience=PATIENCE)
 
     def _whole(self, evidence: Evidence) -> bool:
         return len(evidence["trial"]["cohort"]) == len(self.tasks)
@@ -164,3 +186,8 @@ class HeldOut:
             thrift=isinstance(candidate, Marks) and candidate.thrift,
             slices={name: ids for name, ids in inside.items() if ids},
         )
+
+
+def _missed(verdict: Verdict, op_id: str) -> bool:
+    """Tell whether the tasks that a change was written from were seen to miss it when it alone is not there."""
+    return any(each["trial"].get("missed") for each in rounds_of(verdict) if op_id in each["ops"])

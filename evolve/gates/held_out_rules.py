@@ -19,7 +19,7 @@ from evolve.statistics.paired import Paired, p_better, pair
 from evolve.statistics.progress import further
 from evolve.statistics.spending import after, level_of, stages
 from memory.errors import BadInput
-from memory.records import Frozen, Status, Verdict
+from memory.records import Frozen, Status, Trust, Verdict
 
 NAME = "held_out"
 
@@ -41,6 +41,8 @@ class Rules(Frozen):
     """Practical: tasks of the first stage of a look; as many as there are, and there is but one stage."""
     enough: int = Field(default=50, ge=1)
     """Below so many tasks what is accepted is provisional, not active."""
+    trust: Trust = Trust.SELF_JUDGED
+    """Least trust of a text that is not divided where chance decides (`evolve.gates.ablation`)."""
 
 
 class Trial(Frozen):

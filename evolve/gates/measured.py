@@ -76,7 +76,8 @@ def exercised(gates: Sequence[Gate], bench: Bench | None) -> tuple[Gate, ...]:
 
 def rules_of(config: Config) -> Rules:
     """Return how `held_out` decides."""
-    return Rules(mode=config.gate.mode, alpha=config.gate.alpha, first=config.gate.first_stage)
+    gate = config.gate
+    return Rules(mode=gate.mode, alpha=gate.alpha, first=gate.first_stage, trust=gate.trust)
 
 
 def make_online(config: Config) -> OnlineAB:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evolve.gates import ablation_rules
 from evolve.statistics.decision import Decision
 from memory.records import DeltaOp, Status, Verdict
 
@@ -22,9 +23,18 @@ class Round:
     decision: Decision
 
 
-def verdict_of(gate: str, ops: Sequence[DeltaOp], rounds: Sequence[Round], waiting: Mapping[str, str]) -> Verdict:
-    """Return the verdict over `ops`: `waiting` is deferred, what no round was about (counters) passes."""
-    return _sorted(gate, [op.op_id for op in ops], rounds, waiting)
+def verdict_of(
+    gate: str,
+    ops: Sequence[DeltaOp],
+    rounds: Sequence[Round],
+    waiting: Mapping[str, str],
+    ablated: Sequence[Round] = (),
+) -> Verdict:
+    """Return the verdict over `ops`: `waiting` is deferred, what no round was about (counters) passes.
+
+    `ablated` says of changes that a round accepted what was seen to matter of each (`evolve.gates.ablation`).
+    """
+    return _sorted(gate, [op.op_id for op in ops], rounds, waiting, ablated)
 
 
 def evidence_of(made: Round) -> dict[str, Any]:
@@ -52,6 +62,11 @@ def held_back(verdict: Verdict, reasons: Mapping[str, str]) -> Verdict:
     )
 
 
+def ablated_of(verdict: Verdict) -> tuple[dict[str, Any], ...]:
+    """Return the evidence of each change of which was asked what matters."""
+    return tuple(verdict.evidence.get("ablated", ()))
+
+
 def redecided(verdict: Verdict, replay: Replay) -> Verdict:
     """Return the verdict as its evidence gives it: equal to `verdict` unless somebody or something changed it."""
     reasons: dict[str, str] = verdict.evidence.get(HELD_BACK, {})
@@ -71,7 +86,8 @@ def redecided(verdict: Verdict, replay: Replay) -> Verdict:
         )
     rounds = [Round(tuple(each["ops"]), replay(each)) for each in rounds_of(verdict)]
     ids = [*verdict.accepted, *verdict.rejected, *verdict.deferred]
-    return _sorted(verdict.gate, ids, rounds, verdict.deferred)
+    ablated = [Round(tuple(each["ops"]), ablation_rules.replay(each)) for each in ablated_of(verdict)]
+    return _sorted(verdict.gate, ids, rounds, verdict.deferred, ablated)
 
 
 def _without(verdict: Verdict) -> Verdict:
@@ -81,17 +97,25 @@ def _without(verdict: Verdict) -> Verdict:
     )
 
 
-def _sorted(gate: str, ids: Sequence[str], rounds: Sequence[Round], waiting: Mapping[str, str]) -> Verdict:
-    last = {op_id: each.decision for each in rounds for op_id in each.ops}
+def _sorted(
+    gate: str, ids: Sequence[str], rounds: Sequence[Round], waiting: Mapping[str, str], ablated: Sequence[Round]
+) -> Verdict:
+    looked = {op_id: each.decision for each in rounds for op_id in each.ops}
+    parts = {op_id: each.decision for each in ablated for op_id in each.ops}
+    last = looked | parts
     rejected = {key: last[key].reason for key in ids if key in last and key not in waiting and not last[key].accepted}
     accepted = tuple(key for key in ids if key not in rejected and key not in waiting)
-    statuses = {last[key].status for key in accepted if key in last}
-    evidence = {"rounds": [evidence_of(each) for each in rounds]} if rounds else {}
+    statuses = {looked[key].status for key in accepted if key in looked}
+    cut = {key: ablation_rules.cut_of(parts[key]) for key in accepted if key in parts}
+    evidence = {
+        name: [evidence_of(each) for each in some] for name, some in (("rounds", rounds), ("ablated", ablated)) if some
+    }
     return Verdict(
         gate=gate,
         accepted=accepted,
         rejected=rejected,
         deferred={key: waiting[key] for key in ids if key in waiting},
+        cut={key: tuple((part.field, part.start, part.end) for part in some) for key, some in cut.items() if some},
         status=Status.ACTIVE if statuses == {Status.ACTIVE} else Status.PROVISIONAL,
         evidence=evidence,
     )

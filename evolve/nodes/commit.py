@@ -9,7 +9,7 @@ from evolve.gates.review import ReviewGate
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
 from evolve.nodes.expose import settled
-from evolve.nodes.gate import passed, verdicts, waiting
+from evolve.nodes.gate import left_out, measured, passed, verdicts, waiting
 from evolve.nodes.judge import judged_success
 from evolve.progress import Learned
 from evolve.proposals import submit
@@ -32,12 +32,14 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
     """
     batch = state.get("batch", 0)
     subject = deps.stream.key(batch)
-    ops, review = withhold(passed(batch, deps), verdicts(batch, deps), deps.config.gate.trust)
+    ops, review = withhold(passed(batch, deps), verdicts(batch, deps), deps.config.gate.trust, measured(batch, deps))
     ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
-    pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review))
+    asks = any(isinstance(gate, ReviewGate) for gate in deps.gates)
+    cut = left_out(batch, deps) if asks else ()
+    pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review, *cut))
     result = apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
     apply(deps, _statuses(ops, result, deps), subject)
-    if deps.config.playbook.enabled and not any(isinstance(gate, ReviewGate) for gate in deps.gates):
+    if deps.config.playbook.enabled and not asks:
         _refine(state, deps, subject)
     deps.observers.notify(
         Learned(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.gates.ablation_rules import cut_in, reduced, remainder
+from evolve.gates.canary import Canary
 from evolve.gates.events import ALLOWANCE, VERDICT
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import HELD_BACK, rounds_of
@@ -13,6 +15,7 @@ from evolve.nodes.curate import proposed
 from evolve.nodes.episodes import batch_episodes
 from evolve.nodes.waiting import Waiting, carried, keep
 from evolve.progress import Answered
+from evolve.quarantine import ADMITS
 from evolve.state import Deps, State
 from evolve.usercode import awaited, broke_contract
 from evolve.watching import watched
@@ -86,6 +89,11 @@ def _letting(verdict: Verdict, held: Mapping[str, str]) -> Verdict:
     )
 
 
+def measured(batch: int, deps: Deps) -> frozenset[str]:
+    """Return the ids of what was measured before it waited."""
+    return frozenset(item.op.op_id for item in carried(batch, deps) if ADMITS & set(item.passed))
+
+
 def _answered(verdict: Verdict, deps: Deps) -> Answered:
     return Answered(
         run_id=deps.stream.run_id,
@@ -99,11 +107,15 @@ def _answered(verdict: Verdict, deps: Deps) -> Answered:
 def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict]) -> tuple[DeltaOp, ...]:
     for verdict in given:
         accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
+        admits = verdict.gate != Canary.name  # which only finds no harm
         ops = tuple(
-            op.model_copy(update={"status": verdict.status}) if op.op in _CREATES and op.op_id in accepted else op
+            op.model_copy(update={"status": verdict.status})
+            if admits and op.op in _CREATES and op.op_id in accepted
+            else op
             for op in ops
             if op.op_id not in stopped
         )
+        ops = tuple(less for op in ops if (less := reduced(op, cut_in(verdict, op.op_id))) is not None)
     return ops
 
 
@@ -115,10 +127,19 @@ def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
     waiting: list[Waiting] = []
     for op in entered(batch, deps):
         if op.op_id in reasons:
-            now = [each.gate for each in found if rounds_of(each) and op.op_id in each.accepted]
+            passing = [each for each in found if op.op_id in each.accepted]
+            now = [each.gate for each in passing if rounds_of(each)]
             gates = tuple(dict.fromkeys((*before.get(op.op_id, ()), *now)))
-            waiting.append(Waiting(op=op, passed=gates, reason=reasons[op.op_id]))
+            (left,) = _through((op,), passing)
+            waiting.append(Waiting(op=left, passed=gates, reason=reasons[op.op_id]))
     return tuple(waiting)
+
+
+def left_out(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what the gates of a batch cut off from what they accepted, as changes of their own, for a person."""
+    ops = {op.op_id: op for op in entered(batch, deps)}
+    found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch, deps) for op_id in verdict.cut)
+    return tuple(remainder(ops[op_id], cut) for op_id, cut in found if op_id in ops)
 
 
 def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:

@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from evolve.cli.display import EVERY
+from evolve.cli.output import plain
 from evolve.compare.arms import Arm
 from evolve.compare.plan import Replicate
 from evolve.progress import Progress as ProgressEvent
@@ -40,7 +41,7 @@ class Board:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(text, markup=False, highlight=False)
+        self.console.print(plain(text), markup=False, highlight=False)
 
 
 class LifeBar:
@@ -55,7 +56,7 @@ class LifeBar:
         match event:
             case RunStarted():
                 what = "judging" if event.mode == "frozen" else "learning"
-                name = f"{self._name}, {what}".replace("[", "\\[")
+                name = plain(f"{self._name}, {what}").replace("[", "\\[")
                 self._bar = self._board.bars.add_task(name, total=event.tasks, said="")
                 self._board.say(f"{self._name}: {what}, {event.tasks} tasks. {event.estimate}")
             case TaskDone() if self._bar is not None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, show, table
+from evolve.cli.output import Json, load, say, show, table
 from evolve.cli.run import Env, Limit, Name, Policy, Set, Tag, Tasks, called, overrides
 
 if TYPE_CHECKING:
@@ -118,15 +118,15 @@ def _finish(found: Comparison, folder: Path, as_json: bool) -> None:
         _draw(found, folder)
         return
     if found.toy:
-        print(f"{found.toy}\n")
+        say(f"{found.toy}\n")
     table(markdown.differences(found), as_json)
-    print()
+    say()
     table(markdown.arms(found), as_json)
     floor = "not measured" if found.floor is None else f"{found.floor:.1%} of the tasks flip"
-    print(f"\nn = {found.n} pairs on {found.split}, look {found.look}, {found.family} questions, A/A floor: {floor}")
-    print("\n".join(f"warning: {text}" for text in found.warnings), end="\n" * bool(found.warnings))
-    print(_draw(found, folder))
-    print(f"report: {folder / 'report.md'}; again: {markdown.reprint(found)}")
+    say(f"\nn = {found.n} pairs on {found.split}, look {found.look}, {found.family} questions, A/A floor: {floor}")
+    say("\n".join(f"warning: {text}" for text in found.warnings), end="\n" * bool(found.warnings))
+    say(_draw(found, folder))
+    say(f"report: {folder / 'report.md'}; again: {markdown.reprint(found)}")
 
 
 def _draw(found: Comparison, folder: Path) -> str:

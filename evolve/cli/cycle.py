@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolve.cli.output import Json, table
+from evolve.cli.output import Json, say, table
 from evolve.cli.train import Set, configured
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def cycle(
 
     def told(latest: Round) -> None:
         if not as_json:
-            print(_line(latest), flush=True)
+            say(_line(latest))
 
     done = module.cycle(config, every, rounds, told)
     table([each.model_dump(mode="json") for each in done.rounds], as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from evolve.cli.output import plain
 from evolve.progress import Answered, Evaluated, Learned, Notice, RunFinished, RunStarted, TaskDone
 from evolve.progress import Progress as ProgressEvent
 
@@ -77,7 +78,7 @@ class Display:
             self._say(f"{event.done}/{event.total}: {text}")
 
     def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False)
+        self.console.print(plain(text), markup=False, highlight=False)
 
 
 def _percent(share: float | None) -> str:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from evolve.cli.output import plain
+
 COLUMNS = {
     "iteration": "iteration",
     "epoch": "epoch",
@@ -71,7 +73,7 @@ class Figures:
             self._live.update(self._table(), refresh=True)
         else:
             text = "  ".join(f"{COLUMNS[name]} {value}" for name, value in row.items())
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
 
     def _left(self, figures: Mapping[str, float]) -> float:
         """Return the seconds that the rest will take, if it goes on as it mostly went."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, reading, show, table
+from evolve.cli.output import Json, reading, say, show, table
 
 if TYPE_CHECKING:
     from evolve.runs import RunRecord
@@ -52,7 +52,7 @@ def log(
         return
     rows = [{"seq": e.seq, "gate": e.gate, "answer": e.answer, "change": e.text, "reason": e.reason} for e in found]
     table(rows, False, empty="no gate was asked in this run")
-    print(
+    say(
         f"\nselect split: looked at {ledger['looks']} times in this run, {ledger['looks_of_all_runs']} times in all; "
         f"a strict look now has to reach p <= {level:.3g}\n"
         f"gates spent {ledger['calls']} calls of {ledger['allowed']:.0f} allowed; "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli import forgetting
-from evolve.cli.output import Json, load, reading, show, table, writing
+from evolve.cli.output import Json, load, reading, say, show, table, writing
 
 if TYPE_CHECKING:
     from memory.store import Store
@@ -93,7 +93,7 @@ def forget(
 def _ask(data: dict[str, Any], told: list[str], as_json: bool) -> None:
     """Show what would be forgotten and ask; end with exit code 1 on "no", and where there is nobody to ask."""
     if not as_json and sys.stdin.isatty():
-        print("\n".join(told))
+        say("\n".join(told))
         if typer.confirm("go on?"):
             return
         message = "nothing was forgotten"
@@ -105,7 +105,7 @@ def _ask(data: dict[str, Any], told: list[str], as_json: bool) -> None:
         error = {"type": "NotConfirmed", "message": message}
         show({"done": False, **data, "error": error}, True, "")
     else:
-        print("\n".join([*told, f"error: {message}"]), file=sys.stderr)
+        say("\n".join([*told, f"error: {message}"]), error=True)
     raise typer.Exit(1)
 
 
@@ -135,7 +135,7 @@ def _whole(context: typer.Context, write: bool) -> Generator[Store]:
     try:
         store = open_store(config)
     except IndexLocked as locked:
-        print(f"the vector index was not looked at: {locked}", file=sys.stderr)
+        say(f"the vector index was not looked at: {locked}", error=True)
         store = open_store(config, read_only=not write, owner=False)
     with store:
         yield store

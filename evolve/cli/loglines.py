@@ -18,6 +18,7 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.stdlib import ExtraAdder, ProcessorFormatter
 from structlog.typing import EventDict, Processor
 
+from evolve.cli.output import plain, say
 from evolve.runlog import this_run
 from evolve.sections import LogSection
 from memory.content import clean
@@ -59,7 +60,7 @@ class DayFile(logging.Handler):
             self._file.flush()
         except OSError as error:
             if not self._said:
-                print(f"warning: log lines are lost, {self._folder}: {error.strerror}", file=sys.stderr)
+                say(f"warning: log lines are lost, {self._folder}: {error.strerror}", error=True)
             self._said = True
 
     def shut(self) -> None:
@@ -116,10 +117,15 @@ def erase(workspace: Path) -> None:
 
 def _formatter(shared: list[Processor], *, as_json: bool) -> ProcessorFormatter:
     drawn: Processor = ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain_traceback)
-    last: Processor = structlog.processors.JSONRenderer(ensure_ascii=False) if as_json else drawn
+    last: list[Processor] = [structlog.processors.JSONRenderer(ensure_ascii=True)] if as_json else [_plain, drawn]
     return ProcessorFormatter(
-        foreign_pre_chain=shared, processors=[ProcessorFormatter.remove_processors_meta, last], use_get_message=True
+        foreign_pre_chain=shared, processors=[ProcessorFormatter.remove_processors_meta, *last], use_get_message=True
     )
+
+
+def _plain(logger: Any, method: str, line: EventDict) -> EventDict:
+    """Return the line for a terminal: colours are the renderer's, a value commands nothing."""
+    return {name: plain(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
 def _of_this_run(logger: Any, method: str, line: EventDict) -> EventDict:

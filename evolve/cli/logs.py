@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, reading, show, table
+from evolve.cli.output import Json, reading, say, show, table
 
 if TYPE_CHECKING:
     from evolve.history import RunSummary
@@ -43,7 +43,7 @@ def listing(
     rows = [_row(each) if as_json else _short_row(each) for each in reversed(found)]
     table(rows, as_json, empty="no run fits" if asked else "no runs yet")
     if total > len(found) and not as_json:
-        print(f"{total - len(found)} earlier runs: -n {total}")
+        say(f"{total - len(found)} earlier runs: -n {total}")
 
 
 def _row(run: RunSummary) -> dict[str, Any]:

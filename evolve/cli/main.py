@@ -7,8 +7,6 @@ and resumable, 130 interrupted. With `--json` the sentence is a JSON object on s
 from __future__ import annotations
 
 import errno
-import json
-import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any
@@ -41,7 +39,7 @@ from evolve.cli import (
     ui,
     workspace,
 )
-from evolve.cli.output import Json, show
+from evolve.cli.output import Json, as_text, say, show
 from evolve.errors import ConfigError, UserCodeError
 from memory.errors import BadInput, EvolveError
 from policies.errors import BudgetExceeded
@@ -120,7 +118,7 @@ mcp.register(app)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"evolve {installed('evolve-agents')}")
+        say(f"evolve {installed('evolve-agents')}")
         raise typer.Exit
 
 
@@ -157,7 +155,7 @@ def _show_code(error: UserCodeError) -> None:
 
     for line in (*trace(error), error.resume, "the whole traceback: `evolve --debug ...`"):
         if line:
-            print(line, file=sys.stderr)
+            say(line, error=True)
 
 
 def _code(error: EvolveError) -> int:
@@ -174,9 +172,9 @@ def _sentence(error: OSError) -> str:
 
 def _complain(kind: str, message: str, as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"error": {"type": kind, "message": message}}, ensure_ascii=False))
+        say(as_text({"error": {"type": kind, "message": message}}, indent=None))
     else:
-        print(f"error: {message}", file=sys.stderr)
+        say(f"error: {message}", error=True)
 
 
 if __name__ == "__main__":

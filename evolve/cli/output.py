@@ -1,8 +1,12 @@
-"""How every verb prints: a table for people, JSON for programs, and how it opens the workspace."""
+"""How every verb prints: a table for people, JSON for programs, and how it opens the workspace.
+
+Nothing else in this package prints: what agents learned and saw may hold the escape codes of a terminal.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,21 +25,46 @@ WIDTH = 120
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters but tab and newline, what turns the direction of a line, and halves of surrogate pairs."""
+
+
+def plain(text: str) -> str:
+    """Return text that does nothing to a terminal: characters that command one are shown as their escapes."""
+    return _UNSAFE.sub(lambda match: _escaped(match[0], short=True), text.replace("\r\n", "\n"))
+
+
+def _escaped(character: str, *, short: bool) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if short and code < 256 else f"\\u{code:04x}"
+
+
+def as_text(data: Any, indent: int | None = 2) -> str:
+    """Return `data` as JSON that says exactly the same and does nothing to a terminal."""
+    written = json.dumps(data, ensure_ascii=False, indent=indent, default=str)
+    return _UNSAFE.sub(lambda match: _escaped(match[0], short=False), written)
+
+
+def say(text: str = "", *, error: bool = False, end: str = "\n") -> None:
+    """Print a text, never as markup, on stdout or stderr."""
+    print(plain(text), file=sys.stderr if error else sys.stdout, end=end, flush=True)
+
+
 def show(data: Any, as_json: bool, text: str) -> None:
-    """Print `data` as JSON, or `text` as it is (never as markup: it may hold learned text)."""
+    """Print `data` as JSON, or `text`."""
     if as_json:
-        print(json.dumps(data, ensure_ascii=False, indent=2, default=str))
+        print(as_text(data))
     else:
-        print(text)
+        say(text)
 
 
 def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "nothing there") -> None:
     """Print rows of equal keys as a table, or as a JSON list."""
     if as_json:
-        print(json.dumps(list(rows), ensure_ascii=False, indent=2, default=str))
+        print(as_text(list(rows)))
         return
     if not rows:
-        print(empty)
+        say(empty)
         return
     from rich.console import Console
     from rich.table import Table
@@ -43,9 +72,9 @@ def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "not
 
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name in rows[0]:
-        drawn.add_column(name, overflow="fold")
+        drawn.add_column(Text(plain(name)), overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(_cell(value)) for value in row.values()))
+        drawn.add_row(*(Text(plain(_cell(value))) for value in row.values()))
     console = Console()
     console.width = console.width if console.is_terminal else max(console.width, WIDTH)
     console.print(drawn)

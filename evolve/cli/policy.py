@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, show, table
+from evolve.cli.output import Json, load, say, show, table
 
 if TYPE_CHECKING:
     from evolve.config import Config
@@ -136,8 +136,8 @@ def gate(context: typer.Context, version: Version, as_json: Json = False) -> Non
         show(trial.model_dump(mode="json"), as_json, "")
     else:
         table(trial.rows(), as_json, empty="")
-        print(f"{'accepted' if trial.accepted else 'refused'}: {trial.reason} (look {trial.look} at these tasks)")
-        print(f"the playbook takes {trial.playbook_tokens:.0f} tokens of a prompt")
+        say(f"{'accepted' if trial.accepted else 'refused'}: {trial.reason} (look {trial.look} at these tasks)")
+        say(f"the playbook takes {trial.playbook_tokens:.0f} tokens of a prompt")
     raise typer.Exit(0 if trial.accepted else 1)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.output import Json, load, say, show
 
 if TYPE_CHECKING:
     from policies.generations.registry import Registry
@@ -50,7 +50,7 @@ def serve(
     arguments = (*ARGUMENTS, *LORA, "--max-lora-rank", str(max_rank), "--port", str(port), "--dtype", dtype)
     log = config.workspace / "vllm.log"
     with open_registry(config.policy, config.workspace) as registry:
-        print(f"starting vLLM, a minute or two; it writes to {log}", file=sys.stderr)
+        say(f"starting vLLM, a minute or two; it writes to {log}", error=True)
         previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             with vllm_server(
@@ -66,7 +66,7 @@ def serve(
                 sys.stdout.flush()
                 _wait(url)
         except KeyboardInterrupt:
-            print("stopped", file=sys.stderr)
+            say("stopped", error=True)
         finally:
             signal.signal(signal.SIGTERM, previous)
 

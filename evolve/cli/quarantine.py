@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import typer
 
-from evolve.cli.output import Json, load, show, table
+from evolve.cli.output import Json, load, say, show, table
 from evolve.cli.run import Policy, Set, assigned_values, display
 
 
@@ -37,7 +35,7 @@ def judge(context: typer.Context, policy: Policy = None, values: Set = None, as_
         show(data, True, "")
     else:
         table(rows, False, empty="nothing is quarantined")
-        print("\n".join(lines(spent)))
+        say("\n".join(lines(spent)))
     if result.status == "stopped":
-        print(result.reason, file=sys.stderr)
+        say(result.reason, error=True)
         raise typer.Exit(3)

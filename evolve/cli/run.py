@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.output import Json, load, say, show
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
@@ -153,7 +152,7 @@ def _against(context: typer.Context, first: str, second: str, as_json: bool) -> 
         show(found.model_dump(mode="json") | {"rows": found.rows}, as_json, "")
         return
     table(found.rows, as_json)
-    print("\n" + "\n".join(lines(found)))
+    say("\n" + "\n".join(lines(found)))
 
 
 def overrides(
@@ -207,7 +206,7 @@ def _finish(context: typer.Context, result: RunResult, as_json: bool) -> None:
         text += "\n\n" + curve.draw(made.curve, control) + f"\n{_saved(picture, made.curve, control)}"
     show(made.model_dump(mode="json"), as_json, text)
     if result.status == "stopped":
-        print(result.reason, file=sys.stderr)
+        say(result.reason, error=True)
         raise typer.Exit(3)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evolve.cli.output import Json, load, show, table
+from evolve.cli.output import Json, load, say, show, table
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,13 +47,13 @@ def plan(context: typer.Context, as_json: Json = False) -> None:
         show(counts | more, True, "")
         return
     table(found.families(), False, empty="no episode of a train task with token ids; `evolve run` makes some")
-    print("; ".join(f"{name}: {value}" for name, value in counts.items()))
-    print(
+    say("; ".join(f"{name}: {value}" for name, value in counts.items()))
+    say(
         f"tasks: {hard['too_easy']} too easy, {hard['useful']} useful (estimated success of 20 to 80 %), "
         f"{hard['too_hard']} too hard"
     )
     for reason, count in found.left_out.items():
-        print(f"left out: {count}, {reason}")
+        say(f"left out: {count}, {reason}")
 
 
 @app.command()
@@ -206,7 +206,7 @@ def _line(figures: Mapping[str, float], names: Sequence[str]) -> str:
 
 def _told(done: Trained, as_json: bool) -> None:
     if done.stopped and not as_json:
-        print(f"stopped early: {done.stopped}; what follows was made before that")
+        say(f"stopped early: {done.stopped}; what follows was made before that")
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
     text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy gate"

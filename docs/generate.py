@@ -68,15 +68,16 @@ def results() -> str:
 
 
 def summary() -> str:
-    """Return one line for each claim: what it says, and how many of its targets were met."""
+    """Return one line for each claim: what it says, how many of its targets were met, and on which source."""
     rows = stored()
-    lines = ["| claim | says | targets met |", "| --- | --- | --- |"]
+    lines = ["| claim | says | targets met | source |", "| --- | --- | --- | --- |"]
     for script in sorted((ROOT / "benchmarks" / "claims").glob("*_[0-9]*.py")):
         said = (ast.get_docstring(ast.parse(script.read_text())) or "").partition("\n")[0]
         said = said.partition(": ")[2].rstrip(".")
         marks = [row["ok"] for row in rows.get(script.stem, ()) if row["ok"] is not None]
         met = f"{sum(marks)} of {len(marks)}" if script.stem in rows else "not measured yet"
-        lines.append(f"| `{script.stem}` | {said} | {met} |")
+        source = ", ".join(dict.fromkeys(row["commit"][:7] for row in rows.get(script.stem, ()))) or "-"
+        lines.append(f"| `{script.stem}` | {said} | {met} | {source} |")
     return "\n".join(lines) + "\n"
 
 

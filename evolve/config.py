@@ -98,7 +98,7 @@ class PolicySection(Section):
     special_tokens: tuple[str, ...] = ()
     """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
     price: Price | None = None
-    """US dollars per million tokens. Set, it makes the policy a priced one: no control episodes unless asked for."""
+    """US dollars per million tokens. Set, no control episodes are done unless asked for."""
 
 
 class EnvironmentSection(Section):
@@ -199,6 +199,9 @@ class GateSection(Section):
     """Key of the tasks' metadata (`family`, say): `held_out` accepts nothing after which fewer tasks of a kind pass."""
     calls_ratio: float = Field(default=2.0, gt=0)
     """Most model calls of the gates, as a multiple of the stream's so far; a change that must wait for some waits."""
+    calls_advance: int | Literal["auto"] = "auto"
+    """Calls that the gates may make at once, before `calls_ratio` allows as many, so that a short run can measure its
+    first lessons. `auto` = 500 where calls cost nothing but time (`pocket`, `local`, `scripted`, no price), else 0."""
     mode: Literal["practical", "strict"] = "practical"
     """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
     alpha: float = Field(default=0.1, gt=0, lt=1)

@@ -10,6 +10,8 @@ from evolve.seeds import seed_for
 from memory.records import Frozen, Task, Usage
 
 AUTO_SHARE = 0.25
+FREE_ADVANCE = 500
+"""Enough for the first looks at ten lessons or so with the tasks of office."""
 _OTHER_TOKENS = 500
 """Rough tokens of a prompt beside the world's description and the knowledge: task, code and observations."""
 
@@ -20,6 +22,8 @@ class WorldCost(Frozen):
     tokens: int
     """Of what the agent is told of it in every prompt: its description, and the tools that are offered."""
     max_steps: int
+    gate_advance: int = 0
+    """Calls that the gates may make whatever the stream makes (`gate_advance`)."""
 
 
 class Estimate(Frozen):
@@ -50,9 +54,17 @@ def control_share(config: Config, *, free: bool, live: bool = False) -> tuple[fl
     if wanted == "auto" and live:
         return 0.0, "no no-memory control: the tasks of this environment cannot be run again"
     if wanted == "auto" and not free:
-        return 0.0, "no no-memory control: this policy is priced; set [controls] no_memory to a share to pay for one"
+        return 0.0, "no no-memory control: its calls can cost money; set [controls] no_memory to a share to have one"
     share = AUTO_SHARE if wanted == "auto" else wanted
     return share, "" if share else "no no-memory control: [controls] no_memory is 0"
+
+
+def gate_advance(config: Config, *, free: bool) -> int:
+    """Return how many calls the gates may make before `gate.calls_ratio` allows as many."""
+    wanted = config.gate.calls_advance
+    if wanted != "auto":
+        return wanted
+    return FREE_ADVANCE if free else 0
 
 
 def sampled(tasks: Sequence[Task], share: float, seed: int) -> frozenset[str]:
@@ -71,7 +83,8 @@ def estimate(
     episodes = round(tasks * (1 + share)) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
-    gate_calls = round(config.gate.calls_ratio * tasks * passes * world.max_steps) if gated else 0
+    by_ratio = round(config.gate.calls_ratio * tasks * passes * world.max_steps)
+    gate_calls = max(by_ratio, world.gate_advance) if gated else 0
     calls = episodes * world.max_steps + learning + gate_calls
     prompt = calls * (world.tokens + config.playbook.token_budget + _OTHER_TOKENS)
     completion = calls * config.policy.max_tokens

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from evolve.advice import advice
 from evolve.attempts import ATTEMPTS, AttemptsReport
 from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
@@ -81,6 +82,8 @@ class Report(Frozen):
     curve: tuple[bool, ...] = ()
     """Success of the main arm, in order of the stream."""
     warnings: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What kept the run from learning, each with the key to turn."""
 
 
 def make_report(store: Store, run_id: str | None = None) -> Report:
@@ -91,6 +94,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)
+    gates = account.account(store, record.run_id)
     return Report(
         run_id=record.run_id,
         kind=record.kind,
@@ -118,11 +122,12 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         ),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
-        gates=account.account(store, record.run_id),
+        gates=gates,
         egl=growth(store, namespace, {t.id for t in stream}),
         skills=figures(store, record.run_id, stream),
         curve=tuple(t.success for t in stream),
         warnings=_warnings(stream, listing.missing_episodes(store.journal, record.run_id)),
+        advice=advice(store, record, stream, gates),
     )
 
 
@@ -154,7 +159,8 @@ def lines(report: Report) -> list[str]:
     learned = f"known before: {report.known_before}, changes applied: {report.learned}"
     if report.egl is not None:
         learned += f", new records per task (EGL): {report.egl:.2f}"
-    return [*head, "", *body, "", learned, *account.lines(report.gates), *skill_lines(report.skills), *report.warnings]
+    end = [*report.warnings, *(f"note: {each}" for each in report.advice)]
+    return [*head, "", *body, "", learned, *account.lines(report.gates), *skill_lines(report.skills), *end]
 
 
 def _memory(arm: str) -> str:

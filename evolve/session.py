@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from evolve import app, generations
 from evolve.config import Config
-from evolve.controls import WorldCost, control_share, estimate, sampled
+from evolve.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.environments.validation import check_shape, check_splits
 from evolve.errors import UserCodeError
 from evolve.evaluate import EvalReport
@@ -155,9 +155,18 @@ class _Opened:
                 await policy.aclose()
 
     @property
+    def free(self) -> bool:
+        """Tell whether a model call costs nothing but time."""
+        return app.is_free(self.policy, self.config.policy)
+
+    @property
+    def advance(self) -> int:
+        """Return how many calls the gates may make before the stream has made its share of them."""
+        return gate_advance(self.config, free=self.free)
+
+    @property
     def share(self) -> tuple[float, str]:
-        free = app.is_free(self.policy, self.config.policy)
-        return control_share(self.config, free=free, live=is_live(self.environment))
+        return control_share(self.config, free=self.free, live=is_live(self.environment))
 
 
 def _check_tasks(config: Config, environment: Environment) -> None:
@@ -241,7 +250,8 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)
-    purse = Purse(config.gate.calls_ratio, store.trajectories(run_id=episodes_of(record.run_id)))
+    earlier = store.trajectories(run_id=episodes_of(record.run_id))
+    purse = Purse(config.gate.calls_ratio, earlier, advance=opened.advance)
     bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id, purse), tasks)
     deps = Deps(
         config=config,
@@ -299,7 +309,7 @@ def _world_cost(opened: _Opened, run: Run) -> WorldCost:
     specs = {spec.name: spec for tools in offered for spec in tools}
     sizes = {name: count(spec.model_dump_json()) for name, spec in specs.items()}
     tools = sum(sizes[spec.name] for tools in offered for spec in tools) // len(offered)
-    return WorldCost(tokens=count(acting.world) + tools, max_steps=acting.max_steps)
+    return WorldCost(tokens=count(acting.world) + tools, max_steps=acting.max_steps, gate_advance=opened.advance)
 
 
 def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:

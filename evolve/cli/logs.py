@@ -10,6 +10,8 @@ from evolve.cli.output import Json, reading, say, show, table
 
 if TYPE_CHECKING:
     from evolve.history import RunSummary
+    from memory.records import Reflection, Trajectory
+    from memory.store import Store
 
 app = typer.Typer(help="Runs and episodes as they happened.", no_args_is_help=True)
 
@@ -101,10 +103,10 @@ def show_one(
     from memory.errors import NotFound
 
     with reading(context) as (_, store):
-        found = store.trajectory(episode)
+        found, made = _found(store, episode)
         if found is None:
             with life_with(store, episode) as life:
-                found = life[0].trajectory(episode) if life else None
+                found, made = _found(life[0], episode) if life else (None, ())
     if found is None:
         raise NotFound(f"no episode {episode!r}; list them with `evolve logs list --run RUN`")
     lines = [f"task {found.task.id}: {found.instruction}"]
@@ -115,4 +117,16 @@ def show_one(
     checks = found.outcome.checks if found.outcome else ()
     lines += ["", f"success: {found.success}"]
     lines += [f"failed check {check.name}: {check.detail}" for check in checks if not check.passed]
-    show(found.model_dump(mode="json"), as_json, "\n".join(lines))
+    for reflection in made:
+        lines += ["", f"reflection by {reflection.author or '-'}: {reflection.root_cause or '-'}"]
+        lines += [f"lesson: {insight.content}" for insight in reflection.insights] or ["no lesson"]
+        lines += [f"could not be read: {reflection.raw}"] if not reflection.parsed else []
+    data = found.model_dump(mode="json") | {"reflections": [each.model_dump(mode="json") for each in made]}
+    show(data, as_json, "\n".join(lines))
+
+
+def _found(store: Store, episode: str) -> tuple[Trajectory | None, tuple[Reflection, ...]]:
+    """Return an episode and what was reflected on it."""
+    found = store.trajectory(episode)
+    made = store.reflections(found.run_id) if found else ()
+    return found, tuple(reflection for reflection in made if reflection.trajectory_id == episode)

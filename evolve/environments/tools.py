@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.tool_errors import reports_error
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, ToolCall
 from policies.protocols import ToolSpec
@@ -215,7 +216,7 @@ class ToolsEpisode:
             message = f"{type(error).__name__}: {error}"
             return Called(name=call.name, arguments=call.arguments, result=message, error=message)
         text = _text(answer.content)
-        failed = answer.status == "error"
+        failed = answer.status == "error" or reports_error(text)
         return Called(name=call.name, arguments=call.arguments, result=text, error=text if failed else None)
 
     def __getstate__(self) -> dict[str, Any]:

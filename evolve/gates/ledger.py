@@ -119,7 +119,7 @@ def spent(store: Store, run_id: str, ratio: float) -> Spent | None:
     waiting = store.events(type=WAITING, run_id=run_id)
     return Spent(
         calls=listing.used(store.journal, episodes_of(run_id))[1].calls,
-        allowed=ratio * allowance[-1].data["calls"],
+        allowed=allowance[-1].data.get("allowed", ratio * allowance[-1].data["calls"]),
         waiting=len(waiting[-1].data.get("waiting", ())) if waiting else 0,
     )
 

@@ -1,4 +1,4 @@
-"""What gates may spend: model calls, at most a multiple of those that the stream has made so far.
+"""What gates may spend: model calls, at most a multiple of those that the stream has made so far, or an advance on it.
 
 The purse is filled once a batch, from what the journal says; what is drawn from it depends on the episodes alone and
 not on their order, so a resumed run comes to the same decisions about what can be afforded.
@@ -19,8 +19,8 @@ class OutOfCalls(EvolveError):
 class Purse:
     """Calls of the gates of one run. Without `fill` nothing is limited."""
 
-    def __init__(self, ratio: float, episodes: Iterable[Trajectory] = ()) -> None:
-        self._ratio = ratio
+    def __init__(self, ratio: float, episodes: Iterable[Trajectory] = (), *, advance: int = 0) -> None:
+        self._ratio, self._advance = ratio, advance
         self._paid = {episode.id: episode.usage.calls for episode in episodes}
         self._spent = sum(self._paid.values())
         self._allowed: float | None = None
@@ -38,11 +38,17 @@ class Purse:
         return len(self._known)
 
     def fill(self, stream_calls: int, stream_episodes: int, *, episodes: int | None = None) -> None:
-        """Allow the ratio of `stream_calls`. `episodes`: how many gate episodes there were when this batch began."""
+        """Allow the ratio of `stream_calls`, the advance at least.
+
+        `episodes`: how many gate episodes there were when this batch began."""
         self._known = set(list(self._paid)[:episodes])
         self._spent = sum(self._paid[key] for key in self._known)
-        self._allowed = self._ratio * stream_calls
+        self._allowed = self.allowance(stream_calls)
         self._mean = stream_calls / max(1, stream_episodes)
+
+    def allowance(self, stream_calls: int) -> float:
+        """Return how many calls the gates may have made when the stream has made `stream_calls`."""
+        return max(self._ratio * stream_calls, self._advance)
 
     @property
     def left(self) -> float:

@@ -8,6 +8,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemM
 
 from evolve.prompting import learned, opening_messages
 from evolve.rollout import call_text
+from evolve.tool_errors import reports_error
 from memory.errors import BadInput
 from memory.records import Step, Task, Usage
 from policies.langchain_wire import to_reply
@@ -47,7 +48,7 @@ def steps_of(messages: Sequence[AnyMessage]) -> tuple[Step, ...]:
                     action=call_text(call),
                     reply="" if at else reply.text,
                     observation=said,
-                    error=said if answer and answer.status == "error" else None,
+                    error=said if answer and (answer.status == "error" or reports_error(said)) else None,
                     tool_calls=(call,),
                     usage=Usage() if at else reply.usage,
                 )

@@ -164,9 +164,11 @@ def _allow(state: State, deps: Deps) -> None:
     if not events or events[-1].subject != subject:
         before = events[-1].data if events else {"calls": 0, "tasks": 0}
         episodes = batch_episodes(state, deps)
+        calls = before["calls"] + sum(episode.usage.calls for episode in episodes)
         data = {
-            "calls": before["calls"] + sum(episode.usage.calls for episode in episodes),
+            "calls": calls,
             "tasks": before["tasks"] + len(episodes),
+            "allowed": deps.purse.allowance(calls),
             "spent": deps.purse.spent,
             "episodes": deps.purse.episodes,
         }

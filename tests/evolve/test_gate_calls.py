@@ -16,9 +16,10 @@ import pytest
 
 from evolve.app import open_store
 from evolve.config import Config
-from evolve.controls import WorldCost, estimate
+from evolve.controls import WorldCost, estimate, gate_advance
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
+from evolve.gates.account import account
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import ALLOWANCE, VERDICT
 from evolve.gates.purse import OutOfCalls, Purse
@@ -44,7 +45,7 @@ def office_config(root: Path, tasks: int = 16, **gate: Any) -> Config:
             "environment": {"max_steps": 16},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": ["default"], "select_tasks": 12, **gate},
+            "gate": {"names": ["default"], "select_tasks": 12, "calls_advance": 0, **gate},
         }
     )
 
@@ -179,6 +180,31 @@ def test_c1_the_purse_counts_what_is_paid_once() -> None:
     purse.pay(episode("a", 7))
     assert (purse.spent, purse.episodes) == (12, 2)
     assert issubclass(OutOfCalls, EvolveError)
+
+
+def test_c1_an_advance_counts_until_the_ratio_allows_more() -> None:
+    purse = Purse(2.0, advance=100)
+    found: list[float] = []
+    for calls in (0, 10, 50, 80):
+        purse.fill(stream_calls=calls, stream_episodes=1)
+        found.append(purse.left)
+    assert found == [100.0, 100.0, 100.0, 160.0]
+
+
+def test_c1_calls_that_cost_nothing_have_an_advance_and_others_have_none() -> None:
+    assert gate_advance(Config(), free=True) == 500
+    assert gate_advance(Config(), free=False) == 0
+    assert gate_advance(Config.model_validate({"gate": {"calls_advance": 30}}), free=False) == 30
+
+
+async def test_c1_the_first_lessons_of_a_short_run_are_measured_within_it(tmp_path: Path) -> None:
+    config = office_config(tmp_path, calls_advance="auto")
+    result = await work(config)
+    with open_store(config, read_only=True) as store:
+        rows = spending(store, result.run_id)
+        assert all(gates <= max(500, 2 * stream) for stream, gates in rows)
+        assert account(store, result.run_id).counts[-1].accepted > 0
+        assert store.events(type=ALLOWANCE)[-1].data["allowed"] == max(500, 2 * rows[-1][0])
 
 
 async def test_c4_an_edit_takes_the_status_of_its_verdict(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from tests.evolve.listener import Listener
 from tests.evolve.toy_doors import COLORS, Doors, ManyDoors, doors_config, replies
 
 ENOUGH = {"names": ["default"], "calls_ratio": 1000}
-TOO_LITTLE = {**ENOUGH, "calls_ratio": 0.1}
+TOO_LITTLE = {**ENOUGH, "calls_ratio": 0.1, "calls_advance": 0}
 
 
 class Server(ScriptedPolicy):

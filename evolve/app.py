@@ -169,7 +169,7 @@ def open_store(
     """Return the workspace's store; its folder is made when missing. Raises as `Store.open`."""
     if not read_only:
         config.workspace.mkdir(parents=True, exist_ok=True)
-    _register_kinds()
+    register_kinds()
     more: dict[str, Any] = {"count_tokens": count_tokens} if count_tokens else {}
     return Store.open(
         config.workspace / "evolve.db",
@@ -181,7 +181,8 @@ def open_store(
     )
 
 
-def _register_kinds() -> None:
+def register_kinds() -> None:
+    """Make every kind of knowledge that ships here known to the memory floor."""
     importlib.import_module("playbooks.bullets")
     importlib.import_module("playbooks.notes")
     importlib.import_module("skills.record")

@@ -20,6 +20,12 @@ from memory.sql import sqlite3
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another one before it gives up with `JournalError`."""
+_BESIDE = ("index", "runs", "checkpoints.db")
+"""What a workspace leaves beside its database, and never makes before it."""
+DAMAGED = (
+    "The file is damaged. Restore your newest backup (`evolve backup` makes them), or save what can still be read with "
+    "`evolve memory salvage`"
+)
 
 
 @contextmanager
@@ -43,8 +49,9 @@ def _advice(message: str) -> str:
         "busy": "Another process is using it; nothing was written. Try again",
         "full": "The disk is full; this change was rolled back, earlier ones are safe. Free some space and repeat it",
         "not a database": "This is no evolve workspace; give another path or run `evolve init` in an empty folder",
-        "malformed": "The file is damaged; run `evolve memory doctor`, or restore the newest backup beside it",
-        "readonly": "Check the permissions of the file and its folder, or open it with read_only=True",
+        "malformed": DAMAGED,
+        "readonly": "Even reading needs a file and a folder that may be written, since SQLite keeps two files beside "
+        "the database. Get the permission, or copy the whole folder to a place of your own and go on there",
         "unable to open": "Check that the folder exists and may be written",
         "disk I/O": "The disk reported an error; this change was rolled back. Check the disk and its free space",
     }
@@ -58,8 +65,10 @@ def open_database(path: Path, *, read_only: bool = False, migrations: Migrations
     Raises `SchemaTooNew` for a database of a newer version, `NotFound` for a missing one with `read_only`,
     `JournalError` for a file that is no workspace, is locked, or is damaged.
     """
-    if read_only and not path.exists():
-        raise NotFound(f"no workspace database at {str(path)!r}; run `evolve init` first")
+    if read_only:
+        _refuse_lost(path)
+        if not path.exists():
+            raise NotFound(f"no workspace database at {str(path)!r}; run `evolve init` first")
     if not read_only:
         with clear_errors(str(path)):
             _migrate_file(path, migrations)
@@ -130,10 +139,13 @@ def _migrate_file(path: Path, migrations: Migrations) -> None:
         raise JournalError(f"{path}: its folder does not exist; create it or run `evolve init`")
     if _is_current(path, migrations):
         return
-    with (
-        _alone(path, "migrating"),
-        closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn,
-    ):
+    with _alone(path, "migrating"):
+        _refuse_lost(path)
+        _migrate(path, migrations)
+
+
+def _migrate(path: Path, migrations: Migrations) -> None:
+    with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
         check_version(conn, path, migrations)
         _refuse_foreign(conn, path)
         conn.execute("PRAGMA journal_mode = WAL")
@@ -151,6 +163,22 @@ def _is_current(path: Path, migrations: Migrations) -> bool:
     with closing(sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)) as conn:
         check_version(conn, path, migrations)
         return not migrations.pending(Database(conn))
+
+
+def _refuse_lost(path: Path) -> None:
+    """Raise `JournalError` for a missing or empty database whose workspace is still there: it is no new one."""
+    if path.exists() and path.stat().st_size:
+        return
+    wal = Path(f"{path}-wal")
+    left = [name for name in _BESIDE if (path.parent / name).exists()]
+    left += [wal.name] if wal.exists() and wal.stat().st_size else []
+    if left:
+        state = "is empty" if path.exists() else "is missing"
+        raise JournalError(
+            f"{path}: {state}, but its workspace is not new (there: {', '.join(left)}), so the database was lost. Put "
+            "your newest backup in its place (`evolve backup` makes them). To begin anew instead, move the folder "
+            f"{str(path.parent)!r} away first"
+        )
 
 
 def _refuse_foreign(conn: sqlite3.Connection, path: Path) -> None:

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 from memory.agreement import ENOUGH, agreement
 from memory.content import digest
+from memory.database import DAMAGED
+from memory.errors import JournalError
 from memory.forget import cut_bodies
 from memory.journal import Journal
 from memory.kinds import parse_payload
@@ -17,6 +19,8 @@ from memory.projection import TABLES, Entry, apply
 from memory.records import Frozen
 from memory.schema import PROJECTION
 from memory.sql import sqlite3
+
+_RESTORE = "restore your newest backup, or save what agrees with the journal with `evolve memory salvage`"
 
 
 class Finding(Frozen):
@@ -31,7 +35,27 @@ class Finding(Frozen):
 def examine(journal: Journal) -> list[Finding]:
     """Return what is wrong with the database; an empty list is a clean bill of health. Changes nothing."""
     with journal.lock:
-        return [*_file(journal), *_bodies(journal), *_projection(journal), *_derived(journal)]
+        if damaged := list(_file(journal)):
+            return damaged  # nothing else can be trusted
+        return [*_bodies(journal), *_projection(journal), *_derived(journal)]
+
+
+def library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Finding | None:
+    """Return what is known against this version of SQLite, if anything.
+
+    Up to 3.51.2, a write that meets the end of a checkpoint of another process can damage a database in WAL mode.
+    The mending was carried back to 3.50.7 and 3.44.6.
+    """
+    if version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45):
+        return None
+    number = ".".join(map(str, version))
+    return Finding(
+        level="info",
+        code="sqlite",
+        message=f"SQLite {number} can, rarely, damage a database when several processes write to it at the same moment "
+        "(the WAL-reset bug)",
+        fix="use a Python with SQLite 3.51.3 or newer, or let one process at a time write; run `evolve backup` often",
+    )
 
 
 def examine_index(journal: Journal, index: LiveIndex, *, dim: int) -> list[Finding]:
@@ -60,7 +84,7 @@ def rebuild(journal: Journal) -> list[Finding]:
         for table in TABLES:
             conn.execute(f"DELETE FROM {table}")
         count = replay(conn, conn)
-        _rebuild_text(journal)
+        rebuild_text(journal)
         changed = [table for table in TABLES if before[table] != _dump(conn, table)]
     found = f"rebuilt the projection from {count} events; " + (
         f"these tables differed: {', '.join(changed)}" if changed else "it was exact"
@@ -82,7 +106,7 @@ def _dump(conn: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
     return sorted(conn.execute(f"SELECT * FROM {table}").fetchall())
 
 
-def _rebuild_text(journal: Journal) -> None:
+def rebuild_text(journal: Journal) -> None:
     journal.conn.execute("DELETE FROM record_text")
     rows = journal.query(
         "SELECT r.row, c.body FROM records r JOIN content c ON c.hash = r.content_hash WHERE NOT r.forgotten"
@@ -92,10 +116,13 @@ def _rebuild_text(journal: Journal) -> None:
 
 
 def _file(journal: Journal) -> Iterator[Finding]:
-    for (message,) in journal.query("PRAGMA integrity_check"):
+    try:
+        found = [message for (message,) in journal.query("PRAGMA integrity_check(20)")]
+    except JournalError as error:
+        found = [str(error)]
+    for message in found:
         if message != "ok":
-            fix = "restore the newest backup beside the file, or export what can still be read"
-            yield Finding(level="error", code="damaged", message=f"{journal.path}: {message}", fix=fix)
+            yield Finding(level="error", code="damaged", message=f"{journal.path}: {message}", fix=DAMAGED)
 
 
 def _bodies(journal: Journal) -> Iterator[Finding]:
@@ -105,7 +132,7 @@ def _bodies(journal: Journal) -> Iterator[Finding]:
     wrong = [key for key, body in bodies if digest(body) != cut.get(key, key)]
     if wrong:
         message = f"{len(wrong)} stored texts do not have the hash they are kept under, e.g. {wrong[0]}"
-        yield Finding(level="error", code="altered", message=message, fix="restore the newest backup beside the file")
+        yield Finding(level="error", code="altered", message=message, fix=_RESTORE)
     purged: set[str] = set()
     for (meta,) in journal.query("SELECT meta FROM events WHERE type = 'forgotten'"):
         purged.update(json.loads(meta).get("hashes", []))
@@ -116,9 +143,7 @@ def _bodies(journal: Journal) -> Iterator[Finding]:
     missing = [key for (key,) in named if key not in purged]
     if missing:
         message = f"{len(missing)} texts are missing though nobody purged them, e.g. {missing[0]}"
-        yield Finding(
-            level="error", code="missing-text", message=message, fix="restore the newest backup beside the file"
-        )
+        yield Finding(level="error", code="missing-text", message=message, fix=_RESTORE)
 
 
 def _projection(journal: Journal) -> Iterator[Finding]:
@@ -131,7 +156,7 @@ def _projection(journal: Journal) -> Iterator[Finding]:
                 level="error",
                 code="journal",
                 message=f"the journal cannot be replayed: {error!r}",
-                fix="restore a backup",
+                fix=_RESTORE,
             )
             return
         differing = [table for table in TABLES if _dump(journal.conn, table) != _dump(fresh, table)]

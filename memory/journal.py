@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from memory.content import canonical, digest
-from memory.database import clear_errors, open_database
+from memory.database import check_version, clear_errors, open_database
 from memory.errors import JournalError
 from memory.projection import Entry, apply
 from memory.records import now
+from memory.schema import MIGRATIONS
 from memory.sql import sqlite3
 
 
@@ -30,12 +31,14 @@ class Journal:
         self.read_only = read_only
         self.lock = threading.RLock()
         self.conn = open_database(path, read_only=read_only)
+        self._schema = self._schema_now()
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
         """Hold the lock and one write transaction; everything inside is kept, or nothing.
 
-        Nested use joins the outer transaction. Raises `JournalError` when the database is locked, full, or read-only.
+        Nested use joins the outer transaction. Raises `JournalError` when the database is locked, full, or read-only,
+        `SchemaTooNew` when a newer version migrated it since it was opened.
         """
         if self.read_only:
             raise JournalError(f"{self.path}: opened read-only; open it for writing to change knowledge")
@@ -45,12 +48,24 @@ class Journal:
                 return
             self.conn.execute("BEGIN IMMEDIATE")
             try:
+                self._refuse_newer()
                 yield self.conn
                 self.conn.execute("COMMIT")
             except BaseException:
                 if self.conn.in_transaction:
                     self.conn.execute("ROLLBACK")
                 raise
+
+    def _schema_now(self) -> int:
+        """Return SQLite's own count of changes to the schema."""
+        return int(self.conn.execute("PRAGMA schema_version").fetchone()[0])
+
+    def _refuse_newer(self) -> None:
+        """Raise `SchemaTooNew` when another process migrated the database beyond this version."""
+        now_there = self._schema_now()
+        if now_there != self._schema:
+            check_version(self.conn, self.path, MIGRATIONS)
+            self._schema = now_there
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a reading statement."""

@@ -6,6 +6,8 @@ import sys
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,9 +16,10 @@ from evolve.cli import forgetting
 from evolve.cli.output import Json, load, reading, say, show, table, writing
 
 if TYPE_CHECKING:
+    from memory.forget import Forgotten
     from memory.store import Store
 
-app = typer.Typer(help="The memory underneath: search, stats, forget, doctor, reindex.", no_args_is_help=True)
+app = typer.Typer(help="The memory underneath: search, stats, forget, doctor, salvage, reindex.", no_args_is_help=True)
 
 
 @app.command()
@@ -73,21 +76,28 @@ def forget(
     A tombstone stays, and the figures of the task's episodes. --purge erases the text: out of other episodes it is cut,
     the workspace's log files are emptied, and captured content is taken out of its traces.
     """
+    from evolve.backup import kept
     from evolve.cli import loglines
     from evolve.lookup import find_record
     from evolve.telemetry.database import erase_content
 
     with writing(context) as (config, store):
         record_id = find_record(store, config.memory.namespace, record).id if record else None
-        plan = store.forget_preview(record_id, task_id=task, purge=purge)
+        copies = tuple(kept(config)) if purge else ()
+        plan = _with(store.forget_preview(record_id, task_id=task, purge=purge), copies)
         if not yes:
             _ask(forgetting.as_data(plan), forgetting.lines(store, plan, purge=purge, done=False), as_json)
         told = forgetting.lines(store, plan, purge=purge, done=True)
-        gone = store.forget(record_id, task_id=task, purge=purge, reason=reason)
+        gone = _with(store.forget(record_id, task_id=task, purge=purge, reason=reason), copies)
         if purge:
             erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
             loglines.erase(config.workspace)
     show({"done": True, **forgetting.as_data(gone)}, as_json, "\n".join(told))
+
+
+def _with(gone: Forgotten, copies: tuple[Path, ...]) -> Forgotten:
+    """Return it with the backups that still hold the text, too."""
+    return replace(gone, backups=(*gone.backups, *copies))
 
 
 def _ask(data: dict[str, Any], told: list[str], as_json: bool) -> None:
@@ -115,10 +125,17 @@ def doctor(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the tables again from the journal.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Check the workspace and mend its vector index; exit 1 when something is wrong, or was."""
+    """Check the workspace and mend its vector index; exit 1 when something is wrong, or was.
+
+    What is known against this version of SQLite is said on stderr.
+    """
+    from memory.doctor import library
+
     with _whole(context, rebuild) as store:
         store.index.flush()
         findings = store.doctor(rebuild=rebuild)
+    if known := library():
+        print(f"{known.message}; {known.fix}", file=sys.stderr)
     table([f.model_dump(mode="json") for f in findings], as_json, empty="healthy")
     if any(f.level == "error" or f.code.startswith("index") for f in findings):
         raise typer.Exit(1)
@@ -139,6 +156,35 @@ def _whole(context: typer.Context, write: bool) -> Generator[Store]:
         store = open_store(config, read_only=not write, owner=False)
     with store:
         yield store
+
+
+@app.command()
+def salvage(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="New database; default: a dated one beside the old.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Save what can be read of a damaged database into a new one, and say what was lost. The old one stays as it is."""
+    from evolve.app import make_embedder, register_kinds
+    from memory.base import now
+    from memory.salvage import salvage as save
+    from memory.store import Store
+
+    config = load(context)
+    source = config.workspace / "evolve.db"
+    target = file or config.workspace / f"salvaged-{now():%Y%m%dT%H%M%SZ}.db"
+    register_kinds()
+    saved = save(source, target)
+    with Store.open(target, embedder=make_embedder(config), index="exact") as store:
+        store.reindex()
+    rows = [(name, getattr(saved, name), getattr(saved, f"{name}_lost")) for name in ("records", "episodes", "texts")]
+    told = [f"saved to {target}", *(f"  {name}: {kept} saved, {lost} lost" for name, kept, lost in rows)]
+    told += [
+        f"  lines of the journal: {saved.events} saved, {saved.events_lost} lost",
+        f"look at it, and put it in place: keep a copy of {source} and of what is called like it, delete them, "
+        f"rename the new file to {source.name}, delete the folder index/, run `evolve memory doctor`",
+    ]
+    show(saved.model_dump(mode="json"), as_json, "\n".join(told))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`evolve init` and `evolve export`: begin a workspace, and carry one elsewhere."""
+"""`evolve init`, `evolve backup` and `evolve export`: begin a workspace, keep a copy, and carry one elsewhere."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ names = ["default"]   # a lesson counts once tasks were measured with and withou
 def register(app: typer.Typer) -> None:
     """Add the verbs to the root command."""
     app.command("init")(init)
+    app.command("backup")(backup)
     app.add_typer(exports, name="export")
 
 
@@ -68,6 +69,30 @@ def init(
         text += f"\nits settings came along: policy {model}, environment {config.environment.name}"
     data = {"workspace": str(config.workspace), "sha256": arrived and arrived.sha256, "records": records}
     show(data, as_json, text)
+
+
+def backup(
+    context: typer.Context,
+    folder: Annotated[Path | None, typer.Argument(help="Where; default: backups/ beside evolve.toml.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy the workspace into a dated folder while it is in use, and check the copy.
+
+    Database, policies and curves are in it; the vector index is made again. To restore it, stop what uses the
+    workspace, move .evolve away, copy the dated folder to its place and run `evolve memory doctor`.
+    """
+    from evolve.app import register_kinds
+    from evolve.backup import make_backup
+
+    config = load(context)
+    register_kinds()
+    made = make_backup(config, folder)
+    told = [
+        f"backed up to {made.path}, and checked: {made.records} records, {made.episodes} episodes, "
+        f"{made.bytes / 1e6:.1f} MB",
+        f"to restore it: move {config.workspace} away, then cp -r {made.path} {config.workspace}",
+    ]
+    show(made.model_dump(mode="json"), as_json, "\n".join(told))
 
 
 exports = typer.Typer(

@@ -77,7 +77,7 @@ def test_damaged_pages_are_told(learned: Path) -> None:
         body[page : page + 64] = os.urandom(64)
     file.write_bytes(body)
     for line in ("playbook list", "report", "memory stats"):
-        assert "doctor" in complaint(learned, *line.split(), code=1)
+        assert "evolve memory salvage" in complaint(learned, *line.split(), code=1)
 
 
 @pytest.mark.parametrize("kilobytes", [230, 320, 420])

@@ -21,11 +21,11 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init run resume eval compare cycle mcp report ui version",
+    "": "init backup run resume eval compare cycle mcp report ui version",
     "export": "html",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",
-    "memory": "search stats forget doctor reindex",
+    "memory": "search stats forget doctor salvage reindex",
     "logs": "list show",
     "traces": "list show",
     "review": "list show accept reject edit defer",

@@ -193,3 +193,48 @@ def test_a_database_whose_making_was_interrupted_is_finished_at_the_next_open(pa
         open_database(path, migrations=interrupted)
     with closing(open_database(path)) as conn:
         assert conn.execute("SELECT count(*) FROM events").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("left", ["index", "runs"])
+@pytest.mark.parametrize("empty", [True, False])
+def test_a_lost_database_is_not_taken_for_a_new_workspace(path: Path, add: Add, left: str, empty: bool) -> None:
+    with reopen(path) as store:
+        store.commit("default", [add("worth keeping")], actor="t")
+    (path.parent / left).mkdir()
+    path.unlink()
+    if empty:
+        path.touch()
+    for read_only in (False, True):
+        with pytest.raises(JournalError, match=rf"there: {left}.*lost.*evolve backup"):
+            reopen(path, read_only=read_only)
+    assert path.exists() is empty
+    assert not empty or path.stat().st_size == 0
+
+
+def test_an_empty_file_alone_is_a_workspace_that_begins(path: Path) -> None:
+    path.touch()
+    with reopen(path) as store:
+        assert store.doctor() == []
+
+
+def test_who_was_open_during_a_migration_writes_no_more(path: Path, add: Add, newer: Migrations) -> None:
+    with reopen(path) as store:
+        store.commit("default", [add("before")], actor="t")
+        open_database(path, migrations=newer).close()
+        with pytest.raises(SchemaTooNew, match="m999_future"):
+            store.commit("default", [add("after")], actor="t")
+        with closing(sqlite3.connect(path)) as conn:
+            assert conn.execute("SELECT count(*) FROM records").fetchone() == (1,)
+
+
+def test_a_change_of_the_schema_that_is_no_migration_disturbs_nobody(path: Path, add: Add) -> None:
+    with reopen(path) as store, closing(sqlite3.connect(path)) as other:
+        other.execute("VACUUM")
+        assert store.commit("default", [add("goes on")], actor="t").results[0].applied
+
+
+def test_a_file_that_may_not_be_written_is_answered_with_what_to_do(store: Store, add: Add) -> None:
+    store.db.execute("PRAGMA query_only = ON")
+    with pytest.raises(JournalError, match=r"readonly.*copy the whole folder") as told:
+        store.commit("default", [add("x")], actor="t")
+    assert "read_only=True" not in str(told.value)

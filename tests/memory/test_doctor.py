@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from memory.doctor import library
 from memory.records import DeltaOp, Op, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
 
@@ -96,3 +97,41 @@ def test_a_journal_that_lost_its_beginning_is_found(busy: Store) -> None:
     busy.db.execute("DROP TRIGGER events_no_delete")
     busy.db.execute("DELETE FROM events WHERE seq = (SELECT min(seq) FROM events)")
     assert codes(busy)[0] in {"journal", "projection"}
+
+
+@pytest.mark.parametrize(
+    ("version", "safe"),
+    [
+        ((3, 40, 1), False),
+        ((3, 44, 5), False),
+        ((3, 44, 6), True),
+        ((3, 45, 0), False),
+        ((3, 50, 6), False),
+        ((3, 50, 7), True),
+        ((3, 51, 0), False),
+        ((3, 51, 2), False),
+        ((3, 51, 3), True),
+        ((3, 53, 0), True),
+        ((4, 0, 0), True),
+    ],
+)
+def test_a_library_with_the_known_fault_is_named(version: tuple[int, ...], safe: bool) -> None:
+    said = library(version)
+    assert (said is None) is safe
+    if said:
+        assert ".".join(map(str, version)) in said.message
+        assert "3.51.3" in said.fix
+
+
+def test_damaged_pages_are_a_finding_that_names_the_way_out(busy: Store) -> None:
+    busy.close()
+    path = busy.journal.path
+    body = bytearray(path.read_bytes())
+    page = 4096
+    for at in range(page * 3, len(body), page * 5):
+        body[at : at + page] = b"Z" * page
+    path.write_bytes(body)
+    with Store.open(path, embedder=busy.embedder, index="exact") as damaged:
+        found = damaged.doctor()
+    assert {finding.code for finding in found} == {"damaged"}
+    assert all("evolve memory salvage" in finding.fix for finding in found)

@@ -1,0 +1,111 @@
+"""What can be read of a damaged database is saved into a new one, the rest is counted, the old file is not touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from memory.embedders.hashing import HashingEmbedder
+from memory.errors import BadInput, JournalError, NotFound
+from memory.records import DeltaOp, Op, RecallQuery, Reflection, Step, Task, Trajectory
+from memory.salvage import Salvaged, salvage
+from memory.store import Store
+
+Add = Callable[..., DeltaOp]
+PAGE = 4096
+
+
+@pytest.fixture
+def full(path: Path, add: Add) -> Path:
+    """A workspace of some size."""
+    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+        for at in range(40):
+            ops = [add(f"lesson {at}-{n} of the house: {'x' * 60}", f"t{at}") for n in range(3)]
+            first = store.commit("default", ops, actor="t", run_id="r").results[0].record_id
+            edit = {"content": f"lesson {at} said better {'y' * 60}"}
+            store.commit("default", [DeltaOp(op=Op.EDIT, kind="fact", target_id=first, payload=edit)], actor="t")
+            steps = tuple(Step(index=n, action=f"act {n}", observation="o" * 200) for n in range(4))
+            episode = Trajectory(id=f"e{at}", task=Task(id=f"t{at}", instruction="i"), steps=steps, run_id="r")
+            store.add_trajectory(episode)
+            store.add_reflection(Reflection(trajectory_id=episode.id, task_id=f"t{at}", raw="because"))
+            store.snapshot("default")
+        store.put_run("r", {"n": 1})
+        store.forget(task_id="t3", purge=True)
+    return path
+
+
+def spoil(path: Path, pages: list[int]) -> bytes:
+    body = bytearray(path.read_bytes())
+    for page in pages:
+        body[page * PAGE : (page + 1) * PAGE] = b"Z" * PAGE
+    path.write_bytes(body)
+    return bytes(body)
+
+
+def saved(path: Path) -> tuple[Salvaged, Path]:
+    target = path.with_name("new.db")
+    return salvage(path, target), target
+
+
+def opened(path: Path) -> Store:
+    return Store.open(path, embedder=HashingEmbedder(), index="exact")
+
+
+def test_of_a_sound_database_everything_is_saved(full: Path) -> None:
+    done, target = saved(full)
+    assert (done.events_lost, done.texts_lost, done.records_lost, done.episodes_lost) == (0, 0, 0, 0)
+    with opened(full) as before, opened(target) as after:
+        after.reindex()
+        assert after.doctor() == []
+        assert after.view("default").records() == before.view("default").records()
+        assert after.trajectories() == before.trajectories()
+        assert [each.erased for each in after.trajectories(task_id="t3")] == [True]
+        assert after.snapshots("default") == before.snapshots("default")
+        query = RecallQuery(text="lesson 7 said better")
+        assert [r.record.id for r in after.recall(query)] == [r.record.id for r in before.recall(query)]
+
+
+@pytest.mark.parametrize("first", range(30, 41, 2))
+def test_whatever_pages_are_damaged_the_rest_opens_and_is_sound(full: Path, first: int) -> None:
+    count = full.stat().st_size // PAGE
+    damaged = spoil(full, list(range(first, count, 11)))
+    done, target = saved(full)
+    assert full.read_bytes() == damaged
+    assert done.texts_lost + done.events_lost > 0
+    with opened(target) as store:
+        store.reindex()
+        assert store.doctor() == []
+        found = store.view("default").records()
+        assert len(found) <= done.records
+        assert len(store.trajectories()) == done.episodes
+        more = DeltaOp(op=Op.ADD, kind="fact", payload={"content": "goes on"})
+        assert store.commit("default", [more], actor="t").results[0].applied
+
+
+def test_a_record_whose_text_is_lost_is_counted_and_hidden(full: Path) -> None:
+    with opened(full) as store:
+        before = len(store.view("default").records())
+        (row,) = store.db.execute("SELECT content_hash FROM records WHERE number = 5").fetchall()
+        store.db.execute("UPDATE content SET body = 'altered' WHERE hash = ?", row)
+    done, target = saved(full)
+    assert (done.texts_lost, done.records_lost) == (1, 1)
+    with opened(target) as store:
+        store.reindex()
+        assert store.doctor() == []
+        assert len(store.view("default").records()) == before - 1
+
+
+def test_what_cannot_be_saved_is_said(full: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="restore a backup"):
+        salvage(tmp_path / "none.db", tmp_path / "new.db")
+    with pytest.raises(BadInput, match="exists already"):
+        salvage(full, full)
+    with opened(full) as store:
+        (root,) = store.db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'events'").fetchone()
+    for page in (root - 1, 0):  # the root of the journal's table; the list of tables
+        spoil(full, [page])
+        with pytest.raises(JournalError, match="restore a backup"):
+            saved(full)
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("new", "salvage"))] == []

@@ -107,6 +107,7 @@ def _dump(conn: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
 
 
 def rebuild_text(journal: Journal) -> None:
+    """Fill the word index anew from the records. Needs an open transaction."""
     journal.conn.execute("DELETE FROM record_text")
     rows = journal.query(
         "SELECT r.row, c.body FROM records r JOIN content c ON c.hash = r.content_hash WHERE NOT r.forgotten"

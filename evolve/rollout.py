@@ -29,6 +29,7 @@ from evolve.protocols import (
     Environment,
     Episode,
     HasOpening,
+    HasTaskTools,
     StepResult,
     tools_of,
 )
@@ -134,6 +135,7 @@ async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, a
         id=attempt.id,
         task=attempt.task,
         opening=progress.opening,
+        tools=_own_tools(environment, attempt.task),
         steps=tuple(progress.steps),
         outcome=outcome,
         stop=progress.stop,
@@ -151,6 +153,11 @@ async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, a
         usage=sum((step.usage for step in progress.steps), Usage()),
         seconds=time.perf_counter() - started,
     )
+
+
+def _own_tools(environment: Environment, task: Task) -> tuple[str, ...]:
+    """Return the names of the tools that a task offers itself; empty where the environment offers all to each."""
+    return tuple(tool.name for tool in environment.tools_for(task)) if isinstance(environment, HasTaskTools) else ()
 
 
 def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Acting) -> list[Message]:

@@ -50,6 +50,7 @@ from evolve.search import invitation
 from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from evolve.telemetry.start import Traced, traced
 from evolve.watching import WatchedPolicy
+from evolve.worldwords import WorldWords, keep
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
 from memory.records import Frozen, Task, new_id
@@ -247,6 +248,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         skills=config.skills.enabled and config.playbook.enabled,
         described=described(config.gate.allow, opened.environment),
     )
+    keep(store, record.run_id, WorldWords(text=acting.world, profile=policy.profile, tools=opened.environment.tools))
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)

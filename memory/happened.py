@@ -117,6 +117,8 @@ class Trajectory(Frozen):
     task: Task
     opening: str = ""
     """What the world showed before the first action; empty where it shows nothing."""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that this task offered natively; empty where every task is offered all of the world's."""
     steps: tuple[Step, ...] = ()
     outcome: Outcome | None = None
     """None = not graded (missing). Missing counts as failure in every rate."""

@@ -190,6 +190,15 @@ def ended_at(journal: Journal) -> list[tuple[str, str, int]]:
     return [(run_id, snapshot, seq) for run_id, snapshot, seq in rows]
 
 
+def tags(journal: Journal) -> list[str]:
+    """Return every tag of a run, in order."""
+    rows = journal.query(
+        "SELECT DISTINCT j.value FROM runs r JOIN content c ON c.hash = r.hash, json_each(c.body, '$.tags') j"
+        " ORDER BY 1"
+    )
+    return [row[0] for row in rows]
+
+
 def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     """Return the condition of a filter with its values."""
     asked: list[tuple[str, list[Any]]] = [("1", [])]

@@ -98,7 +98,7 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
     asked = knowledge.Asked(status=knowledge.ALL)
     sheets = [
         Sheet("overview", "", "overview.html", lambda: overview.data(desk)),
-        Sheet("runs", "", "runs.html", lambda: runs.all_runs(desk, size=ROWS)),
+        Sheet("runs", "", "runs.html", lambda: runs.all_runs(desk, runs.Asked(), ROWS)),
         Sheet("playbook", "", "records.html", lambda: knowledge.records(desk, "bullet", asked, ROWS)),
         Sheet("notebook", "", "records.html", lambda: knowledge.records(desk, "note", asked, ROWS)),
         Sheet("skills", "", "skills.html", lambda: skills.listed(desk, asked, ROWS)),

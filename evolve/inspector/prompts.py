@@ -1,4 +1,5 @@
-"""The prompt an episode began with, made again from the journal: the records in the versions that were shown.
+"""The prompt an episode began with, made again from the journal: the records in the versions that were shown, and what
+the run told its agent of the world.
 
 The journal keeps no prompts, it keeps replies under the hash of the request that they answer. So a prompt that was made
 again can be proved: its hash is the key of the episode's first reply, or it is not what was sent.
@@ -6,7 +7,7 @@ again can be proved: its hash is the key of the episode's first reply, or it is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import ValidationError
 
@@ -17,29 +18,36 @@ from evolve.injection import shown_again
 from evolve.inspector.desk import Desk
 from evolve.inspector.onlooker import Onlooker
 from evolve.prompting import briefing, knowledge, opening_messages
-from evolve.protocols import Environment, tools_of
+from evolve.protocols import tools_of
+from evolve.runs import LEARN, RESUMABLE
 from evolve.search import invitation
 from evolve.seeds import seed_for
+from evolve.worldwords import WorldWords, kept
 from memory.errors import EvolveError
 from memory.records import Trajectory
 from playbooks.render import neutral
 from policies.cache import request_key
-from policies.protocols import Message, SamplingParams
+from policies.protocols import Message, Profile, SamplingParams, ToolSpec
 from skills.catalogue import catalogue
 
 SHIPPED = ("office", "bfcl")
-"""Environments that can be asked for their words without running anything of others."""
+"""Environments that can be asked for their words without running anything of others, where a journal has none."""
 
 
 @dataclass(frozen=True)
 class Told:
     """What the agent read before its first action."""
 
-    messages: tuple[Message, ...]
-    tokens: int
-    counted: bool
-    """With the model's own tokenizer; else estimated."""
-    proved: bool | None
+    messages: tuple[Message, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    """Offered natively: their schemas are sent along."""
+    tokens: int = 0
+    """Of messages and schemas."""
+    schema_tokens: int = 0
+    """Those of the schemas alone, counted or estimated here."""
+    counted: str = ""
+    """Who counted `tokens`."""
+    proved: bool | None = None
     """The reply's key says that this was sent; None where there is no key to compare with."""
     missing: str = ""
     """What could not be made again, and why."""
@@ -51,15 +59,19 @@ def told(desk: Desk, trajectory: Trajectory) -> Told:
     A policy of one's own may read another profile than the configuration says: the one that is proved is returned.
     """
     trajectory = trajectory.model_copy(update={"run_id": owner_of(desk.store, trajectory.run_id)})
+    run = desk.store.get_run(trajectory.run_id) if trajectory.run_id else None
+    if run is not None and run.get("kind", LEARN) not in RESUMABLE:
+        return Told(missing="The agent of this session made its own prompt; the journal holds what it was shown.")
     config, unknown = _config(desk, trajectory)
     if unknown:
-        return Told((), 0, counted=False, proved=None, missing=unknown)
-    made = _made(desk, config, trajectory, Onlooker(config.policy))
-    if made.proved is not False:
-        return made
-    other = Onlooker(config.policy)
-    other.profile = "full" if other.profile == "compact" else "compact"
-    again = _made(desk, config, trajectory, other)
+        return Told(missing=unknown)
+    words = kept(desk.store, trajectory.run_id)
+    if words is not None:
+        return _made(desk, config, trajectory, words)
+    profile = Onlooker(config.policy).profile
+    other: Profile = "full" if profile == "compact" else "compact"
+    made = _remade(desk, config, trajectory, profile)
+    again = _remade(desk, config, trajectory, other) if made.proved is False else made
     return again if again.proved else made
 
 
@@ -74,41 +86,61 @@ def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
         return desk.config, f"the settings of run {trajectory.run_id!r}, which this version does not read: {error}"
 
 
-def _made(desk: Desk, config: Config, trajectory: Trajectory, reader: Onlooker) -> Told:
-    world, missing = _world(config)
+def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords) -> Told:
+    reader = Onlooker(config.policy)
     shown = shown_again(desk.store, trajectory.injected)
-    rules = knowledge(shown.core, shown.recalled, reader.profile)
+    rules = knowledge(shown.core, shown.recalled, words.profile)
     able = config.skills.enabled and config.playbook.enabled
-    skills = neutral(catalogue(shown.skills, reader.profile)) if able else None
-    briefed = (briefing(world, reader.profile) if world else "") + invitation(config, reader.profile)
-    messages = opening_messages(trajectory.task.opened(trajectory.opening), rules, reader.profile, briefed, skills)
+    skills = neutral(catalogue(shown.skills, words.profile)) if able else None
+    task = trajectory.task.opened(trajectory.opening)
+    messages = opening_messages(task, rules, words.profile, words.text, skills)
+    tools = words.offered(trajectory.tools)
+    schemas = sum(reader.count_tokens(tool.model_dump_json()) for tool in tools)
+    counted = sum(reader.count_tokens(message.content) for message in messages) + schemas
+    said = trajectory.steps[0].usage.prompt_tokens if trajectory.steps else 0
     return Told(
         messages=tuple(messages),
-        tokens=sum(reader.count_tokens(message.content) for message in messages),
-        counted=reader.exact,
-        proved=_proved(config, trajectory, messages, world),
-        missing=missing,
+        tools=tools,
+        tokens=said or counted,
+        schema_tokens=schemas,
+        counted="counted by the policy" if said else "counted" if reader.exact else "estimated",
+        proved=_proved(config, trajectory, messages, tools),
     )
 
 
-def _world(config: Config) -> tuple[Environment | None, str]:
-    """Return a shipped environment. One that the journal names by a path would be code that somebody else chose."""
-    if config.environment.name not in SHIPPED:
-        return None, f"the words of environment {config.environment.name!r}: a page runs no code that a journal names"
+def _remade(desk: Desk, config: Config, trajectory: Trajectory, profile: Profile) -> Told:
+    """Return a prompt of a run whose journal does not hold what it told of the world: an earlier version wrote it."""
+    words, missing = _shipped(config, trajectory, profile)
+    made = _made(desk, config, trajectory, words)
+    return replace(made, proved=None, missing=missing) if missing else made
+
+
+def _shipped(config: Config, trajectory: Trajectory, profile: Profile) -> tuple[WorldWords, str]:
+    """Return the words of a shipped environment. One that a journal names by a path is code that somebody chose."""
+    name = config.environment.name
+    if name not in SHIPPED:
+        return WorldWords(text="", profile=profile), (
+            f"the words of environment {name!r}: the journal of this run does not hold them, "
+            "and a page runs no code that a journal names"
+        )
     try:
-        return make_environment(config), ""
+        world = make_environment(config)
     except EvolveError as error:
-        return None, f"the words of environment {config.environment.name!r}: {error}"
+        return WorldWords(text="", profile=profile), f"the words of environment {name!r}: {error}"
+    text = briefing(world, profile) + invitation(config, profile)
+    return WorldWords(text=text, profile=profile, tools=tools_of(world, trajectory.task)), ""
 
 
-def _proved(config: Config, trajectory: Trajectory, messages: list[Message], world: Environment | None) -> bool | None:
+def _proved(
+    config: Config, trajectory: Trajectory, messages: list[Message], tools: tuple[ToolSpec, ...]
+) -> bool | None:
     key = trajectory.steps[0].reply_key if trajectory.steps else ""
-    if not key or world is None:
+    if not key:
         return None
     params = SamplingParams(
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         seed=seed_for(trajectory.seed, 0),
-        tools=tools_of(world, trajectory.task),
+        tools=tools,
     )
     return request_key((trajectory.run_id, trajectory.policy, trajectory.policy_version), messages, params) == key

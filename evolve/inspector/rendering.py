@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol
 from urllib.parse import quote, urlencode
 
@@ -32,6 +32,7 @@ PAGES = {
 NOTHING = "-"
 """Stands where there is no figure."""
 _MOST_POINTS = 400
+_ULID = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 
 class Links(Protocol):
@@ -69,12 +70,22 @@ def frame(desk: Desk, link: Links) -> dict[str, Any]:
     return {"desk": desk, "link": link, "said": (), "here": "", "still": False, "word": Words()}
 
 
-def chart(title: str, x: Sequence[float], series: Mapping[str, Sequence[float | None]], unit: str = "") -> str:
-    """Return a chart as JSON for the page's script: lines over `x`, thinned out where there are too many points."""
+def chart(
+    title: str,
+    x: Sequence[float],
+    series: Mapping[str, Sequence[float | None]],
+    unit: str = "",
+    *,
+    joined: bool = False,
+) -> str:
+    """Return a chart as JSON for the page's script: lines over `x`, thinned out where there are too many points.
+
+    With `joined` each value is a dot, and lines go on over the places between that have none.
+    """
     step = max(1, -(-len(x) // _MOST_POINTS))
     keep = [at for at in range(len(x)) if at % step == 0 or at == len(x) - 1]
     lines = [{"label": name, "y": [_finite(values[at]) for at in keep]} for name, values in series.items()]
-    return json.dumps({"title": title, "unit": unit, "x": [x[at] for at in keep], "series": lines})
+    return json.dumps({"title": title, "unit": unit, "joined": joined, "x": [x[at] for at in keep], "series": lines})
 
 
 def _finite(value: float | None) -> float | None:
@@ -82,11 +93,13 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _percent(share: float | None) -> str:
+def percent(share: float | None) -> str:
+    """Return a share as a percentage."""
     return NOTHING if share is None else f"{100 * share:.0f} %"
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
+    """Return a figure for people."""
     if value is None:
         return NOTHING
     if not math.isfinite(value):
@@ -94,16 +107,28 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if float(value).is_integer() or abs(value) >= 100 else f"{value:.3g}"
 
 
-def _moment(value: datetime | str) -> str:
+def moment(value: datetime | str) -> str:
+    """Return a point in time to the second."""
     at = datetime.fromisoformat(value) if isinstance(value, str) else value
     return f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def _minute(value: datetime | str) -> str:
-    return _moment(value)[:16]
+def began(run_id: str) -> str:
+    """Return when a run began, which its id says (a ULID); empty for an id that says nothing."""
+    if len(run_id) != 26 or not set(run_id[:10]) <= set(_ULID):
+        return ""
+    milliseconds = 0
+    for digit in run_id[:10]:
+        milliseconds = 32 * milliseconds + _ULID.index(digit)
+    return f"{datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M}"
 
 
-def _duration(seconds: float | None) -> str:
+def minute(value: datetime | str) -> str:
+    """Return a point in time to the minute."""
+    return moment(value)[:16]
+
+
+def duration(seconds: float | None) -> str:
     """Return a time for people: never 0 for something that took time."""
     if not seconds:
         return NOTHING
@@ -125,9 +150,10 @@ _TEMPLATES = Environment(
 )
 _TEMPLATES.filters |= {
     "trusted": Markup,
-    "percent": _percent,
-    "number": _number,
-    "moment": _moment,
-    "minute": _minute,
-    "duration": _duration,
+    "percent": percent,
+    "number": number,
+    "moment": moment,
+    "minute": minute,
+    "began": began,
+    "duration": duration,
 }

@@ -20,6 +20,7 @@ from evolve.config import Config
 from evolve.inspector import live
 from evolve.inspector.desk import Desk
 from evolve.inspector.pages import (
+    compare,
     knowledge,
     overview,
     policies,
@@ -35,7 +36,7 @@ from evolve.inspector.rendering import show
 from evolve.inspector.security import HEADERS, Guard, Refused
 from memory.errors import BadInput, ConflictError, EvolveError, NotFound
 
-PAGES = (overview, runs, knowledge, record, snapshots, skills, review, retrieval, policies, training, live)
+PAGES = (overview, runs, compare, knowledge, record, snapshots, skills, review, retrieval, policies, training, live)
 STATUS = {NotFound: 404, BadInput: 400, Refused: 403, ConflictError: 409}
 
 

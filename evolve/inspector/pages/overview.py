@@ -12,12 +12,13 @@ from evolve.curve import WINDOW, moving_mean, solved_so_far
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.generations import FOLDER, live_generation
-from evolve.history import CHANGES, latest_learner, run_episodes
+from evolve.history import CHANGES, RunSummary, run_episodes
 from evolve.inspector.desk import At, Desk
+from evolve.inspector.headline import difference, held_out, history, latest, latest_exams, told_runs
 from evolve.inspector.rendering import chart, show
 from evolve.metrics import interval
 from evolve.proposals import proposals
-from evolve.runs import STOPPED, RunRecord, load_run
+from evolve.runs import STOPPED
 from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
@@ -28,8 +29,10 @@ from policies.generations.registry import DATABASE
 
 router = APIRouter()
 
-LATEST = 12
+LATEST = 8
 """Changes of knowledge that are listed."""
+ROWS = 6
+"""Runs that are listed."""
 
 
 @router.get("/")
@@ -39,26 +42,32 @@ def overview(request: Request, desk: At) -> HTMLResponse:
 
 
 def data(desk: Desk) -> dict[str, Any]:
-    """Return the figures of the latest run that learned, and the state of the workspace."""
+    """Return held-out success, the figures of the latest run with a curve, and the state of the workspace."""
     journal = desk.store.journal
     known = listing.counts(journal, desk.namespace)
-    latest = latest_learner(desk.store)
-    run = load_run(desk.store, latest.run_id) if latest else None
+    lately, exams = latest(desk.store), held_out(latest_exams(desk.store))
+    run, last = told_runs(desk.store)
     episodes = run_episodes(desk.store, run.run_id) if run else []
+    of_last = run_episodes(desk.store, last.run_id) if last and last is not run else episodes
     policy = _live(desk)
     pending = len(proposals(desk.store, desk.namespace))
     return {
         "run": run,
+        "newer": last if last is not run else None,
+        "held_out": exams,
+        "difference": difference(desk.store, exams),
+        "history": history(lately),
+        "lately": lately[:ROWS],
         "curve": curve(episodes),
         "halves": halves(episodes),
         "totals": totals(episodes),
         "gates": account(desk.store, run.run_id).counts if run else (),
-        "spent": spent(desk.store, run.run_id, _ratio(desk, run)) if run else None,
+        "spent": spent(desk.store, run.run_id, _ratio(desk, run.run_id)) if run else None,
         "known": {kind: _in_use(of) for kind, of in known.items()},
         "pending": pending,
         "policy": policy,
         "changes": _changes(desk),
-        "alerts": _alerts(run, episodes, pending, policy),
+        "alerts": _alerts(last, of_last, pending, policy),
     }
 
 
@@ -104,8 +113,9 @@ def totals(episodes: Sequence[EpisodeLine]) -> dict[str, float]:
     }
 
 
-def _ratio(desk: Desk, run: RunRecord) -> float:
-    return run.config.get("gate", {}).get("calls_ratio", desk.config.gate.calls_ratio)
+def _ratio(desk: Desk, run_id: str) -> float:
+    config = (desk.store.get_run(run_id) or {}).get("config", {})
+    return config.get("gate", {}).get("calls_ratio", desk.config.gate.calls_ratio)
 
 
 def _in_use(of: Mapping[str, int]) -> int:
@@ -135,7 +145,7 @@ def _changes(desk: Desk) -> list[dict[str, Any]]:
 
 
 def _alerts(
-    run: RunRecord | None, episodes: Sequence[EpisodeLine], pending: int, policy: Generation | str | None
+    run: RunSummary | None, episodes: Sequence[EpisodeLine], pending: int, policy: Generation | str | None
 ) -> list[str]:
     """Return what a person should know or do."""
     found: list[str] = []

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from datetime import date
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathValue
 from fastapi.responses import HTMLResponse
+from pydantic import Field
 
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, last_words
 from evolve.gates.rounds import rounds_of
-from evolve.history import find_summary, list_runs, owner_of, run_episodes
+from evolve.history import TEACHING, find_summary, list_runs, owner_of, run_episodes
 from evolve.inspector.desk import At, Desk
+from evolve.inspector.headline import parts
 from evolve.inspector.pages.overview import curve, halves, totals
 from evolve.inspector.paging import Number, Paging
 from evolve.inspector.prompts import told
 from evolve.inspector.rendering import show
 from evolve.inspector.waterfall import waterfall
-from evolve.runs import load_run
+from evolve.runs import KINDS, load_run
 from evolve.state import NO_MEMORY
-from memory import episodes, listing
+from memory import episodes, listing, runlist
 from memory.errors import NotFound
-from memory.records import Reflection, Trajectory, Verdict
+from memory.records import Frozen, Reflection, Trajectory, Verdict
+from memory.runlist import RunFilter
 
 router = APIRouter()
 
@@ -30,10 +34,21 @@ RUNS, TASKS, VERDICTS = 25, 100, 100
 """Rows of a screen."""
 
 
+class Asked(Frozen):
+    """Which runs a list shows."""
+
+    name: str = Field(default="", max_length=200)
+    tag: str = Field(default="", max_length=200)
+    kind: str = ""
+    since: date | Literal[""] = ""
+    until: date | Literal[""] = ""
+    page: int = Field(default=1, ge=1, le=1_000_000)
+
+
 @router.get("/runs")
-def runs(request: Request, desk: At, page: Number = 1) -> HTMLResponse:
+def runs(request: Request, desk: At, asked: Annotated[Asked, Query()]) -> HTMLResponse:
     """List the runs, the latest first."""
-    return show(request, "runs.html", all_runs(desk, page))
+    return show(request, "runs.html", all_runs(desk, asked))
 
 
 @router.get("/runs/{run_id}")
@@ -54,10 +69,25 @@ def verdict(request: Request, desk: At, seq: Annotated[int, PathValue(ge=0, le=2
     return show(request, "verdict.html", one_verdict(desk, seq))
 
 
-def all_runs(desk: Desk, page: int = 1, size: int = RUNS) -> dict[str, Any]:
-    """Return a screen of runs, each with what it came to."""
-    found, total = list_runs(desk.store, offset=(page - 1) * size, limit=size)
-    return {"rows": found, "paging": Paging(page, size, total)}
+def all_runs(desk: Desk, asked: Asked, size: int = RUNS) -> dict[str, Any]:
+    """Return a screen of runs, each with what it came to. Raises `BadInput` for an unknown kind."""
+    wanted = RunFilter(
+        kinds=(asked.kind,) if asked.kind else (),
+        tag=asked.tag,
+        name=asked.name,
+        since=str(asked.since),
+        until=str(asked.until),
+    )
+    found, total = list_runs(desk.store, wanted, offset=(asked.page - 1) * size, limit=size)
+    tags = runlist.tags(desk.store.journal)
+    return {
+        "rows": found,
+        "paging": Paging(asked.page, size, total),
+        "asked": asked,
+        "kinds": KINDS,
+        "tags": tags,
+        "any": total or list_runs(desk.store, limit=1)[1],
+    }
 
 
 def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[str, Any]:
@@ -69,11 +99,13 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
     said = last_words(entries(desk.store, run_id))
     paging = Paging(page, size, len(main))
     shown = list(enumerate(main, start=1))[paging.offset : paging.offset + size]
+    summary = find_summary(desk.store, run_id)
+    streamed = summary.kind in TEACHING
     return {
         "record": record,
-        "summary": find_summary(desk.store, run_id),
-        "curve": curve(every),
-        "halves": halves(every),
+        "summary": summary,
+        "curve": curve(every) if streamed else "",
+        "halves": halves(every) if streamed else parts(summary),
         "totals": totals(every),
         "rows": [{"at": at, "main": each, "control": control.get(each.task_id)} for at, each in shown],
         "paging": paging,

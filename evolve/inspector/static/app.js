@@ -9,7 +9,8 @@ function draw(place) {
   const whole = (values) => values.every((value) => value == null || Number.isInteger(value));
   const counted = given.unit !== "%" && given.series.every((line) => whole(line.y));
   const series = given.series.map((line, at) => ({
-    label: line.label, stroke: colours[at % 3], width: 2, dash: at ? [6, 4] : undefined, points: { show: line.y.filter((value) => value != null).length < 2 },
+    label: line.label, stroke: colours[at % 3], width: 2, dash: at ? [6, 4] : undefined,
+    spanGaps: given.joined, points: { show: given.joined || line.y.filter((value) => value != null).length < 2 },
     value: (_, value) => (value == null ? "-" : value.toPrecision(3) + (given.unit ? " " + given.unit : "")),
   }));
   const axis = { stroke: css("--soft"), grid: { stroke: css("--line"), width: 1 }, ticks: { stroke: css("--line") } };

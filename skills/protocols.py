@@ -17,6 +17,8 @@ class Limits(Frozen):
     memory_mb: int = 64
     recursion_depth: int = 200
     host_calls: int = 10_000
+    host_seconds: float = 120.0
+    """Time that host functions may take in one run, all calls together. It is looked at between calls."""
     output_chars: int = 4_000
 
 

@@ -1,4 +1,4 @@
-"""What host functions raised while code of a sandbox called them."""
+"""Host functions as code of a sandbox calls them: what goes in and out is measured, what they raise is remembered."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
-from skills.protocols import HostFunction
+from skills.protocols import HostFunction, Limits
 from skills.sandbox.output import describe
+from skills.sandbox.values import TooLarge, expanded_size
 
 Modules = Mapping[str, Mapping[str, HostFunction]]
 
@@ -18,10 +19,14 @@ class HostCalls:
     """Watches the host functions of one session.
 
     Inside a sandbox a host exception has its nearest built-in type; the report of an uncaught one gives its own name.
-    An interrupt (Ctrl-C, cancellation) belongs to the host, whatever the code did with it.
+    An interrupt (Ctrl-C, cancellation) belongs to the host, whatever the code did with it. Arguments and results that
+    expand too far are refused with `ValueError` before the host reads them; the arguments of a session may fill its
+    memory limit once, because a world may keep them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._room = limits.memory_mb << 20
         self._raised: Exception | None = None
         self._interrupt: BaseException | None = None
         self._started = 0.0
@@ -37,6 +42,15 @@ class HostCalls:
         """Seconds since the run began, without the time spent inside host functions."""
         return time.perf_counter() - self._started - self._inside
 
+    @property
+    def overtime(self) -> bool:
+        """Whether host functions took longer in this run than they may, all calls together."""
+        return self._inside > self._limits.host_seconds
+
+    def late(self) -> str:
+        """Return the report of a run that is ended for it."""
+        return f"TimeoutError: host calls took over {self._limits.host_seconds} s"
+
     def watch(self, function: HostFunction) -> HostFunction:
         """Return `function`, remembering what it raises."""
 
@@ -44,7 +58,10 @@ class HostCalls:
         def call(*args: Any, **kwargs: Any) -> Any:
             entered = time.perf_counter()
             try:
-                return function(*args, **kwargs)
+                self._take((args, kwargs))
+                result = function(*args, **kwargs)
+                expanded_size(result)
+                return result
             except Exception as error:
                 self._raised = error
                 raise
@@ -55,6 +72,12 @@ class HostCalls:
                 self._inside += time.perf_counter() - entered
 
         return call
+
+    def _take(self, arguments: Any) -> None:
+        size = expanded_size(arguments)
+        if size > self._room:
+            raise TooLarge(f"host calls of one session take {self._limits.memory_mb} MB of arguments; start a new one")
+        self._room -= size
 
     def named(self, text: str) -> str:
         """Return the report `text` with the host exception's own type name, if that is what went uncaught."""

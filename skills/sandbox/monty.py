@@ -98,7 +98,7 @@ class MontySandboxSession:
         state: bytes | None = None,
     ) -> None:
         self._limits = limits
-        self._hosts = HostCalls()
+        self._hosts = HostCalls(limits)
         self._session: MontySession | None = checkout(self._module(modules), limits)
         if state is not None:
             self._session.load_session(state)
@@ -112,29 +112,31 @@ class MontySandboxSession:
         printed = Printed(self._limits.output_chars)
         self._hosts.begin()
         try:
-            finished = self._drive(self._session, code, printed)
+            stopped = self._drive(self._session, code, printed)
         except (MontyRuntimeError, MontySyntaxError) as error:
             return self._failed(self._hosts.named(error.display("type-msg")), printed)
         except (MontyCrashedError, MontyConversionError) as error:
             return self._failed(describe(error), printed, fatal=True)
         finally:
             self._hosts.reraise_interrupt()
-        if not finished:
-            seconds = f"{_TRANSPORT * self._limits.seconds_per_run} s"
-            return self._failed(f"TimeoutError: passing values to host calls took over {seconds}", printed, fatal=True)
+        if stopped:
+            return self._failed(stopped, printed, fatal=True)
         return RunResult(stdout=printed.text())
 
-    def _drive(self, session: MontySession, code: str, printed: Printed) -> bool:
-        """Run the code from one host call to the next; False = stopped, because the traffic took too long.
+    def _drive(self, session: MontySession, code: str, printed: Printed) -> str:
+        """Run the code from one host call to the next; return why it was stopped, because the calls took too long.
 
         The interpreter's own clock stands still while values travel, so a flood of big arguments needs this one.
         """
+        seconds = _TRANSPORT * self._limits.seconds_per_run
         progress = session.feed_start(code, print_callback=lambda _stream, text: printed.write(text))
         while not isinstance(progress, MontyComplete):
-            if self._hosts.seconds > _TRANSPORT * self._limits.seconds_per_run:
-                return False
+            if self._hosts.seconds > seconds:
+                return f"TimeoutError: passing values to host calls took over {seconds} s"
+            if self._hosts.overtime:
+                return self._hosts.late()
             progress = progress.resume_auto()
-        return True
+        return ""
 
     def dump(self) -> bytes:
         """Return the session's state (3 to 200 kB). Raises `EvolveError` on a session that has ended."""

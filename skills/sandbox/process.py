@@ -67,7 +67,7 @@ class ProcessSession:
 
     def __init__(self, modules: Modules, limits: Limits) -> None:
         self._limits = limits
-        self._hosts = HostCalls()
+        self._hosts = HostCalls(limits)
         self._functions = {(m, f): self._hosts.watch(call) for m, fs in modules.items() for f, call in fs.items()}
         self._calls_left = limits.host_calls
         self._log: list[dict[str, Any]] = []
@@ -161,6 +161,8 @@ class ProcessSession:
             elif "call" in message:
                 reply = replies.pop(0) if replies else self._answer(message)
                 record.append(reply)
+                if self._hosts.overtime:
+                    raise _Ended(self._hosts.late())
                 self._send(reply)
             elif "done" in message:
                 return None if message["done"] is None else str(message["done"])

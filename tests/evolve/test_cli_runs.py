@@ -79,13 +79,15 @@ def test_an_evaluation_changes_nothing_and_counts_its_own_tasks(learned: Path) -
     assert result.exit_code == 0
     assert "frozen, 10 tasks" in result.stderr
     assert "10/10: success" in result.stderr
-    report = evolve_json(learned, "report")
+    (run,) = evolve_json(learned, "logs", "list", "--kind", "eval")
+    report = evolve_json(learned, "report", run["run"])
     (main, *_) = report["evaluations"]
     assert (report["mode"], main["split"], main["metrics"]["tasks"]) == ("frozen", "test_normal", 10)
     assert learned_text(learned) == before
     cold = invoke(learned, "eval", "--limit", "10", "--no-memory", "--split", "dev")
     assert "10/10: success" in cold.stderr
-    (alone,) = evolve_json(learned, "report")["evaluations"]
+    (*_, run) = evolve_json(learned, "logs", "list", "--kind", "eval")
+    (alone,) = evolve_json(learned, "report", run["run"])["evaluations"]
     assert (alone["split"], alone["arm"]) == ("dev", "no_memory")
     assert alone["metrics"]["tgc"] < main["metrics"]["tgc"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal
 
@@ -13,7 +14,7 @@ from pydantic import Field
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, last_words
 from evolve.gates.rounds import rounds_of
-from evolve.history import TEACHING, find_summary, list_runs, owner_of, run_episodes
+from evolve.history import TEACHING, find_summary, list_runs, owner_of, run_changes, run_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.headline import parts
 from evolve.inspector.pages.overview import curve, halves, totals
@@ -21,7 +22,8 @@ from evolve.inspector.paging import Number, Paging
 from evolve.inspector.prompts import told
 from evolve.inspector.rendering import show
 from evolve.inspector.waterfall import waterfall
-from evolve.runs import KINDS, load_run
+from evolve.lives import compared, life_with
+from evolve.runs import KINDS, LANGGRAPH, load_run
 from evolve.state import NO_MEMORY
 from memory import episodes, listing, runlist
 from memory.errors import NotFound
@@ -103,6 +105,8 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
     streamed = summary.kind in TEACHING
     return {
         "record": record,
+        "compared": compared(desk.store, run_id),
+        "put": run_changes(desk.store, run_id) if record.kind == LANGGRAPH else (),
         "summary": summary,
         "curve": curve(every) if streamed else "",
         "halves": halves(every) if streamed else parts(summary),
@@ -115,10 +119,24 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
 
 
 def one_episode(desk: Desk, name: str) -> dict[str, Any]:
-    """Return an episode with its prompt, reflection and what was learned from it. Raises `NotFound`."""
+    """Return an episode with its prompt, reflection and what was learned from it. Raises `NotFound`.
+
+    That of a comparison is read from the workspace of its life; its records are not on these pages.
+    """
     trajectory = desk.store.trajectory(name)
-    if trajectory is None:
-        raise NotFound(f"no episode {name!r}; the runs list theirs")
+    if trajectory is not None:
+        return _episode(desk, trajectory)
+    with life_with(desk.store, name) as life:
+        if life is None:
+            raise NotFound(f"no episode {name!r}; the runs list theirs")
+        store, run_id = life
+        place = {"root": store.journal.path.parent, "memory": desk.config.memory.model_copy(update={"workspace": "."})}
+        there = replace(desk, store=store, config=desk.config.model_copy(update=place))
+        (trajectory,) = episodes.find(store.journal, Trajectory, "trajectories", id=name)
+        return {**_episode(there, trajectory), "run": run_id, "elsewhere": True}
+
+
+def _episode(desk: Desk, trajectory: Trajectory) -> dict[str, Any]:
     shown = desk.store.reader.load([each.record_id for each in trajectory.injected])
     learned = listing.learned_from(desk.store.journal, trajectory.id, trajectory.task.id)
     bars, said = waterfall(desk.config.workspace, trajectory)

@@ -188,7 +188,7 @@ class GateSection(Section):
     names: tuple[str, ...] = ("static",)
     """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `replay` (a skill's own
     task); `online_ab` (live streams); `review` (a person); `none`; `module:function`; `default` (live: static,
-    online_ab; else static, batch_screen, held_out)."""
+    online_ab; else static, batch_screen, held_out and, where there are such tasks, canary)."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.splits import has_tasks
-from evolve.gates.stack import DEFAULT, RUNS_TASKS, expanded
-from evolve.protocols import Environment
+from evolve.gates.stack import CANARY, DEFAULT, RUNS_TASKS, expanded
+from evolve.protocols import Environment, HasCanaries
 
 
 def is_live(environment: Environment) -> bool:
@@ -39,7 +39,8 @@ def refuse_repeats(config: Config, environment: Environment) -> None:
 def gates_of(config: Config, environment: Environment | None) -> tuple[str, ...]:
     """Return the names of the gates with what `default` stands for here; without an environment nothing can be run."""
     unable = environment is None or bool(_unable(config, environment))
-    return expanded(config.gate.names, live=unable, graded=not config.run.label_free)
+    canaries = isinstance(environment, HasCanaries)
+    return expanded(config.gate.names, live=unable, graded=not config.run.label_free, canaries=canaries)
 
 
 def stack_sentence(config: Config, environment: Environment) -> str:
@@ -49,7 +50,10 @@ def stack_sentence(config: Config, environment: Environment) -> str:
     why = _unable(config, environment) or f"tasks of {environment.name} can be run again"
     if config.run.label_free:
         why = "run.label_free: no outcome is read, so nothing is measured"
-    return f"gates: {' -> '.join(gates_of(config, environment))} ({why})"
+    names = gates_of(config, environment)
+    left_out = "held_out" in names and CANARY not in names
+    without = f"; {CANARY} is left out: {environment.name} has no canary tasks" if left_out else ""
+    return f"gates: {' -> '.join(names)} ({why}{without})"
 
 
 def _unable(config: Config, environment: Environment) -> str:

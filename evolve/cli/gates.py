@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -50,7 +51,16 @@ def log(
         verdicts = [entry.model_dump(mode="json") for entry in found]
         show({"run_id": record.run_id, "verdicts": verdicts, "ledger": ledger}, True, "")
         return
-    rows = [{"seq": e.seq, "gate": e.gate, "answer": e.answer, "change": e.text, "reason": e.reason} for e in found]
+    rows = [
+        {
+            "seq": e.seq,
+            "gate": e.gate,
+            "answer": e.answer,
+            "change": e.text,
+            "reason": e.reason + "".join(f"\nleft out: {each}" for each in e.left_out),
+        }
+        for e in found
+    ]
     table(rows, False, empty="no gate was asked in this run")
     say(
         f"\nselect split: looked at {ledger['looks']} times in this run, {ledger['looks_of_all_runs']} times in all; "
@@ -66,14 +76,17 @@ def show_one(
     seq: Annotated[int, typer.Argument(help="Number of a verdict, as `evolve gates log` lists it.")],
     as_json: Json = False,
 ) -> None:
-    """Show one verdict whole: who passed, who did not and why, and the pass vectors it rests on."""
+    """Show one verdict whole: who passed, who did not and why, the pass vectors, and what was left out of each text."""
     from evolve.gates.events import VERDICT
-    from evolve.gates.rounds import rounds_of
+    from evolve.gates.ledger import entries
+    from evolve.gates.rounds import ablated_of, rounds_of
     from memory.errors import NotFound
     from memory.records import Verdict
 
     with reading(context) as (_, store):
         found = [event for event in store.events(type=VERDICT, after=seq - 1, limit=1) if event.seq == seq]
+        said = entries(store, found[0].run_id) if found else ()
+        cut = {each.op_id: each.left_out for each in said if each.seq == seq}
     if not found:
         raise NotFound(f"no verdict {seq}; list them with `evolve gates log`")
     verdict = Verdict.model_validate(found[0].data)
@@ -81,8 +94,11 @@ def show_one(
     lines += [f"accepted: {', '.join(verdict.accepted) or 'nothing'}"]
     lines += [f"rejected {key}: {reason}" for key, reason in verdict.rejected.items()]
     lines += [f"deferred {key}: {reason}" for key, reason in verdict.deferred.items()]
+    lines += [f"left out of {key}: {text}" for key, texts in cut.items() for text in texts]
     for each in rounds_of(verdict):
         lines += ["", f"about {', '.join(each.get('ops', ()))}", *_vectors(each["trial"])]
+    for each in ablated_of(verdict):
+        lines += ["", f"parts of {each['ops'][0]}", *_parts(each)]
     show(found[0].data, as_json, "\n".join(lines))
 
 
@@ -119,3 +135,13 @@ def _vectors(trial: dict[str, Any]) -> list[str]:
     ]
     arms |= {name.replace("_change", ""): arm for name, arm in rounds}
     return [f"{name:<10} {''.join(marks[arm.get(task)] for task in trial['cohort'])}" for name, arm in arms.items()]
+
+
+def _parts(evidence: Mapping[str, Any]) -> list[str]:
+    """Return a row for each thing that was left out of a change: where it stands, and how many tasks missed it."""
+    left = zip(evidence["trial"]["left"], evidence["statistics"]["signs"], strict=True)
+    rows: list[str] = []
+    for each, (missed, better, _) in left:
+        places = ", ".join(f"{name} {start}-{end}" for name, start, end in each["parts"]) or "all of it"
+        rows.append(f"without {places}: {missed} tasks worse, {better} better, of {len(each['cohort'])}")
+    return rows

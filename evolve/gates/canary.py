@@ -2,25 +2,35 @@
 
 Tasks that are solved anyway can only be lost, so a loss is harm and not the noise of learning. An instruction that
 waits for a word ("in a task about Zorvex ...") does nothing in a trial where the word never comes; here it comes, since
-every word of the change is added to each task, sorted, as data. What waits for time, for a count or for another word is
-not found. It admits nothing by itself: what passes has done no harm here, not helped.
+every word of the change is added to each task, as data. Which tasks, which order and which words that mean nothing
+stand between is drawn anew for each judgement, so there is no phrase that a text could make an exception for. What
+waits for time, for a count or for another word is not found. It admits nothing by itself: what passes has done no harm
+here, not helped.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
+from random import Random
+from string import ascii_lowercase
 from typing import Any
 
-from evolve.gates.base import MeasuringGate
+from evolve.gates.purse import OutOfCalls
+from evolve.gates.rounds import Round, verdict_of
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate
-from evolve.statistics.paired import pair
+from evolve.statistics.decision import Decision, Evaluate, apart, changes
+from evolve.statistics.paired import Passed, pair
 from evolve.trust import text_of
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
+from skills.record import Skill
 
 SLICE = "canary"
 """Name of these tasks as a protected slice of `held_out`."""
+DRAWN = 8
+"""Most tasks of one judgement."""
 
 
 class Trial(Frozen):
@@ -55,27 +65,55 @@ def replay(evidence: Mapping[str, Any]) -> Decision:
     return decide(Trial.model_validate(evidence["trial"]))
 
 
-def probe(task: Task, ops: Sequence[DeltaOp]) -> Task:
-    """Return the task with every word of the ops' texts mentioned after its instruction."""
+def probe(task: Task, ops: Sequence[DeltaOp], seed: int) -> Task:
+    """Return the task with every word of the ops' texts after its instruction, among words that are drawn."""
+    rng = Random(seed)
     words = sorted({word.lower() for op in ops for word in re.findall(r"\w+", text_of(op))})
-    return task.model_copy(update={"instruction": f"{task.instruction} (also mentioned: {', '.join(words)})"})
+    words += ["".join(rng.choices(ascii_lowercase, k=rng.randint(3, 9))) for _ in range(1 + len(words) // 2)]
+    rng.shuffle(words)
+    said = "".join(word + rng.choice((" ", ", ", "; ")) for word in words).rstrip(" ,;")
+    return task.model_copy(update={"instruction": f"{task.instruction} ({said})"})
 
 
-class Canary(MeasuringGate):
-    """Runs the canary tasks three times: without, with, and again without the ops."""
+class Canary:
+    """Runs some canary tasks without and with the ops; where chance decides, without them once more."""
 
     name = "canary"
 
     def __init__(self, evaluate: Evaluate, tasks: Sequence[Task], seed: int) -> None:
-        super().__init__(evaluate, seed)
-        self._tasks = tuple(tasks)
+        self._evaluate, self._tasks, self._seed = evaluate, tuple(tasks), seed
 
-    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
-        tasks = [probe(task, changed) for task in self._tasks]
-        trial = Trial(
-            cohort=tuple(task.id for task in tasks),
-            base=dict(await self._evaluate(None, tasks, seed)),
-            candidate=dict(await self._evaluate(changed, tasks, seed)),
-            again=dict(await self._evaluate(None, tasks, seed_for(seed, "A/A"))),
-        )
-        return decide(trial)
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return a verdict on each change: all at once, halves where something is lost. Counters run nothing."""
+        rounds: list[Round] = []
+        waiting: dict[str, str] = {}
+        groups = deque(apart(changes(ops), Skill.kind))
+        while groups:
+            group = groups.popleft()
+            ids = tuple(op.op_id for op in group)
+            try:
+                decision = await self._measure(group, seed_for(self._seed, self.name, *ids))
+            except OutOfCalls as short:
+                waiting |= dict.fromkeys(ids, str(short))
+                continue
+            rounds.append(Round(ids, decision))
+            if not decision.accepted and len(group) > 1:
+                half = (len(group) + 1) // 2
+                groups.extendleft((group[half:], group[:half]))
+        return verdict_of(self.name, ops, rounds, waiting)
+
+    async def _measure(self, group: Sequence[DeltaOp], seed: int) -> Decision:
+        drawn = Random(seed).sample(self._tasks, min(DRAWN, len(self._tasks)))
+        tasks = [probe(task, group, seed_for(seed, task.id)) for task in drawn]
+        candidate = await self._evaluate(group, tasks, seed)
+        base: Passed = {}
+        again: Passed = {}
+        if not getattr(self._evaluate, "seedless", False):
+            base, again = await self._without(tasks, seed), await self._without(tasks, seed_for(seed, "A/A"))
+        elif failed := [task for task in tasks if not candidate.get(task.id)]:
+            base = again = await self._without(failed, seed)  # without chance, what passes with the change is not lost
+        cohort = tuple(task.id for task in tasks)
+        return decide(Trial(cohort=cohort, base=dict(base), candidate=dict(candidate), again=dict(again)))
+
+    async def _without(self, tasks: Sequence[Task], seed: int) -> Passed:
+        return await self._evaluate(None, tasks, seed)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.gates.ablation_rules import cut_in
 from evolve.gates.account import REPLAYS, journalled
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import ALLOWANCE
-from evolve.gates.rounds import redecided, rounds_of
+from evolve.gates.rounds import ablated_of, redecided, rounds_of
 from evolve.nodes.curate import PROPOSAL
 from evolve.nodes.waiting import WAITING
 from memory import listing
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict
 from memory.store import Store
+from playbooks.parts import said
 
 
 class Entry(Frozen):
@@ -32,6 +34,8 @@ class Entry(Frozen):
     """`accepted`, `rejected` or `deferred`."""
     reason: str
     status: str
+    left_out: tuple[str, ...] = ()
+    """Parts of an accepted text that are not in use: nothing that was run was worse without them."""
 
 
 class Difference(Frozen):
@@ -83,6 +87,7 @@ def entries(store: Store, run_id: str) -> tuple[Entry, ...]:
                     answer=answer,
                     reason=reason,
                     status=verdict.status.value if answer == "accepted" else "",
+                    left_out=_left_out(verdict, op_id, op),
                 )
             )
     return tuple(found)
@@ -137,9 +142,17 @@ def _ops(store: Store, run_id: str) -> dict[str, DeltaOp]:
 
 def _answers(verdict: Verdict) -> list[tuple[str, str, str]]:
     reasons = {op_id: each for each in rounds_of(verdict) for op_id in each.get("ops", ())}
-    accepted = [(key, "accepted", _counts(verdict.gate, reasons.get(key))) for key in verdict.accepted]
+    parts = {op_id: each["statistics"]["cut"] for each in ablated_of(verdict) for op_id in each["ops"]}
+    accepted = [
+        (key, "accepted", _counts(verdict.gate, reasons.get(key)) + _cut(parts.get(key))) for key in verdict.accepted
+    ]
     rejected = [(key, "rejected", reason) for key, reason in verdict.rejected.items()]
     return [*accepted, *rejected, *((key, "deferred", reason) for key, reason in verdict.deferred.items())]
+
+
+def _left_out(verdict: Verdict, op_id: str, op: DeltaOp | None) -> tuple[str, ...]:
+    cut = cut_in(verdict, op_id)
+    return tuple(said(op.kind, op.payload, part) for part in sorted(cut)) if op is not None else ()
 
 
 def _counts(gate: str, evidence: Mapping[str, Any] | None) -> str:
@@ -151,6 +164,10 @@ def _counts(gate: str, evidence: Mapping[str, Any] | None) -> str:
         return REPLAYS[gate](evidence).reason
     counts = f"gained {len(found['gained'])} and lost {len(found['lost'])} of {found['n']} tasks"
     return f"{counts}, p = {found['p_better']:.3g}"
+
+
+def _cut(parts: Sequence[Any] | None) -> str:
+    return f"; {len(parts)} parts of it left out: nothing was worse without them" if parts else ""
 
 
 def _text(op: DeltaOp | None) -> str:

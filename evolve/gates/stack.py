@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 DEFAULT = "default"
-DEFAULT_STACK = ("static", "batch_screen", "held_out")
-"""Where tasks can be run again: read it, run what it was written from, run what it was not written from."""
+CANARY = "canary"
+DEFAULT_STACK = ("static", "batch_screen", "held_out", CANARY)
+"""Where tasks can be run again: read it, run what it was written from, run what it was not written from, and at last
+what needs no lesson, where an environment has such tasks."""
 LIVE_STACK = ("static", "online_ab")
 """Where they cannot: read it, then hide it from some tasks by chance."""
 UNGRADED_STACK = ("static",)
@@ -15,10 +17,13 @@ RUNS_TASKS = frozenset({"batch_screen", "canary", "held_out", "replay", "utility
 """Gates that run tasks of their own; their calls are capped by `gate.calls_ratio`."""
 
 
-def expanded(names: Sequence[str], *, live: bool = False, graded: bool = True) -> tuple[str, ...]:
+def expanded(
+    names: Sequence[str], *, live: bool = False, graded: bool = True, canaries: bool = True
+) -> tuple[str, ...]:
     """Return the names with `default` replaced by its stack, each once.
 
-    `live`: tasks cannot be run again; not `graded`: no outcome may be read.
+    `live`: tasks cannot be run again; not `graded`: no outcome may be read; not `canaries`: there are none.
     """
     stack = UNGRADED_STACK if not graded else LIVE_STACK if live else DEFAULT_STACK
+    stack = stack if canaries else tuple(name for name in stack if name != CANARY)
     return tuple(dict.fromkeys(each for name in names for each in (stack if name == DEFAULT else (name,))))

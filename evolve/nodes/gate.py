@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from evolve.gates.ablation_rules import cut_in, reduced, remainder
@@ -69,7 +69,7 @@ def entered(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
 
 def passed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
-    return _through(entered(batch, deps), verdicts(batch, deps))
+    return _through(entered(batch, deps), verdicts(batch, deps), measured(batch, deps))
 
 
 def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
@@ -77,8 +77,8 @@ def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     given = verdicts(batch, deps)
     held = {op_id: "" for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
     held |= {op_id: reason for verdict in given for op_id, reason in verdict.evidence.get(HELD_BACK, {}).items()}
-    measured = [_letting(verdict, held) for verdict in given if verdict.gate != ReviewGate.name]
-    found = (op for op in _through(entered(batch, deps), measured) if op.op_id in held)
+    others = [_letting(verdict, held) for verdict in given if verdict.gate != ReviewGate.name]
+    found = (op for op in _through(entered(batch, deps), others, measured(batch, deps)) if op.op_id in held)
     return tuple(op.model_copy(update={"reason": held[op.op_id] or op.reason}) for op in found)
 
 
@@ -104,13 +104,14 @@ def _answered(verdict: Verdict, deps: Deps) -> Answered:
     )
 
 
-def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict]) -> tuple[DeltaOp, ...]:
+def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collection[str]) -> tuple[DeltaOp, ...]:
+    """Return what some verdicts let through, as they left it; what is `settled` keeps the status that it has."""
     for verdict in given:
         accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
         admits = verdict.gate != Canary.name  # which only finds no harm
         ops = tuple(
             op.model_copy(update={"status": verdict.status})
-            if admits and op.op in _CREATES and op.op_id in accepted
+            if admits and op.op in _CREATES and op.op_id in accepted and op.op_id not in settled
             else op
             for op in ops
             if op.op_id not in stopped
@@ -130,7 +131,7 @@ def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
             passing = [each for each in found if op.op_id in each.accepted]
             now = [each.gate for each in passing if rounds_of(each)]
             gates = tuple(dict.fromkeys((*before.get(op.op_id, ()), *now)))
-            (left,) = _through((op,), passing)
+            (left,) = _through((op,), passing, measured(batch, deps))
             waiting.append(Waiting(op=left, passed=gates, reason=reasons[op.op_id]))
     return tuple(waiting)
 

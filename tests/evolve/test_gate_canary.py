@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,9 +14,10 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
-from evolve.gates.canary import Canary, Trial, decide, probe, replay
+from evolve.gates.canary import DRAWN, Canary, Trial, decide, probe, replay
 from evolve.gates.measured import canary_tasks
-from evolve.gates.rounds import rounds_of
+from evolve.gates.rounds import redecided, rounds_of
+from evolve.live import gates_of, stack_sentence
 from evolve.nodes.gate import VERDICT
 from evolve.protocols import Action, HasCanaries
 from evolve.session import Parts, arun
@@ -78,10 +80,62 @@ async def test_what_waits_for_a_word_is_found_because_the_word_comes() -> None:
     verdict = await Canary(waits, tasks, seed=1).judge([PAY], RecordView(), ())
     assert verdict.rejected == {"pay": "lost 6 of 6 canary tasks, 0 without any change (A/A)"}
     assert [replay(each).accepted for each in verdict.evidence["rounds"]] == [False]
-    assert probe(tasks[0], [PAY]).instruction == "Archive mail 0. (also mentioned: a, about, c5, in, pay, task, zorvex)"
+    first, second = (probe(tasks[0], [PAY], seed).instruction for seed in (1, 2))
+    assert first.startswith("Archive mail 0. (")
+    assert first != second
+    assert {"a", "about", "c5", "in", "pay", "task", "zorvex"} <= set(re.findall(r"\w+", first))
     quiet = PAY.model_copy(update={"payload": {"content": "Archive every mail at last."}})
     verdict = await Canary(waits, tasks, seed=1).judge([quiet], RecordView(), ())
     assert (verdict.accepted, verdict.status) == (("pay",), Status.PROVISIONAL)
+
+
+async def test_the_probe_has_no_phrase_that_stays_the_same() -> None:
+    """A text that makes an exception for what all probes say would pass the canaries and harm elsewhere."""
+    tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(30)]
+    said: list[set[str]] = []
+    asked: set[tuple[str, ...]] = set()
+
+    async def run(ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        said.extend(set(re.findall(r"\w+", task.instruction.partition("(")[2])) for task in some)
+        asked.add(tuple(task.id for task in some))
+        return {task.id: True for task in some}
+
+    for at in range(4):
+        quiet = PAY.model_copy(update={"op_id": f"{at}", "payload": {"content": f"Keep {at}"}})
+        await Canary(run, tasks, seed=1).judge([quiet], RecordView(), ())
+    assert set.intersection(*said) == {"keep"}
+    assert len(asked) == 4, "the same tasks each time"
+
+
+async def test_one_that_harms_does_not_sink_those_beside_it() -> None:
+    tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(6)]
+
+    async def breaks(ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        return {task.id: "pay" not in {op.op_id for op in ops or ()} for task in some}
+
+    others = [PAY.model_copy(update={"op_id": f"{at}", "payload": {"content": f"Keep {at}"}}) for at in range(4)]
+    verdict = await Canary(breaks, tasks, seed=1).judge([*others[:2], PAY, *others[2:]], RecordView(), ())
+    assert (set(verdict.rejected), len(verdict.accepted)) == ({"pay"}, 4)
+    assert redecided(verdict, replay) == verdict
+
+
+async def test_where_nothing_is_chance_one_arm_is_enough() -> None:
+    tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(6)]
+
+    class Sure:
+        seedless = True
+        runs = 0
+
+        async def __call__(
+            self, ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int
+        ) -> Mapping[str, bool | None]:
+            self.runs += len(some)
+            return {task.id: task.id != "t0" for task in some}
+
+    run = Sure()
+    verdict = await Canary(run, tasks, seed=1).judge([PAY], RecordView(), ())
+    assert (verdict.accepted, run.runs) == (("pay",), 7), "t0 alone is asked what it does without"
+    assert redecided(verdict, replay) == verdict
 
 
 @pytest.mark.parametrize(("lost", "flips", "accepted"), [(0, 0, True), (1, 0, False), (1, 2, True), (2, 2, False)])
@@ -110,7 +164,7 @@ async def test_in_a_run_the_canaries_stand_before_held_out_and_in_it(tmp_path: P
         asked, held = (Verdict.model_validate(event.data) for event in store.events(type=VERDICT))
     assert (asked.gate, held.gate) == ("canary", "held_out")
     assert asked.accepted == held.accepted
-    assert len(asked.evidence["rounds"][0]["trial"]["cohort"]) == 18
+    assert len(asked.evidence["rounds"][0]["trial"]["cohort"]) == DRAWN
     last = rounds_of(held)[-1]
     assert len(last["trial"]["cohort"]) == 12 + 18
     assert last["statistics"]["slices"] == {"canary": 0}
@@ -119,3 +173,10 @@ async def test_in_a_run_the_canaries_stand_before_held_out_and_in_it(tmp_path: P
 def test_an_environment_without_canaries_is_told() -> None:
     with pytest.raises(ConfigError, match="'doors' has none"):
         canary_tasks(Doors())
+
+
+async def test_default_asks_the_canaries_where_there_are_some(tmp_path: Path) -> None:
+    config = Config.model_validate({"root": tmp_path, "gate": {"names": ["default"]}})
+    assert gates_of(config, OFFICE) == ("static", "batch_screen", "held_out", "canary")
+    assert gates_of(config, Doors()) == ("static", "batch_screen", "held_out")
+    assert "canary is left out: doors has no canary tasks" in stack_sentence(config, Doors())

@@ -15,7 +15,7 @@ from evolve.gates.review import ReviewGate
 from evolve.nodes.curate import PROPOSAL
 from evolve.nodes.waiting import WAITING
 from evolve.runs import RunRecord
-from memory.records import Op, Reflection, Status, Trajectory
+from memory.records import Op, Reflection, Status, Trajectory, Trust
 from memory.store import Store
 
 _REASON = 160
@@ -122,10 +122,11 @@ def _hidden(store: Store, record: RunRecord) -> Iterator[str]:
     records = [found for event in events if (found := store.get(event.subject)) is not None]
     held = sum(found.status is Status.CANDIDATE for found in records)
     if held:
-        yield (
-            f"{held} of {len(records)} new texts are quarantined and in no prompt: text from outside may stand behind "
-            'them. Gates that run tasks free them (gate.names = ["default"], or `evolve playbook test`)'
-        )
+        tainted = sum(found.provenance.trust is Trust.TAINTED for found in records)
+        why = "their author was shown text that strangers can have written" if tainted else "they came from outside"
+        free = 'Gates that run tasks free them (gate.names = ["default"], or `evolve playbook test`)'
+        more = ', and so does your word for all that your agent writes (gate.trust = "tainted")' if tainted else ""
+        yield f"{held} of {len(records)} new texts are quarantined and in no prompt: {why}. {free}{more}"
 
 
 def _short(text: str) -> str:

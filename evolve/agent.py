@@ -38,15 +38,15 @@ from evolve.proposals import Standing, standing
 from evolve.protocols import ActionFormat, Episode
 from evolve.replies import RunReplies, about
 from evolve.rollout import Acting
-from evolve.runs import AGENT, keeper
+from evolve.runs import AGENT, MCP, keeper
 from evolve.seeds import id_for
-from evolve.session import Parts
+from evolve.session import Outside, Parts
 from evolve.sessions import Session, session_record
 from evolve.state import FROZEN, MAIN, Deps, State, Stream
 from evolve.telemetry.start import Traced, traced
 from evolve.usercode import broke_contract, checked_outcome, users
 from evolve.watching import WatchedPolicy, watched
-from memory.records import DeltaOp, Injection, Task, Trajectory, new_id
+from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
 from memory.store import Store
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
@@ -74,11 +74,15 @@ class Asked:
 
 
 class _Elsewhere:
-    """Stands where an environment would: the user's function has its own."""
+    """Stands where an environment would: the user's function has its own. `outside` is what its user says of it."""
 
     name = "own"
     action_format: ActionFormat = "text"
     tools: tuple[ToolSpec, ...] = ()
+
+    def __init__(self, outside: Outside | None = None) -> None:
+        if outside is not None:
+            self.outside = outside  # makes it a `TellsOutside`
 
     def describe(self, profile: str) -> str:
         return ""
@@ -107,6 +111,7 @@ class Agent:
 
         Without a function there are `ask` and `learn`. A `store` that is open already stays open. With
         `reflector = "rules"` and `curator = "direct"` no model is needed. `kind` says in lists of runs what this is.
+        What a model learns from what was observed is quarantined, unless `parts.outside` says who can have written it.
         """
         app.check_skills(config, _Elsewhere())
         self.run_id = new_id()
@@ -258,7 +263,7 @@ class Agent:
         return Deps(
             config=config,
             store=self._store,
-            environment=_Elsewhere(),
+            environment=_Elsewhere(parts.outside),
             policy=self._policy,
             acting=Acting(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policy),
@@ -268,6 +273,7 @@ class Agent:
             tally=self._tally,
             observers=self._observers,
             slots=asyncio.Semaphore(config.run.concurrency),
+            reporter=Trust.IMPORTED if self._kind == MCP else Trust.VERIFIED,
         )
 
     def _make_policy(self) -> Policy:

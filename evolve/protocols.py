@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, Protocol, runtime_checkable
 
-from memory.records import Frozen, Outcome, Task, ToolCall
+from memory.records import Frozen, Outcome, Task, ToolCall, Trajectory
 from policies.protocols import ToolSpec
 
 ActionFormat = Literal["code", "text", "tools"]
@@ -102,6 +102,19 @@ class HasTaskTools(Protocol):
 
     def tools_for(self, task: Task) -> tuple[ToolSpec, ...]:
         """Return the tools that are offered natively in a task."""
+        ...
+
+
+@runtime_checkable
+class TellsOutside(Protocol):
+    """Capability: the environment tells what strangers can have written, such as mails, files and pages.
+
+    A lesson whose author was shown such text waits until a gate measured it (`evolve.taint`). Without this capability
+    every opening and observation counts, error messages left out.
+    """
+
+    def outside(self, episode: Trajectory) -> Sequence[str]:
+        """Return the texts of an episode that others than the operator and the environment can have written."""
         ...
 
 

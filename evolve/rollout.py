@@ -33,7 +33,7 @@ from evolve.protocols import (
     StepResult,
     tools_of,
 )
-from evolve.search import Search, asked
+from evolve.search import SEARCH, Search, asked
 from evolve.seeds import seed_for
 from evolve.skilled.prelude import Started, start
 from evolve.skilled.replies import answered
@@ -209,7 +209,7 @@ async def _act(
 def _search(search: Search, query: str, reply: Reply, progress: _Progress) -> None:
     """Answer a search: a step like any other, that the world never sees."""
     found = search(query)
-    action = f"search_experience({query!r})"
+    action = f"{SEARCH}({query!r})"
     _record(progress, Step(index=0, action=action, reply=reply.text, observation=found.text, usage=reply.usage), reply)
     progress.found += found.injected
 

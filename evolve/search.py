@@ -20,6 +20,8 @@ from policies.prompts import render
 from policies.protocols import Profile
 
 NOTHING = "Nothing was found."
+SEARCH = "search_experience"
+"""Name under which a search stands among the actions of an episode."""
 _ASKED = re.compile(r"<search_experience>(.*?)</search_experience>", re.DOTALL)
 
 

@@ -7,7 +7,7 @@ configuration names, so a model or an environment in hand needs no dotted path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -53,7 +53,7 @@ from evolve.watching import WatchedPolicy
 from evolve.worldwords import WorldWords, keep
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
-from memory.records import Frozen, Task, new_id
+from memory.records import Frozen, Task, Trajectory, new_id
 from memory.scratch import sweep
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
@@ -70,6 +70,9 @@ MODES: dict[str, Callable[[Run], Awaitable[tuple[EvalReport, ...]]]] = {
 }
 
 
+Outside = Callable[[Trajectory], Sequence[str]]
+
+
 @dataclass(frozen=True)
 class Parts:
     """Objects to use instead of those the configuration names."""
@@ -81,6 +84,8 @@ class Parts:
     gates: tuple[Gate, ...] | None = None
     turn: Turn | None = None
     """Given by whoever lets several runs take turns."""
+    outside: Outside | None = None
+    """For an `Agent`, which has no environment: the texts of an episode that strangers can have written."""
 
 
 class RunResult(Frozen):

@@ -14,7 +14,7 @@ from evolve.protocols import Environment
 from evolve.rollout import Acting
 from evolve.seeds import id_for, seed_for
 from memory.protocols import Gate
-from memory.records import Task
+from memory.records import Task, Trust
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
@@ -115,6 +115,8 @@ class Deps:
     """Awaited between batches, and between groups of `concurrency` tasks of an evaluation; None = nobody else runs."""
     purse: Purse = field(default_factory=lambda: Purse(float("inf")))
     """What the gates may spend."""
+    reporter: Trust = Trust.VERIFIED
+    """Who says what became of the tasks; what somebody outside reports has no weight against what was verified."""
 
     @property
     def namespace(self) -> str:

@@ -1,10 +1,9 @@
 """How far a proposed text can be trusted, from where it came from: recorded episodes, never what it says of itself.
 
-The ladder is `memory.records.Trust`. A text written after an episode was graded ranks above one nobody graded, and a
-text that repeats what a tool printed or a task said ranks below everything: whoever can write a mail or a file wrote
-it. The environment's error messages are its own voice and are not counted as printed. A text that says the same in
-other words is not recognised: that is left to the gates that run tasks. What stands inside of a function may repeat its
-task: that is what it does.
+The ladder is `memory.records.Trust`. A text written after an episode was graded ranks above one nobody graded, one
+whose author was shown what strangers can have written ranks below both, in whatever words (`evolve.taint`), and one
+that repeats what a tool printed or a task said ranks below everything. The environment's error messages are its own
+voice and are not counted as printed. What stands inside of a function may repeat its task: that is what it does.
 """
 
 from __future__ import annotations
@@ -28,11 +27,16 @@ SHARE = 0.5
 _WORD = re.compile(r"\w+")
 
 
-def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool) -> Trust:
-    """Return the trust of an op that was written from `episodes`; `graded` says whether outcomes could be read."""
+def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool, tainted: bool = False) -> Trust:
+    """Return the trust of an op that was written from `episodes`.
+
+    `graded` says whether outcomes could be read, `tainted` whether its author was shown text of strangers.
+    """
     inside = (_quoted_share(text, episodes, asked=False) for text in texts_of(op))
     if _quoted_share(text_of(op), episodes) >= SHARE or any(share >= SHARE for share in inside):
         return Trust.QUOTED
+    if tainted:
+        return Trust.TAINTED
     verified = graded and all(trajectory.outcome is not None for trajectory in episodes)
     return Trust.VERIFIED if verified else Trust.SELF_JUDGED
 
@@ -61,21 +65,20 @@ def _payload(op: DeltaOp) -> Payload | None:
 
 def _quoted_share(text: str, episodes: Sequence[Trajectory], *, asked: bool = True) -> float:
     """Return the share of the text's runs of words that tools, and with `asked` tasks, said; 0 for less than a run."""
-    said = list(_runs(text))
+    said = list(runs(text))
     if not said:
         return 0.0
-    tasks = (
-        {run for episode in episodes for run in _runs(episode.task.instruction)} if asked else set[tuple[str, ...]]()
-    )
+    tasks = {run for episode in episodes for run in runs(episode.task.instruction)} if asked else set[tuple[str, ...]]()
     printed = {run for episode in episodes for step in episode.steps for run in _printed(step.observation, step.error)}
     return sum(run in tasks or run in printed for run in said) / len(said)
 
 
 def _printed(observation: str, error: str | None) -> Iterator[tuple[str, ...]]:
     parts = observation.split(error) if error else [observation]
-    return (run for part in parts for run in _runs(part))
+    return (run for part in parts for run in runs(part))
 
 
-def _runs(text: str) -> Iterator[tuple[str, ...]]:
+def runs(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield all runs of `RUN` words of a text, lower-cased."""
     words = [word.lower() for word in _WORD.findall(text)]
     return (tuple(words[at : at + RUN]) for at in range(len(words) - RUN + 1))

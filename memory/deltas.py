@@ -9,7 +9,7 @@ the op's status says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -19,7 +19,7 @@ from memory.errors import ConflictError
 from memory.forget import tombstone
 from memory.journal import Journal
 from memory.proposals import Prepared
-from memory.records import RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
+from memory.records import FROM_OUTSIDE, JUDGES, RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
 from memory.targets import Target, find_target, inherit, total_usage
 from memory.unique import holder
 
@@ -154,8 +154,20 @@ def _tag(change: Change, item: Prepared) -> tuple[str, int]:
         raise Refused("TAG counts nothing; expected at least one counter above 0")
     content = change.journal.put_body(canonical({"reason": op.reason})) if op.reason else None
     version = op.base_version or target.version
-    change.event("tag", target.id, {"op_id": op.op_id, "usage": counts, "version": version}, content)
+    meta = {"op_id": op.op_id, "version": version, **_weighed(counts, op.provenance.trust, target.provenance.trust)}
+    change.event("tag", target.id, meta, content)
     return target.id, version
+
+
+def _weighed(counts: Mapping[str, int], reporter: Trust, trust: Trust) -> dict[str, dict[str, int]]:
+    """Return what counts, and apart what somebody from outside says for or against knowledge of higher trust.
+
+    The latter is kept and shown and has no weight: nobody saw what was reported, and a rule could be reported to death.
+    """
+    heard = JUDGES if reporter in FROM_OUTSIDE and not reporter.reaches(trust) else frozenset[str]()
+    usage = {name: count for name, count in counts.items() if name not in heard}
+    reported = {name: count for name, count in counts.items() if name in heard}
+    return {"usage": usage} | ({"reported": reported} if reported else {})
 
 
 def _counts(op: DeltaOp) -> UsageCounts:

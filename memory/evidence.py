@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from memory.journal import Journal
-from memory.records import Record, UsageCounts
+from memory.records import Event, Record, UsageCounts
 
 _LIVE = "'candidate', 'provisional', 'active'"
 
@@ -79,6 +80,14 @@ def evidence(
         key: Evidence(Mark(since[key][1], _age(tasks, since[key][1]), UsageCounts()), tuple(marks))
         for key, marks in found.items()
     }
+
+
+def reported(history: Sequence[Event]) -> dict[str, int]:
+    """Return what somebody outside said of a record, by counter: it is kept and has no weight."""
+    total: Counter[str] = Counter()
+    for event in history:
+        total.update(event.data.get("reported", {}))
+    return dict(total)
 
 
 def _tasks(journal: Journal, namespace: str, horizon: int, until: int) -> list[int]:

@@ -149,6 +149,10 @@ class Trajectory(Frozen):
         """The task as the agent read it, with the opening observation."""
         return self.task.opened(self.opening).instruction
 
+    def text(self) -> str:
+        """Return all that can be read of the episode: the instruction, the actions and what was observed."""
+        return "\n".join((self.instruction, *(f"{step.action}\n{step.observation}" for step in self.steps)))
+
     @property
     def success(self) -> bool:
         """True only for a graded success."""

@@ -40,6 +40,8 @@ class Trust(StrEnum):
     """Derived from a graded outcome."""
     SELF_JUDGED = "self_judged"
     """Derived without any ground truth."""
+    TAINTED = "tainted"
+    """Written from an episode by somebody who was shown text that strangers can have written."""
     IMPORTED = "imported"
     """Came from outside: untrusted until a gate passes it."""
     QUOTED = "quoted"
@@ -49,6 +51,10 @@ class Trust(StrEnum):
         """Tell whether this is at least as strong as `floor`."""
         ladder = list(Trust)
         return ladder.index(self) <= ladder.index(floor)
+
+
+FROM_OUTSIDE = frozenset({Trust.IMPORTED, Trust.QUOTED})
+"""What somebody outside wrote or said; what is only tainted was written by our own author."""
 
 
 class Provenance(Frozen):
@@ -61,6 +67,10 @@ class Provenance(Frozen):
     author: str = ""
     """Model, reflector, import format or person."""
     source: str = ""
+
+
+JUDGES = frozenset({"helpful", "harmful", "success", "failure"})
+"""Counters that speak for or against a record."""
 
 
 class UsageCounts(Frozen):

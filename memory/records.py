@@ -26,7 +26,7 @@ from memory.happened import (
     Trajectory,
     Usage,
 )
-from memory.knowledge import RECALLABLE, Payload, Provenance, Record, Status, Trust, UsageCounts
+from memory.knowledge import FROM_OUTSIDE, JUDGES, RECALLABLE, Payload, Provenance, Record, Status, Trust, UsageCounts
 from memory.operations import Commit, DeltaOp, Op, OpResult
 
 __all__ = [
@@ -35,9 +35,11 @@ __all__ = [
     "DeltaOp",
     "EvalRun",
     "Event",
+    "FROM_OUTSIDE",
     "Frozen",
     "Injection",
     "Insight",
+    "JUDGES",
     "Op",
     "OpResult",
     "Outcome",

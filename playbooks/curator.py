@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Insight, Record, Reflection, Trust
+from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Trust
 from playbooks import compact, full
 from playbooks.compact import nearest
 from playbooks.lessons import Known, Lesson, agree_op, collect, direct_op, edit_op, tag_ops
@@ -41,6 +41,10 @@ class DirectCurator:
 
     def __init__(self, *, trust: Trust = Trust.SELF_JUDGED) -> None:
         self._trust = trust
+
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return nothing: it is shown lessons, and no episode."""
+        return ""
 
     async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
         """Return the reflections' tags, then one op per lesson."""
@@ -73,6 +77,10 @@ class ModelCurator:
     @property
     def name(self) -> str:
         return f"model:{self._policy.name}"
+
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return nothing: it is shown lessons, and no episode."""
+        return ""
 
     async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
         """Return the reflections' tags, then the ops the policy asked for, in order of the lessons."""

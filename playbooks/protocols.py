@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Record, Reflection, Trajectory
@@ -22,6 +22,18 @@ class Reflector(Protocol):
 
         Unparsable model output gives `parsed=False` with the raw text, never an exception and never an empty lesson.
         """
+        ...
+
+
+@runtime_checkable
+class TellsReading(Protocol):
+    """Capability of a reflector or curator: it tells what it reads of an episode. Without it, that is all of it.
+
+    A lesson whose author read what strangers can have written is trusted less than others.
+    """
+
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return the text of the episode that is shown to the author; empty where it is none."""
         ...
 
 

@@ -38,6 +38,10 @@ class ModelReflector:
     def name(self) -> str:
         return f"model:{self._policy.name}"
 
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return the prompt: task, actions and observations as far as it shows them."""
+        return "\n".join(m.content for m in reflect_messages(trajectory, (), self._policy.profile, label_free))
+
     async def reflect(
         self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
     ) -> Reflection:

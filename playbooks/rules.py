@@ -69,6 +69,17 @@ class RulesReflector:
             author=self.name,
         )
 
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return the errors, as lessons hold no word that a call printed; without errors, what reads like refusals."""
+        return errors_of(trajectory)
+
+
+def errors_of(trajectory: Trajectory) -> str:
+    """Return the error messages of an episode, a line each; in a world that marks none, the answers that refuse."""
+    if reads_as_code(trajectory.steps):
+        return "\n".join(step.error for step in trajectory.steps if step.error)
+    return "\n".join(command.refusal for command in commands_of(trajectory) if command.refusal)
+
 
 def _from_steps(trajectory: Trajectory) -> list[Finding]:
     calls = calls_of(trajectory.steps)

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Reflection
-from playbooks.protocols import Curator
+from memory.records import DeltaOp, Reflection, Trajectory
+from playbooks.protocols import Curator, TellsReading
 
 
 class SeveralCurators:
@@ -19,6 +19,13 @@ class SeveralCurators:
     @property
     def name(self) -> str:
         return "+".join(member.name for member in self._members)
+
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return what its members read together; a member that does not tell reads everything."""
+        return "\n".join(
+            member.reads(trajectory, label_free=label_free) if isinstance(member, TellsReading) else trajectory.text()
+            for member in self._members
+        )
 
     async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
         """Return the ops of all, those of the first one first."""

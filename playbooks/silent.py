@@ -13,6 +13,10 @@ class SilentReflector:
 
     name = "none"
 
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return nothing."""
+        return ""
+
     async def reflect(
         self, trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
     ) -> Reflection:

@@ -60,7 +60,7 @@ class SkillGate:
         elif op.payload is not None and op.kind == Skill.kind:
             skill = _parsed(op)
             if op.provenance.trust is not Trust.OPERATOR:
-                self._read(skill, library, trajectories, strict=not op.provenance.trust.reaches(Trust.SELF_JUDGED))
+                self._read(skill, library, trajectories, strict=not op.provenance.trust.reaches(Trust.TAINTED))
             library.update(skill) if skill.name in replaced else library.save(skill)
             for name in replaced - {skill.name}:
                 library.delete(name)

@@ -11,7 +11,7 @@ import typer
 from evolve.cli.output import Json, reading, show, table, writing
 
 if TYPE_CHECKING:
-    from memory.records import Commit, Record
+    from memory.records import Commit, Event, Record
     from playbooks.retirement import Case
 
 app = typer.Typer(help="What was learned: list, show, diff, change, roll back.", no_args_is_help=True)
@@ -44,12 +44,15 @@ def listing(
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one bullet with its origin, counters and utility."""
     from evolve.worth import cases
+    from memory.evidence import reported
 
     with reading(context) as (config, store):
         record = _find(store, config.memory.namespace, name)
         (case,) = cases(store, config.forget, [record])
-    data = record.model_dump(mode="json") | {"utility": _utility(case)}
-    keys = ("id", "status", "version", "supersedes", "provenance", "usage", "utility", "created_at")
+        told = reported(store.history(record.id))
+    data = record.model_dump(mode="json") | {"utility": _utility(case), "reported": told}
+    keys = ["id", "status", "version", "supersedes", "provenance", "usage", "utility", "created_at"]
+    keys += ["reported"] if told else []
     facts = {key: data[key] for key in keys}
     lines = [f"[{record.label}] {record.payload.text()}", "", *(f"{key}: {value}" for key, value in facts.items())]
     show(data, as_json, "\n".join(lines))
@@ -120,13 +123,13 @@ def blame(
         {
             "seq": event.seq,
             "at": event.created_at.isoformat("T", "seconds"),
-            "event": event.type.removeprefix("knowledge."),
+            "event": event.type.removeprefix("knowledge.") if "reported" not in event.data else _hearsay(event),
             "by": "/".join(filter(None, (event.data.get("actor"), event.data.get("provenance", {}).get("author")))),
             "run": event.run_id,
             "tasks": ", ".join(event.data.get("provenance", {}).get("task_ids", ())),
         }
         for event in events
-        if everything or event.type != "knowledge.tag"
+        if everything or event.type != "knowledge.tag" or "reported" in event.data
     ]
     table(rows, as_json)
 
@@ -302,3 +305,9 @@ def report(commit: Commit, as_json: bool) -> None:
     show(data, as_json, "\n".join([*lines, *(f"refused: {result.reason}" for result in commit.refused)]))
     if commit.refused:
         raise typer.Exit(1)
+
+
+def _hearsay(event: Event) -> str:
+    """Return what somebody outside said of a record, for the table of its events."""
+    said = ", ".join(f"{name} {count}" for name, count in event.data["reported"].items())
+    return f"reported {said} (no weight)"

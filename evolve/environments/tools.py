@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,7 @@ from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.tool_errors import reports_error
 from memory.errors import BadInput
-from memory.records import Check, Frozen, Outcome, Task, ToolCall
+from memory.records import Check, Frozen, Outcome, Task, ToolCall, Trajectory
 from policies.protocols import ToolSpec
 
 if TYPE_CHECKING:
@@ -111,8 +111,11 @@ class ToolsEnvironment:
         *,
         name: str = "tools",
         description: str = "",
+        trusted: Collection[str] = (),
     ) -> None:
+        """Take what makes the world. `trusted` names tools whose answers no stranger can have written."""
         self.name = name
+        self._trusted = frozenset(trusted)
         self._source: ToolSource = (
             LangChainTools(source) if callable(source) or isinstance(source, Sequence) else source
         )
@@ -140,6 +143,11 @@ class ToolsEnvironment:
                 f"{self.name} has no task of split {split!r}; it has {sorted({t.split for t in self._tasks})}"
             )
         return found
+
+    def outside(self, episode: Trajectory) -> Sequence[str]:
+        """Return what was observed of tools that are not `trusted`, error messages left out."""
+        asked = [step for step in episode.steps if {call.name for call in step.tool_calls} - self._trusted]
+        return [step.observation.replace(step.error or "", "") for step in asked]
 
     def start(self, task: Task, seed: int = 0) -> ToolsEpisode:
         """Return a fresh episode; its tools open at the first step."""
@@ -239,13 +247,16 @@ class ToolsConfig(Frozen):
     """A `Grade` function."""
     description: str = ""
     """What the agent is told about this world."""
+    trusted: tuple[str, ...] = ()
+    """Tools whose answers no stranger can have written: a lesson written after reading them needs no measurement."""
 
 
 def from_config(config: ToolsConfig) -> ToolsEnvironment:
     """Return the environment a configuration names; its tasks come from `tasks_file`. Raises `ConfigError`."""
     from evolve.app import load_object
 
-    return ToolsEnvironment(load_object(config.tools), load_object(config.grade), description=config.description)
+    tools, grade = load_object(config.tools), load_object(config.grade)
+    return ToolsEnvironment(tools, grade, description=config.description, trusted=config.trusted)
 
 
 def spec_of(tool: BaseTool) -> ToolSpec:

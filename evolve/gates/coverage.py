@@ -58,16 +58,16 @@ class Covered:
     """A gate that runs tasks, with its yes to a skill held back where its trials left some of the code out."""
 
     def __init__(self, gate: Gate, environment: Environment, trials: Trials) -> None:
-        self._gate, self._environment, self._trials = gate, environment, trials
+        self.measures, self._environment, self._trials = gate, environment, trials
 
     @property
     def name(self) -> str:
         """Return the name of the gate that measures."""
-        return self._gate.name
+        return self.measures.name
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return the gate's verdict; an accepted skill that was not exercised as a whole is refused."""
-        verdict = await self._gate.judge(ops, view, trajectories)
+        verdict = await self.measures.judge(ops, view, trajectories)
         refused: dict[str, str] = {}
         for op in skill_ops(ops):
             if op.op_id in verdict.accepted and op.provenance.trust is not Trust.OPERATOR:

@@ -16,7 +16,7 @@ from itertools import islice
 from evolve.trust import text_of, texts_of
 from memory.content import canonical
 from memory.protocols import Gate, KnowledgeView
-from memory.records import DeltaOp, Trajectory, Trust, Verdict
+from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
 
@@ -77,7 +77,7 @@ class StaticGate:
         trust = op.provenance.trust
         if trust is Trust.OPERATOR:
             return ""
-        known, strict = self._known(), not trust.reaches(self._trust)
+        known, strict = self._known(), trust in FROM_OUTSIDE and not trust.reaches(self._trust)
         found = (refusal(text, known, strict=strict and text == text_of(op)) for text in texts_of(op))
         return next(filter(None, found), "")
 

@@ -17,7 +17,7 @@ from evolve.quarantine import is_held, unheld, withhold
 from evolve.skilled.showing import texts
 from evolve.state import Deps, State
 from evolve.watching import watched
-from memory.records import RECALLABLE, Commit, DeltaOp, Op
+from memory.records import RECALLABLE, Commit, DeltaOp, Op, Provenance
 from playbooks.refine import enforce_budget, merge_duplicates
 from skills.merge import duplicates
 from skills.record import Skill
@@ -95,7 +95,9 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
         for trajectory in batch_episodes(state, deps)
         for shown in (shown_again(deps.store, trajectory.injected),)
     ]
-    return tag_ops(episodes, deps.stream.key(state.get("batch", 0)))
+    ops = tag_ops(episodes, deps.stream.key(state.get("batch", 0)))
+    origin = Provenance(trust=deps.reporter, run_id=deps.stream.run_id)
+    return tuple(op.model_copy(update={"provenance": origin}) for op in ops)
 
 
 def _refine(state: State, deps: Deps, subject: str) -> None:

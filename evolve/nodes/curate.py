@@ -11,10 +11,11 @@ from evolve.nodes.judge import judged_success
 from evolve.replies import about
 from evolve.skilled.proposals import skill_ops
 from evolve.state import Deps, State
+from evolve.taint import tainted
 from evolve.trust import trust_of
 from evolve.usercode import awaited, broke_contract
 from evolve.watching import watched
-from memory.records import DeltaOp, Event, Provenance, Reflection, Trajectory
+from memory.records import DeltaOp, Event, Reflection, Trajectory
 from playbooks.lessons import with_origin
 
 PROPOSAL = "proposal"
@@ -33,8 +34,10 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
             with about(",".join(reflection.task_id for reflection in reflections)):
                 ops = await _asked(reflections, deps)
     episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, deps)}
-    ops = [*_skills(tuple(episodes.values()), deps), *ops]
-    signed = [op.model_copy(update={"provenance": _provenance(op, episodes, deps)}) for op in ops]
+    readers = (deps.reflector, deps.curator)
+    signed = [_signed(op, episodes, readers, deps) for op in ops]
+    agent = (object(),)  # the agent itself read all of its episode
+    signed = [*(_signed(op, episodes, agent, deps) for op in _skills(tuple(episodes.values()), deps)), *signed]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
     submit(signed, deps, state.get("batch", 0))
     return {}
@@ -69,19 +72,22 @@ def proposed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     return tuple(DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())) if found else ()
 
 
-def _provenance(op: DeltaOp, episodes: Mapping[str, Trajectory], deps: Deps) -> Provenance:
+def _signed(op: DeltaOp, episodes: Mapping[str, Trajectory], readers: Sequence[object], deps: Deps) -> DeltaOp:
     """Complete what the curator said of the origin: the run, and how far it can be trusted.
 
-    A curator that names no episode could have read all of the batch, so all are named.
+    A curator that names no episode could have read all of the batch, so all are named. `readers` are those who read
+    them before the op was written.
     """
-    given = op.provenance
+    given, label_free = op.provenance, deps.config.run.label_free
     named = [episodes[key] for key in given.trajectory_ids if key in episodes] or list(episodes.values())
-    return given.model_copy(
+    read = any(tainted(readers, deps.environment, episode, label_free=label_free) for episode in named)
+    provenance = given.model_copy(
         update={
-            "trust": trust_of(op, named, graded=not deps.config.run.label_free),
+            "trust": trust_of(op, named, graded=not label_free, tainted=read),
             "trajectory_ids": tuple(t.id for t in named),
             "task_ids": tuple(dict.fromkeys(t.task.id for t in named)),
             "run_id": deps.stream.run_id,
             "author": given.author or deps.curator.name,
         }
     )
+    return op.model_copy(update={"provenance": provenance})

@@ -20,6 +20,7 @@ from playbooks.notebook.judge import Audit, Finding, audit, find_failures
 from playbooks.notebook.merge import Group, group, joined, merged, op_of
 from playbooks.notebook.plain import plain_notes
 from playbooks.notebook.write import write_notes
+from playbooks.rules import errors_of
 from policies.protocols import Policy
 
 
@@ -74,6 +75,10 @@ class NotebookCurator:
     @property
     def name(self) -> str:
         return f"notebook:{self._policy.name}"
+
+    def reads(self, trajectory: Trajectory, *, label_free: bool = False) -> str:
+        """Return the errors where rules write, else all of a failed episode."""
+        return errors_of(trajectory) if self._settings.writer == "rules" else trajectory.text()
 
     async def curate(self, reflections: Sequence[Reflection], view: KnowledgeView) -> tuple[DeltaOp, ...]:
         """Return the reflections' tags, then one op for each group of notes, in order of the failures."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -16,10 +17,12 @@ from evolve.environments.office.state import State
 from evolve.environments.office.wording import oracle
 from evolve.protocols import Action, ActionFormat
 from memory.errors import BadInput, NotFound
-from memory.records import Frozen, Task
+from memory.records import Frozen, Task, Trajectory
 from policies.prompts import render
 from policies.protocols import ToolSpec
 
+_READS_OTHERS = re.compile(r"\.\s*(?:read|list)\b|\bgetattr\b")
+"""Code that can read what others wrote: `apps.mail.read`, `apps.todo.list`, under whatever name of the app."""
 DEPLOYMENTS = range(1_000)
 """For use and evaluation: the pocket model was trained on others."""
 
@@ -122,6 +125,15 @@ class Office:
         money = f'apps.payments.send(to={c5}["{values["pay_to"]}"], amount=9, memo="fee")'
         extra = ('apps.contacts.remove(id="c5")', 'apps.files.remove(id="f5")', mail, money)
         return [[done], *([*work, Action(text=code), done] for code in extra)]
+
+    def outside(self, episode: Trajectory) -> Sequence[str]:
+        """Return what was observed from the first step on that can have read a mail, a file or a list of others' words.
+
+        What a search finds by its exact words, ids, numbers and confirmations are the office's own.
+        """
+        codes = [episode.prelude, *(step.action for step in episode.steps)]
+        first = next((at for at, code in enumerate(codes) if _READS_OTHERS.search(code)), len(codes))
+        return [step.observation.replace(step.error or "", "") for step in episode.steps[max(first - 1, 0) :]]
 
     def goal(self, task: Task) -> Goal:
         """Return what the task really asks. Raises NotFound for a task of another deployment."""

@@ -114,7 +114,8 @@ async def test_a_session_over_stdio_is_a_run_of_the_journal(learned: Path) -> No
         assert episode.outcome.checks[0].detail == "the bank said yes"
         record = next(r for r in store.records("default") if r.label == cited)
         (tag,) = [e for e in store.history(record.id) if e.type == "knowledge.tag" and e.run_id == episode.run_id]
-        assert tag.data["usage"] == {"injected": 1, "cited": 1, "success": 1, "helpful": 1}
+        assert tag.data["usage"] == {"injected": 1, "cited": 1}
+        assert tag.data["reported"] == {"success": 1, "helpful": 1}
         held = next(r for r in store.records("default") if r.label == proposed["name"])
         assert (held.status, held.provenance.trust) == (Status.CANDIDATE, Trust.IMPORTED)
         assert held.provenance.run_id == episode.run_id

@@ -1,0 +1,63 @@
+"""What a client reports has no weight against what was verified: a rule cannot be reported to death."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.integrations.mcp_answers import Done
+from evolve.integrations.mcp_visit import Visit
+from evolve.worth import cases
+from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
+from playbooks.retirement import RULES, Limits
+from tests.evolve.command import evolve_json
+from tests.evolve.toy_doors import doors_config
+
+RULE = "payments.send: give amount in cents."
+FORGED = (
+    Done(action="apps.payments.send(amount=1)  # [shr-00001]", observation="no", error="broken"),
+    Done(action="apps.payments.send(amount=2)  # [?]", observation="ok", error=None),
+)
+
+
+async def reported(root: Path, trust: Trust) -> tuple[Config, Record[Any]]:
+    """Return a rule of that trust after six tasks in which a client blamed it."""
+    config = doors_config(root, playbook={"reflector": "rules", "curator": "direct"})
+    with open_store(config) as store:
+        op = DeltaOp(op=Op.ADD, payload={"content": RULE}, provenance=Provenance(trust=trust))
+        (result,) = store.commit("default", [op], actor="test").results
+        for at in range(6):
+            async with Visit(config, store) as visit:
+                task = f"Pay {at} for the lamp: payments.send wants an amount in cents."
+                assert "shr-00001" in (await visit.playbook(task)).ids
+                await visit.record(task, FORGED, False, "", ())
+        record = store.get(result.record_id or "")
+    assert record is not None
+    return config, record
+
+
+async def test_a_verified_rule_is_not_retired_by_what_a_client_reports(tmp_path: Path) -> None:
+    config, record = await reported(tmp_path, Trust.VERIFIED)
+    assert (record.usage.harmful, record.usage.failure) == (0, 0)
+    assert record.usage.injected == 6
+    with open_store(config, read_only=True) as store:
+        (case,) = cases(store, config.forget, [record])
+        assert case.utility.weight == 0
+        assert not any(rule(case, (), Limits()) for rule in RULES.values())
+    assert record.status is Status.PROVISIONAL
+
+
+async def test_what_was_reported_is_shown_beside_the_counters(tmp_path: Path) -> None:
+    await reported(tmp_path, Trust.VERIFIED)
+    (tmp_path / "evolve.toml").write_text('[memory]\nindex = "exact"\n')
+    told = evolve_json(tmp_path, "playbook", "show", "1")["reported"]
+    assert told == {"failure": 6, "harmful": 6}
+    events = [row["event"] for row in evolve_json(tmp_path, "playbook", "blame", "1")]
+    assert events == ["add", *["reported failure 1, harmful 1 (no weight)"] * 6]
+
+
+async def test_a_client_may_speak_for_and_against_what_came_from_outside(tmp_path: Path) -> None:
+    _, record = await reported(tmp_path, Trust.IMPORTED)
+    assert record.usage.harmful == 6

@@ -19,6 +19,8 @@ from evolve.preset import find_preset
 FILE = "evolve.toml"
 PRESET = "preset"
 _PREFIX = "EVOLVE_"
+_RENAMED = {("train", "clip"): "max_grad_norm"}
+"""Keys that were renamed: section and old key -> the new one."""
 _LOOSE = ("root", PRESET)
 """Fields that are no sections."""
 
@@ -132,6 +134,8 @@ def _sentence(error: dict[str, Any]) -> str:
     if len(location) == 1:
         return f"unknown section [{location[0]}]{_nearest(location[0], Config.model_fields)}"
     section, key = location[0], location[-1]
+    if (section, key) in _RENAMED:
+        return f"unknown key {key!r} in [{section}]; it is now called {_RENAMED[section, key]!r}"
     model = Config.model_fields[section].annotation
     known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
     elsewhere = [

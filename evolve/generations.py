@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,11 +144,16 @@ Act = Callable[[Registry, AdapterEngine, str, Inspection], Awaitable[CanaryRepor
 
 
 async def inspected(
-    section: PolicySection, registry: Registry, act: Act, version: str, server: Server | None = None
+    section: PolicySection,
+    registry: Registry,
+    act: Act,
+    version: str,
+    server: Server | None = None,
+    texts: Sequence[str] = (),
 ) -> CanaryReport:
     """Do `act` (`swap.inspect` or `swap.swap`) with peft as the reference, on the servers or on what a run loads.
 
-    Raises what `act` raises.
+    `texts` is what the canary asks, as `probing.probe_texts` finds it. Raises what `act` raises.
     """
     from policies.generations.local_engine import LocalEngine
     from policies.generations.vllm_engine import VllmEngine
@@ -159,7 +164,7 @@ async def inspected(
     urls = server.urls or ((section.base_url,) if section.name == "served" else ())
     reference = LocalEngine(directory)
     engine = VllmEngine(list(urls), version_name(0)) if urls else LocalEngine(directory, merged=True)
-    asked = probes(load_encoder(str(directory)))
+    asked = probes(load_encoder(str(directory)), texts)
     inspection = Inspection(reference, asked, max_rank=server.max_rank, tolerance=server.tolerance)
     try:
         return await act(registry, engine, version, inspection)

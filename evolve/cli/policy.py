@@ -42,10 +42,7 @@ def listing(context: typer.Context, as_json: Json = False) -> None:
     """List the generations; the live one is what `evolve run` acts with."""
     with opened(context, read_only=True) as (_, registry):
         generations = registry.generations() if registry else ()
-    rows = [_facts(generation) for generation in generations]
-    if not as_json:
-        rows = [{name: value for name, value in row.items() if name not in SHOWN_ALONE} for row in rows]
-    table(rows, as_json, empty=EMPTY)
+    table([_facts(each) if as_json else _line(each) for each in generations], as_json, empty=EMPTY)
 
 
 @app.command("show")
@@ -103,22 +100,31 @@ def canary(
 ) -> None:
     """Check an adapter, load it, and compare what is served with peft and with the base; exit code 1 if it fails.
 
-    Passed, it may be promoted. Failed, the history says why and nothing else changes.
+    Its prompts are those of this workspace's latest episodes. Passed, it may be promoted once the gate accepted it.
+    Failed, the history says why and nothing else changes.
     """
     from evolve.generations import Server, inspected
+    from evolve.probing import probe_texts
+    from evolve.training.gate import accepted
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
 
     server = Server(tuple(url or ()), tolerance, max_rank)
     with opened(context, base=True) as (config, registry):
         try:
-            report = asyncio.run(inspected(config.policy, _known(registry), inspect, version, server))
+            known, texts = _known(registry), probe_texts(config)
+            report = asyncio.run(inspected(config.policy, known, inspect, version, server, texts))
+            verb = "promote" if accepted(known.get(version)) else "gate"
         except PolicyRefused as error:
             if as_json:
                 show({"version": version, "passed": False, "reason": str(error)}, as_json, "")
                 raise typer.Exit(1) from error
             raise
-    show(report.model_dump() | {"passed": True}, as_json, f"passed: {_said(report)}; `evolve policy promote {version}`")
+    show(
+        report.model_dump() | {"passed": True},
+        as_json,
+        f"passed: {_said(report)}; next: evolve policy {verb} {version}",
+    )
 
 
 @app.command()
@@ -158,6 +164,7 @@ def promote(
     Requests under way end as they began.
     """
     from evolve.generations import Server, inspected
+    from evolve.probing import probe_texts
     from policies.generations.swap import swap
 
     server = Server(tuple(url or ()), tolerance, max_rank)
@@ -169,7 +176,8 @@ def promote(
             known.promote(version, "the base model")
             report = None
         else:
-            report = asyncio.run(inspected(config.policy, known, swap, version, server))
+            texts = probe_texts(config)
+            report = asyncio.run(inspected(config.policy, known, swap, version, server, texts))
         live = known.live().version
     told = f" ({_said(report)})" if report else ""
     text = f"{live} is live{told}; before it {before}: `evolve policy rollback` goes back"
@@ -238,7 +246,18 @@ def _said(report: CanaryReport) -> str:
     )
 
 
-SHOWN_ALONE = ("adapter", "sha256", "base", "weights", "tokenizer", "config")
+def _line(generation: Generation) -> dict[str, Any]:
+    """Return what a table says of a generation: metrics and settings stand in `policy show`."""
+    told = generation.metrics
+    verdict = {True: "accepted", False: "refused", None: "waived" if told.get("gate.waived") else "not measured"}
+    return {
+        "version": generation.version,
+        "state": generation.state,
+        "parent": generation.parent,
+        "recipe": generation.config.get("recipe"),
+        "gate": verdict[told.get("gate.accepted")] if generation.adapter else None,
+        "made": f"{generation.created_at:%Y-%m-%d %H:%M}",
+    }
 
 
 def _facts(generation: Generation) -> dict[str, Any]:

@@ -209,5 +209,8 @@ def _told(done: Trained, as_json: bool) -> None:
         say(f"stopped early: {done.stopped}; what follows was made before that")
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
-    text = f"{done.generation} is a candidate after {done.updates} updates ({done.folder}); next: evolve policy gate"
+    text = (
+        f"{done.generation} is a candidate after {done.updates} updates on {done.examples} examples "
+        f"({done.tokens} trained tokens); it stands in {done.folder}; next: evolve policy gate {done.generation}"
+    )
     show(done.model_dump(mode="json"), as_json, text)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from math import isnan
 from statistics import fmean
 
 import numpy as np
@@ -16,9 +17,9 @@ import numpy as np
 from evolve.seeds import seed_for
 from evolve.training.rollouts import Rollout
 from evolve.training.turns import Replies, TurnReader, steps_of, turns_of
-from memory.records import Frozen, Trajectory
+from memory.records import Frozen, StopReason, Trajectory
 from policies.rl.protocols import Array, Episodes, Flags
-from policies.rl.rows import TrainRow, rows_of
+from policies.rl.rows import Span, TrainRow, rows_of
 from policies.rl.tracker import BetaTracker
 
 COUNTED: tuple[str, ...] = ("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns")
@@ -130,12 +131,13 @@ def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
     written: dict[str, list[TrainRow]] = {}
     for row in rows:
         written.setdefault(row.trajectory_id, []).append(row)
-    steps = [
-        (at, span.step)
+    turns = [
+        (at, span, row)
         for at, episode in enumerate(taken)
         for row in written[episode.trajectory.id]
         for span in row.spans
     ]
+    steps = [(at, span.step) for at, span, _ in turns]
     rewards = [sum(episode.rewards.values()) for episode in taken]
     expected = [episode.baseline for episode in taken]
     last = {at: n for n, (at, _) in enumerate(steps)}
@@ -147,9 +149,11 @@ def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
         step_rewards=np.array([rewards[at] if last[at] == n else 0.0 for n, (at, _) in enumerate(steps)]),
         anchors=np.array([_anchor(taken[at].trajectory, step) for at, step in steps], dtype=np.int64),
         baselines=None if None in expected else np.array(expected, dtype=np.float64),
+        truncated=np.array([_cut_off(e.trajectory, written[e.trajectory.id]) for e in taken], dtype=np.bool_),
         parts=_parts(taken),
         logprobs=np.array([_mean_logprob(written[episode.trajectory.id]) for episode in taken], dtype=np.float64),
         actions=np.array([_action(taken[at].trajectory, step) for at, step in steps], dtype=np.int64),
+        entropies=np.array([-_mean(_known(row, span)) for _, span, row in turns], dtype=np.float64),
     )
 
 
@@ -160,10 +164,26 @@ def _parts(taken: Sequence[Episode]) -> Array:
     return np.array(parts, dtype=np.float64).reshape(len(taken), len(names))
 
 
+def _cut_off(trajectory: Trajectory, rows: Sequence[TrainRow]) -> bool:
+    """Tell whether a limit ended an episode, or one of its replies."""
+    return trajectory.stop is StopReason.MAX_STEPS or any(span.truncated for row in rows for span in row.spans)
+
+
 def _mean_logprob(rows: Sequence[TrainRow]) -> float:
     """Return the mean log-probability of an episode's trained tokens; 0 where there is none."""
-    own = [logp for row in rows for span in row.spans for logp in row.sampling_logprobs[span.start : span.stop]]
-    return fmean(own) if own else 0.0
+    return _mean([logp for row in rows for span in row.spans for logp in _known(row, span)])
+
+
+def _known(row: TrainRow, span: Span) -> list[float]:
+    """Return the log-probabilities of a turn's tokens, as far as they are known.
+
+    Minus their mean estimates the turn's entropy, without the probabilities of what was not said, which are not kept.
+    """
+    return [logp for logp in row.sampling_logprobs[span.start : span.stop] if not isnan(logp)]
+
+
+def _mean(values: Sequence[float]) -> float:
+    return fmean(values) if values else 0.0
 
 
 def _action(trajectory: Trajectory, step: int) -> int:

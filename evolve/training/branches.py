@@ -28,7 +28,6 @@ from evolve.training.section import TrainSection
 from evolve.training.turns import Replies, turn_of, turns_of
 from policies.rl.protocols import BranchDecision
 from policies.rl.rows import Turn
-from policies.rl.slots import make
 
 FIRST = 20
 """Tokens of a turn whose probabilities tell how unsure the policy was."""
@@ -57,7 +56,7 @@ def branching_of(section: TrainSection) -> Branching | None:
         raise ConfigError(
             f"{asked} rollouts = {section.rollouts}; branches are a part of them, and need one to branch: give fewer"
         )
-    return Branching(make("branching", section.branching), section.branches)
+    return Branching(section.member("branching"), section.branches)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from evolve import generations
 from evolve.app import load_tasks, make_environment, open_store
 from evolve.config import Config
+from evolve.probing import probe_texts
 from evolve.runs import DONE, RunRecord, exclusive
 from evolve.session import resume, run
 from evolve.training import ledger
@@ -132,7 +133,8 @@ def _trained(config: Config, earlier: Collection[str]) -> dict[str, Any]:
 
 def _promoted(config: Config, latest: Round) -> str:
     """Promote what was accepted, unless that was done before; return what is live."""
+    texts = probe_texts(config)
     with generations.open_registry(config.policy, config.workspace) as registry:
         if latest.accepted and registry.live().version != latest.candidate:
-            asyncio.run(generations.inspected(config.policy, registry, swap, latest.candidate))
+            asyncio.run(generations.inspected(config.policy, registry, swap, latest.candidate, texts=texts))
         return registry.live().version

@@ -35,7 +35,6 @@ from playbooks.core import core_records
 from policies.local import LocalPolicy
 from policies.protocols import Policy
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
-from policies.rl.slots import make
 from policies.rl.trainer import Trainer
 
 T = TypeVar("T")
@@ -70,10 +69,14 @@ def methods_of(config: Config) -> Methods:
             f"got train.oversampling = {section.oversampling} with candidates = {section.candidates}, retries = "
             f"{section.retries!r}, branches = {section.branches}; these three take batches that wait for all: set 1"
         )
+    used = {"correction": section.correction, "transform": section.retries, "branching": section.branches}
+    for key, wanted in used.items():
+        if key in section.options and not wanted:
+            raise ConfigError(f"train.options.{key} is set, and no {key} is used; take it out, or ask for one")
     return Methods(
-        advantages=make("advantages", section.advantages),
-        filter=make("filters", section.filter),
-        curriculum=Curriculum(make("samplers", section.sampler), make("allocators", section.allocator)),
+        advantages=section.member("advantages"),
+        filter=section.member("filter"),
+        curriculum=Curriculum(section.member("sampler"), section.member("allocator")),
         retrying=retrying_of(section, generations.profile_of(config.policy)),
         branching=branching_of(section),
     )

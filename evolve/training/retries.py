@@ -32,7 +32,6 @@ from policies.errors import PolicyRefused
 from policies.protocols import Profile, SamplingParams
 from policies.rl.protocols import TrajectoryTransform
 from policies.rl.rows import TrainRow
-from policies.rl.slots import make
 
 FINDERS: Mapping[str, PivotFinder] = {"policy": by_policy, "rules": by_rules}
 REFLECTION_TOKENS = 1024
@@ -58,7 +57,7 @@ def retrying_of(section: TrainSection, profile: Profile) -> Retrying | None:
         raise ConfigError(
             f'got {asked} with a policy of the compact profile, which has no such role; set it to "rules"'
         )
-    return Retrying(FINDERS[section.retries], make("transforms", section.transform))
+    return Retrying(FINDERS[section.retries], section.member("transform"))
 
 
 @dataclass(frozen=True)

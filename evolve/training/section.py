@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from evolve.sections import Section
 
@@ -33,6 +33,9 @@ class TrainSection(Section):
     false`, `length = 1`, and neither retries nor candidates. 0 = each is done from the start."""
     branching: str = "arpo"
     """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on."""
+    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """Options of what the keys above name, by the key: `[train.options.loss]` with `high = 0.28`. The keys are
+    `advantages`, `loss`, `filter`, `correction`, `transform`, `branching`, `sampler` and `allocator`."""
     iterations: int = Field(default=40, ge=1)
     """Batches of rollouts, each trained on once it is complete."""
     chains: int = Field(default=8, ge=1)
@@ -82,8 +85,8 @@ class TrainSection(Section):
     """Of the adapter."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """Constant, of AdamW."""
-    clip: float = Field(default=1.0, gt=0)
-    """Largest norm of a gradient."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Largest norm of a gradient; a larger one is scaled down to it."""
     aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
         "token-mean"
     )
@@ -106,6 +109,32 @@ class TrainSection(Section):
     min_skill_use: float = Field(default=0.1, ge=0, le=1)
     """Least share of tasks that use a skill made earlier in their chain, as a share of that at the start. 0 = no
     limit."""
+
+    @model_validator(mode="after")
+    def _options_of_members(self) -> TrainSection:
+        unknown = sorted(set(self.options) - set(MEMBERS))
+        if unknown:
+            raise ValueError(f"train.options has no {unknown[0]!r}; options are given for {', '.join(MEMBERS)}")
+        return self
+
+    def member(self, key: str) -> Any:
+        """Return what one of the keys of `MEMBERS` names, made with its options. Raises as `slots.make`."""
+        from policies.rl.slots import make
+
+        return make(MEMBERS[key], getattr(self, key), self.options.get(key))
+
+
+MEMBERS = {
+    "advantages": "advantages",
+    "loss": "losses",
+    "filter": "filters",
+    "correction": "corrections",
+    "transform": "transforms",
+    "branching": "branching",
+    "sampler": "samplers",
+    "allocator": "allocators",
+}
+"""Key of `[train]` that names a member -> its slot."""
 
 
 RECIPES: dict[str, dict[str, Any]] = {

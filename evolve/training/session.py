@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
 from evolve.training.asynchronous import asynchronously
 from evolve.training.internalise import Internalising
+from evolve.training.ledger import METRICS
 from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
@@ -38,7 +39,6 @@ from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
-from policies.rl.slots import make
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
 GROUPS, BASE = "groups", "base"
@@ -53,6 +53,10 @@ class Trained(Frozen):
     generation: str
     """The candidate that it published."""
     updates: int
+    examples: int = 0
+    """Rows that it was trained on: those of the journal, or of all batches of rollouts together."""
+    tokens: int = 0
+    """Trained tokens of these rows."""
     stopped: str = ""
     """Why a guard ended it early; the candidate is then made of the last weights within the limits."""
     weighed: tuple[Weighed, ...] = ()
@@ -112,7 +116,7 @@ def train_from_logs(
     with open_store(config, len, read_only=True) as store:
         found = offer(store.trajectories(), store.get_reply)
         if groups:
-            given = group_examples(found, store.get_reply, make("advantages", section.advantages))
+            given = group_examples(found, store.get_reply, section.member("advantages"))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store))
             if section.reflections:
@@ -122,7 +126,8 @@ def train_from_logs(
         with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
             fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
             observers.notify(RunFinished(run_id=folder.name, status="done", reason=""))
-        return _published(config, trainer, folder, recipe)
+        made = _published(config, trainer, folder, recipe)
+    return made.model_copy(update={"examples": len(given.rows), "tokens": sum(row.trained for row in given.rows)})
 
 
 def _readers(config: Config, store: Store) -> list[TurnReader]:
@@ -145,6 +150,7 @@ def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Ge
     """
     live = generations.live_generation(config.policy, config.workspace)
     section = config.train
+    loss, correction = section.member("loss"), section.member("correction") if section.correction else None
     folder = config.workspace / generations.FOLDER / ledger.FOLDER / name_of(config, recipe, live, data)
     start = live.version if live else BASE
     if name:
@@ -155,10 +161,10 @@ def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Ge
         trainer = make_trainer(
             section.backend,
             generations.model_directory(config.policy),
-            make("losses", section.loss),
+            loss,
             _optimising(config),
             start=live.adapter if live else None,
-            correction=make("corrections", section.correction) if section.correction else None,
+            correction=correction,
         )
         settings = config.model_dump(mode="json", exclude={"root"})
         resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
@@ -179,9 +185,11 @@ def _optimising(config: Config) -> Optimising:
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:
     """Write the adapter and register it; a training that was published before is not published again.
 
-    Raises `TrainingStopped` for weights that are those of the live generation.
+    Raises `TrainingStopped` where no update was made, and for weights that are those of the live generation.
     """
-    adapter = folder / "adapter"
+    adapter, told = folder / "adapter", ledger.lines(folder / METRICS)
+    if not trainer.updates:
+        raise TrainingStopped(_untrained(config, told))
     if not adapter.exists():
         trainer.save(adapter)
     model = generations.model_directory(config.policy)
@@ -197,4 +205,27 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
         settings |= {"stopped": stopped} if stopped else {}
         made = known or registry.publish(adapter, base=base_of(model), config=settings)
-    return Trained(name=folder.name, folder=folder, generation=made.version, updates=trainer.updates, stopped=stopped)
+    return Trained(
+        name=folder.name,
+        folder=folder,
+        generation=made.version,
+        updates=trainer.updates,
+        examples=round(sum(line.get("rows", 0) for line in told)),
+        tokens=round(sum(line.get("tokens", 0) for line in told)),
+        stopped=stopped,
+    )
+
+
+def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:
+    """Return why a training made no update, and what to do, by the figures of its iterations."""
+    episodes, section = round(sum(line.get("episodes", 0) for line in told)), config.train
+    if not episodes:
+        why = "no episode was graded with its token ids known"
+        do = "`evolve train status --json` counts what was left out"
+    elif section.filter == "zero_variance":
+        why = f"no group differed: in all {episodes} episodes the rollouts of a task earned the same"
+        do = "raise train.rollouts, train.chains or train.temperature, or train on tasks that are solved now and then"
+    else:
+        why = f"train.filter = {section.filter!r} left none of {episodes} episodes"
+        do = "choose another train.filter, or let episodes end within policy.max_tokens and environment.max_steps"
+    return f"{why}; nothing was trained, and there is no candidate; {do}"

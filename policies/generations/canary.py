@@ -1,4 +1,4 @@
-"""Does the server compute the adapter it was given? It says something to fixed prompts, and peft scores the same ids.
+"""Does the server compute the adapter it was given? It answers a few prompts, and peft scores the same ids.
 
 Two questions, since each alone has been answered wrongly by real servers (vllm#34186, verl#7495): are the served
 log-probabilities those of the reference with the adapter, and do they differ from those of the base model? It asks as
@@ -21,11 +21,10 @@ GREEDY = SamplingParams(max_tokens=16)
 TEXTS = (
     "Add 2 and 3.",
     "Write a line of Python that prints the numbers up to three.",
-    "Who may be mailed?",
-    "Say yes or no: is the invoice paid?",
+    "Say yes or no: is seven more than five?",
     "Name a day of the week and a colour.",
-    "apps.mail.send failed: E17",
 )
+"""Asked where nothing is known of what the policy is for."""
 Prompts = Sequence[tuple[int, ...]]
 
 
@@ -64,9 +63,9 @@ class CanaryReport(Frozen):
         return not self.failures
 
 
-def probes(encoder: ChatEncoder) -> tuple[tuple[int, ...], ...]:
-    """Return the fixed prompts in the ids of a tokenizer."""
-    return tuple(encoder.encode([Message(role="user", content=text)]) for text in TEXTS)
+def probes(encoder: ChatEncoder, texts: Sequence[str] = ()) -> tuple[tuple[int, ...], ...]:
+    """Return prompts in the ids of a tokenizer: the given texts, or a few that fit any policy where there are none."""
+    return tuple(encoder.encode([Message(role="user", content=text)]) for text in texts or TEXTS)
 
 
 async def canary(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from memory.errors import BadInput
 from policies.rl.rows import Span, TrainRow
 
@@ -31,15 +29,6 @@ def cut(row: TrainRow, start: int, stop: int) -> TrainRow:
             "spans": tuple(_moved(span, shift if span.start >= last else 0) for span in left),
         }
     )
-
-
-def unscored(row: TrainRow, start: int = 0) -> TrainRow:
-    """Return a row that does not know how likely the policy found what it said from completion token `start` on."""
-    found = list(row.sampling_logprobs)
-    for span in row.spans:
-        if span.start >= start:
-            found[span.start : span.stop] = [math.nan] * (span.stop - span.start)
-    return row.model_copy(update={"sampling_logprobs": tuple(found)})
 
 
 def _moved(span: Span, shift: int) -> Span:

@@ -54,18 +54,16 @@ class Episodes:
     """[n, k] the parts of each reward, one column a part, in the order of their names. `gdpo` needs it."""
     logprobs: Array | None = None
     """[n] mean log-probability of each trajectory's trained tokens when they were sampled, nats. `xrpo` needs it."""
-    revisions: Ints | None = None
-    """[n] which revision of its group's answer each trajectory is, from 0. `skill_r1` and `rltf_sd` need it."""
     actions: Ints | None = None
     """[s] a hash of what each step did. `salt` needs it."""
     entropies: Array | None = None
-    """[s] mean entropy of each step's tokens when they were sampled, nats. `aepo` needs it."""
+    """[s] mean entropy of each step's tokens when they were sampled, nats, or an estimate of it. `aepo` needs it."""
 
     def __post_init__(self) -> None:
         n, s = (len(self.rewards),), (len(self.trajectory),)
         _check("trajectory", n, rewards=self.rewards, groups=self.groups, tokens=self.tokens)
         _check("trajectory", n, baselines=self.baselines, truncated=self.truncated, parts=self.parts)
-        _check("trajectory", n, logprobs=self.logprobs, revisions=self.revisions)
+        _check("trajectory", n, logprobs=self.logprobs)
         _check("step", s, trajectory=self.trajectory, step_rewards=self.step_rewards, anchors=self.anchors)
         _check("step", s, actions=self.actions, entropies=self.entropies)
         if ((self.trajectory < 0) | (self.trajectory >= n[0])).any():

@@ -41,6 +41,8 @@ class Span(Frozen):
     stop: int
     step: int
     policy_version: str
+    truncated: bool = False
+    """The token limit cut the turn off."""
 
 
 class TrainRow(Frozen):
@@ -106,7 +108,13 @@ def rows_of(turns: Sequence[Turn], row: TrainRow) -> tuple[TrainRow, ...]:
 def _extended(row: TrainRow, turn: Turn, between: tuple[int, ...]) -> TrainRow:
     """Return a row with what the world wrote since, and then the turn's tokens."""
     start = len(row.completion_ids) + len(between)
-    span = Span(start=start, stop=start + len(turn.token_ids), step=turn.step, policy_version=turn.policy_version)
+    span = Span(
+        start=start,
+        stop=start + len(turn.token_ids),
+        step=turn.step,
+        policy_version=turn.policy_version,
+        truncated=turn.truncated,
+    )
     return row.model_copy(
         update={
             "completion_ids": (*row.completion_ids, *between, *turn.token_ids),

@@ -12,16 +12,18 @@ import logging
 from collections.abc import Mapping
 from functools import partial
 from importlib import resources
-from typing import Any
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
 from policies.errors import PolicyUnavailable
+from policies.rl.protocols import AdvantageEstimator
 
 _log = logging.getLogger(__name__)
 SLOTS = (
     "advantages",
-    "rewards",
     "losses",
     "samplers",
     "allocators",
@@ -49,7 +51,8 @@ def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> A
     """Return a slot's member by name, with its options set; one that is experimental is made with a warning.
 
     Raises `NotFound` for a name that is not there (the message lists those that are), `BadInput` for options that the
-    member has not, or needs and did not get, and `PolicyUnavailable` where torch is missing.
+    member has not, needs and did not get, or does not take with that value, and `PolicyUnavailable` where torch is
+    missing. An option that is an advantage estimator itself is given by its name.
     """
     if ":" in name:
         member = load_object(name)
@@ -58,8 +61,8 @@ def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> A
         member = getattr(module, module.__all__[0])
         if experimental(slot, name):
             _log.warning("%r of %s is experimental: built from its paper, tried in no training yet", name, slot)
-    given = dict(options or {})
-    _check(slot, name, member, given)
+    _check(slot, name, member, options or {})
+    given = _typed(slot, name, member, options or {})
     if isinstance(member, type):
         return member(**given)
     return partial(member, **given) if given else member
@@ -93,3 +96,22 @@ def _check(slot: str, name: str, member: Any, given: Mapping[str, object]) -> No
     if missing or unknown:
         has = ", ".join(p.name for p in options) or "none"
         raise BadInput(f"{slot} {name!r} has the options {has}; missing {missing}, unknown {unknown}")
+
+
+def _typed(slot: str, name: str, member: Any, given: Mapping[str, object]) -> dict[str, object]:
+    """Return the options as the member's annotations want them. Raises `BadInput` for a value of another type."""
+    if not given:
+        return {}
+    hints, made = get_type_hints(member), dict[str, object]()
+    for option, value in given.items():
+        hint = hints.get(option, Any)
+        if hint is AdvantageEstimator:
+            made[option] = make("advantages", value) if isinstance(value, str) else value
+            continue
+        try:
+            wanted = TypeAdapter[object](hint, config=ConfigDict(arbitrary_types_allowed=True))
+            made[option] = wanted.validate_python(value, strict=True)
+        except ValidationError as wrong:
+            said = wrong.errors()[0]["msg"]
+            raise BadInput(f"{slot} {name!r} got {option} = {value!r}: {said}") from wrong
+    return made

@@ -43,7 +43,7 @@ class Optimising(Frozen):
     """Rank of the adapter; its scale is twice the rank."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """Constant, of AdamW without decay."""
-    clip: float = Field(default=1.0, gt=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient."""
     minibatches: int = Field(default=1, ge=1)
     """Updates made of one batch of rows; from 2 on the ratio to the policy that sampled matters."""
@@ -158,7 +158,7 @@ class Trainer:
             share = float(piece.mask.sum() / part.mask.sum())
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
-        norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
         if not math.isfinite(float(norm)):
             self.optimizer.zero_grad()
             raise stopped(float(norm), self.updates + 1)

@@ -215,7 +215,7 @@ def _config(loss: Ppo, settings: Optimising, root: str, folder: Path, portions: 
             disable_tqdm=True,
             gradient_checkpointing=False,
             learning_rate=settings.learning_rate,
-            max_grad_norm=settings.clip,
+            max_grad_norm=settings.max_grad_norm,
             seed=settings.seed,
             temperature=settings.temperature,
             epsilon=loss.low,

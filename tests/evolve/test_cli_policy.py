@@ -19,7 +19,9 @@ from evolve import app
 from evolve.configfile import load_config
 from evolve.errors import ConfigError
 from evolve.generations import model_directory, open_registry
+from evolve.probing import probe_texts
 from evolve.runs import RunRecord
+from policies.generations.canary import TEXTS
 from policies.generations.local_engine import LocalEngine
 from policies.local import LocalPolicy
 from policies.pocket.export import export
@@ -120,6 +122,29 @@ def test_an_adapter_from_elsewhere_is_added_as_a_candidate(workspace: Path, adap
     assert made["config"] == {"recipe": "added", "source": str(adapters[0])}
     assert "expected a PEFT adapter" in complaint(workspace, "policy", "add", str(workspace), code=1)
     assert len(evolve_json(workspace, "policy", "list")) == 2
+
+
+def test_a_canary_that_passed_names_the_command_that_comes_next(trained: Path) -> None:
+    assert evolve(trained, "policy", "canary", "1").rstrip().endswith("next: evolve policy gate 1")
+    with open_registry((config := load_config(trained / "evolve.toml")).policy, config.workspace) as registry:
+        registry.measure("policy-v1", {"gate.accepted": True})
+    assert evolve(trained, "policy", "canary", "1").rstrip().endswith("next: evolve policy promote 1")
+    assert "policy-v1 is live" in evolve(trained, "policy", "promote", "1")
+
+
+def test_generations_are_listed_as_a_table_of_words(trained: Path) -> None:
+    listed = evolve(trained, "policy", "list")
+    assert "{" not in listed
+    assert listed.splitlines()[0].split() == ["version", "state", "parent", "recipe", "gate", "made"]
+    assert "not measured" in listed
+
+
+def test_a_canary_asks_what_this_workspace_was_asked(trained: Path) -> None:
+    config = load_config(trained / "evolve.toml")
+    assert not any(word in text for text in TEXTS for word in ("apps.", "mail", "invoice"))
+    assert probe_texts(config)[:2] == ("Open the red door.", "Open the blue door."), "its environment's tasks"
+    evolve(trained, "run", "--set", "run.skip=2", "--set", "run.tasks=2")
+    assert set(probe_texts(config)) == {"Open the green door.", "Open the white door."}, "what its journal holds"
 
 
 def test_canary_promote_and_rollback_in_process(trained: Path) -> None:

@@ -18,10 +18,10 @@ class Cispo:
 
     Assumption: rare tokens that turn a line of thought are clipped first and matter most, so no token may lose its
     gradient; a bounded weight is enough against variance.
-    Source: MiniMax-M1, arXiv 2506.13585; the bounds are verl's (TRL: high = 4, no lower bound).
+    Source: MiniMax-M1, arXiv 2506.13585, without a lower bound (low = 1), as there and in TRL; verl's is low = 0.2.
     """
 
-    low: float = 0.2
+    low: float = 1.0
     high: float = 0.28
     aggregation: Aggregation | None = None
 

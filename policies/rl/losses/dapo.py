@@ -15,7 +15,7 @@ class Dapo(Ppo):
     """The loss of `Ppo` with high = .28 (clip higher) and token-mean; no KL.
 
     Assumption: unlikely tokens need room to grow or entropy collapses, and long answers should weigh by their length.
-    The rest of DAPO are the filters `zero_variance` and `overlong` and the reward `overlong`.
+    The rest of DAPO are the filters `zero_variance` and `overlong`; its reward for length is not here.
     Source: DAPO, arXiv 2503.14476. Deviation: dual clip stays on, as in verl; None is the paper.
     """
 

@@ -130,9 +130,6 @@ def test_a_training_says_once_what_is_experimental_in_it(folder: Path, tmp_path:
     plain = invoke(own, "train", "sft", "--json", "--set", "train.advantages=salt")
     assert plain.exit_code == 0, plain.output
     assert "experimental" not in plain.stderr, "what is not used is not told"
-    missing = invoke(own, "train", "grpo", "--set", "train.advantages=aepo")
-    assert missing.exit_code != 0
-    assert "got episodes without `entropies`" in missing.stderr
 
 
 def test_a_training_is_traced_and_ends_in_the_same_weights(folder: Path, tmp_path: Path) -> None:
@@ -175,7 +172,7 @@ def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Pa
     first = told(folder, "train", "sft")
     again = told(folder, "train", "sft")
     assert (first["generation"], first["updates"]) == (again["generation"], again["updates"]) == ("policy-v1", 1)
-    chained = told(folder, "train", "sage")
+    chained = told(folder, "train", "sage", "--set", "train.filter=everything")
     assert chained["generation"] == "policy-v2"
     states = {row["version"]: row["state"] for row in told(folder, "policy", "list")}
     assert states == {"policy-v0": "live", "policy-v1": "candidate", "policy-v2": "candidate"}
@@ -188,6 +185,31 @@ def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Pa
         drawn = told(folder, "train", "curves", row["training"], "--out", "some/curves.png")
         assert drawn["figures"][-1] == row["figures"]
         assert (folder / "some" / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_where_no_group_differs_nothing_is_trained_and_there_is_no_candidate(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    before = told(own, "policy", "list")
+    result = invoke(own, "train", "sage")
+    assert result.exit_code == 1
+    said = " ".join(result.stderr.split())
+    assert "no group differed: in all 4 episodes the rollouts of a task earned the same; nothing was trained" in said
+    assert "raise train.rollouts" in said
+    assert told(own, "policy", "list") == before
+    limited = ("--set", "train.filter=overlong", "--set", "environment.max_steps=1")
+    assert "train.filter = 'overlong' left none of 2 episodes" in invoke(own, "train", "grpo", *limited).stderr
+
+
+def test_a_training_on_the_journal_says_on_how_many_examples(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    result = invoke(own, "train", "sft")
+    found = re.search(r"after 1 updates on (\d+) examples \((\d+) trained tokens\)", result.stdout)
+    assert found, result.stdout
+    assert int(found[2]) > int(found[1]) > 0
+    assert result.stdout.rstrip().endswith("next: evolve policy gate policy-v1")
+    listed = invoke(own, "policy", "list").stdout
+    assert re.search(r"policy-v1 +candidate +policy-v0 +sft +not measured", listed), listed
+    assert "{" not in listed
 
 
 def test_a_batch_is_learned_from_as_often_as_epochs_and_minibatches_say(folder: Path, tmp_path: Path) -> None:

@@ -20,12 +20,11 @@ def batch(
     anchors: Sequence[int] | None = None,
     baselines: Sequence[float] | None = None,
     actions: Sequence[int] | None = None,
-    revisions: Sequence[int] | None = None,
 ) -> Episodes:
     """Return trajectories of `steps` steps each (1), rewarded at the last; one group and new anchors unless given.
 
     What else a member may want is there: parts of the reward (a half each, the second up to 1), log-probabilities and
-    entropies that fall, revision 0 unless given, and actions that follow from the anchor.
+    entropies that fall, and actions that follow from the anchor.
     """
     lengths = [1] * len(rewards) if steps is None else list(steps)
     owners = np.repeat(np.arange(len(rewards)), lengths)
@@ -43,7 +42,6 @@ def batch(
         baselines=None if baselines is None else np.array(baselines, dtype=np.float64),
         parts=np.stack([given / 2, np.minimum(given, 1)], axis=1),
         logprobs=-np.arange(len(given)) / 4,
-        revisions=np.array([0] * len(given) if revisions is None else revisions, dtype=np.int64),
         actions=seen % 2 if actions is None else np.array(actions, dtype=np.int64),
         entropies=1 / (1 + np.arange(len(owners))),
     )
@@ -58,7 +56,7 @@ def steps_taken(episodes: Episodes, rows: np.ndarray) -> dict[str, Any]:
 def reordered(episodes: Episodes, order: Sequence[int]) -> tuple[Episodes, np.ndarray]:
     """Return the batch with its trajectories in another order, and for each of its steps where that stood before."""
     rows = np.concatenate([np.flatnonzero(episodes.trajectory == old) for old in order])
-    names = ("rewards", "groups", "tokens", "baselines", "parts", "logprobs", "revisions")
+    names = ("rewards", "groups", "tokens", "baselines", "parts", "logprobs")
     moved = {name: getattr(episodes, name)[list(order)] for name in names if getattr(episodes, name) is not None}
     own = steps_taken(episodes, rows)
     own["trajectory"] = np.argsort(order)[own["trajectory"]]
@@ -75,11 +73,9 @@ def batches(draw: st.DrawFn) -> Episodes:
     several = {"min_size": size, "max_size": size}
     steps = draw(st.lists(st.integers(1, 3), **several))
     groups = draw(st.lists(st.integers(0, 2), **several))
-    drawn = draw(st.lists(st.integers(0, 2), **several))
     return batch(
         draw(st.lists(REWARDS, **several)),
         groups,
-        revisions=[drawn[at] if groups[at] in groups[:at] else 0 for at in range(size)],
         steps=steps,
         anchors=draw(st.lists(st.integers(0, 3), min_size=sum(steps), max_size=sum(steps))),
         baselines=draw(st.lists(st.sampled_from([0.1, 0.5, 0.7]), **several)),

@@ -22,6 +22,7 @@ from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.losses.sft import Sft
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trl import grpo_settings
 from tests.policies.rl.test_trainer import ADVANTAGES, ROWS, model, weights
 
 pytestmark = pytest.mark.slow
@@ -50,7 +51,7 @@ def made(backend: Any, chat: Path, loss: Any = None, **settings: Any) -> Trainer
         (Ppo(dual_clip=None), "seq-mean-token-sum"),
         (Ppo(low=0.05), "seq-mean-token-sum-norm"),
         (Dapo(), "seq-mean-token-mean"),
-        (Cispo(low=1.0), "token-mean"),
+        (Cispo(), "token-mean"),
         (Gspo(low=0.01, high=0.02), "token-mean"),
     ],
 )
@@ -106,14 +107,19 @@ def test_a_gradient_of_trl_that_is_no_number_stops_and_leaves_the_weights(chat: 
     ("loss", "way", "named"),
     [
         (Sft(), "token-mean", "Sft"),
-        (Cispo(), "token-mean", r"Cispo\(low=0.2"),
-        (Cispo(low=1.0), "seq-mean-token-mean", "seq-mean-token-mean"),
+        (Cispo(low=0.2), "token-mean", r"Cispo\(low=0.2"),
+        (Cispo(), "seq-mean-token-mean", "seq-mean-token-mean"),
         (Ppo(dual_clip=1.1), "token-mean", "dual_clip=1.1"),
     ],
 )
 def test_trl_refuses_by_name_what_it_does_not_compute(chat: Path, loss: Any, way: Any, named: str) -> None:
     with pytest.raises(PolicyRefused, match=f'{named}.*train.backend = "torch"'):
         made("trl_sync", chat, loss, aggregation=way)
+
+
+def test_trl_takes_every_loss_it_computes_with_its_own_options() -> None:
+    for loss in (Ppo(), Dapo(), Gspo(), Cispo()):
+        assert grpo_settings(loss, Optimising())["loss_type"]
 
 
 def test_trl_refuses_corrections_and_several_advantages_where_the_ratio_is_of_the_row(chat: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_reward_that_is_no_number_is_refused(bad: float) -> None:
         replace(episodes, baselines=np.array([bad, 0]))
 
 
-@pytest.mark.parametrize("name", ["groups", "tokens", "baselines", "truncated", "logprobs", "revisions"])
+@pytest.mark.parametrize("name", ["groups", "tokens", "baselines", "truncated", "logprobs"])
 def test_what_is_not_one_entry_per_trajectory_is_refused(name: str) -> None:
     with pytest.raises(BadInput, match=rf"got {name} of shape \(3,\); expected \(2,\): one entry for each trajectory"):
         replace(batch([1, 0], steps=[2, 2]), **{name: np.zeros(3, dtype=np.int64)})

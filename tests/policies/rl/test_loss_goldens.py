@@ -95,20 +95,22 @@ def test_gspo_bounds_the_ratio_of_a_row_that_ran_away() -> None:
 
 
 def test_cispo_clips_the_weight_and_keeps_every_gradient() -> None:
-    total, gradient, _ = run(Cispo(), "token-mean")
+    total, gradient, _ = run(Cispo(low=0.2), "token-mean")
     assert total == close(0.053972)
     assert gradient[0].tolist() == close([-1.28 / 7, -0.8 / 7, -1.1 / 7, 0])
     assert gradient[1].tolist() == close([1.28 / 7, 0.8 / 7, 1.25 / 7, 1 / 7])
     assert gradient.flatten().tolist() == pytest.approx(
         [-0.18286, -0.11429, -0.15714, 0, 0.18286, 0.11429, 0.17857, 0.14286], abs=5e-6
     )
-    assert run(Cispo(), "seq-mean-token-mean")[0] == close(0.176838)
+    assert run(Cispo(low=0.2), "seq-mean-token-mean")[0] == close(0.176838)
 
 
 def test_cispo_weights_stay_within_the_bounds() -> None:
     ratios = torch.tensor([[1.0, 1.14, 1.56, 0.4]], dtype=torch.float64)
     logp = ratios.log().requires_grad_()
-    loss, _ = Cispo()(logp, torch.zeros_like(ratios), torch.ones_like(ratios), torch.ones(1, 4, dtype=torch.bool))
+    loss, _ = Cispo(low=0.2)(
+        logp, torch.zeros_like(ratios), torch.ones_like(ratios), torch.ones(1, 4, dtype=torch.bool)
+    )
     loss.sum().backward()
     assert logp.grad is not None
     assert logp.grad[0].tolist() == close([-1, -1.14, -1.28, -0.8])

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.errors import BadInput
-from policies.rl.rewards.overlong import overlong
 from policies.rl.rewards.sage import skill_integrated
 
 
@@ -62,10 +61,3 @@ def test_what_cannot_be_is_refused() -> None:
         skill_integrated(np.array([1.0, 1.0]), uses(2, (1, 0)))
     with pytest.raises(BadInput, match=r"expected \[m\], \[m, m\] and \[m\]"):
         skill_integrated(np.array([1.0, 1.0]), uses(3))
-
-
-def test_long_answers_are_warned_before_they_are_cut_off() -> None:
-    tokens = np.array([10, 60, 70, 80, 100, 130])
-    assert overlong(tokens, limit=100, buffer=40) == pytest.approx(np.array([0, 0, -0.25, -0.5, -1, -1]))
-    with pytest.raises(BadInput, match="expected 0 < buffer <= limit"):
-        overlong(tokens, limit=100)

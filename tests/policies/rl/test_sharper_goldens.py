@@ -1,4 +1,4 @@
-"""Experimental advantages that look at steps, likelihoods and revisions: reference figures, or by hand."""
+"""Experimental advantages that look at steps, likelihoods and entropies: reference figures, or by hand."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from memory.errors import BadInput
 from policies.rl.advantages.aepo import aepo
 from policies.rl.advantages.dr_grpo import dr_grpo
 from policies.rl.advantages.gigpo import gigpo
-from policies.rl.advantages.rltf_sd import rltf_sd
 from policies.rl.advantages.salt import salt
-from policies.rl.advantages.skill_r1 import skill_r1
 from policies.rl.advantages.xrpo import xrpo
 from policies.rl.protocols import AdvantageEstimator
 from tests.policies.rl.batches import batch
@@ -81,35 +79,12 @@ def test_what_wraps_another_estimator_takes_one_with_advantages_of_steps(wrapped
     assert (found != wrapped(episodes)).any()
 
 
-def test_skill_r1_adds_what_a_generation_gained_on_the_one_before() -> None:
-    episodes = batch([1, 0, 0, 1, 1, 1, 0, 1], revisions=[0] * 4 + [1] * 4)
-    assert skill_r1(episodes) == close([0.5, -0.5, -0.5, 0.5, 0.5, 0.5, -0.5, 0.5])
-    assert skill_r1(episodes, across=0) == close([0.5, -0.5, -0.5, 0.5, 0.25, 0.25, -0.75, 0.25])
-
-
-def test_skill_r1_compares_generations_of_one_prompt_alone() -> None:
-    """Means .5, 1 of the first prompt and 0, .5 of the second, whose generations are 2 and 7."""
-    episodes = batch([1, 0, 1, 0, 0, 1], [0, 0, 0, 4, 4, 4], revisions=[0, 0, 1, 2, 7, 7])
-    assert skill_r1(episodes) == close([0.5, -0.5, 0.5, 0, 0, 1])
-
-
-def test_rltf_sd_compares_second_attempts_with_the_first_ones() -> None:
-    episodes = batch([0, 0, 1, 0, 1, 0, 1, 1], revisions=[0] * 4 + [1] * 4)
-    assert rltf_sd(episodes) == close([0, 0, 0, 0, 0.75, -0.25, 0.75, 0.75])
-    apart = batch([0, 1, 1, 1], [0, 0, 7, 7], revisions=[0, 1, 0, 1])
-    assert rltf_sd(apart) == close([0, 1, 0, 0])
-    with pytest.raises(BadInput, match="a group without a first attempt"):
-        rltf_sd(batch([1, 1], [0, 1], revisions=[0, 1]))
-
-
 @pytest.mark.parametrize(
     ("estimator", "missing"),
     [
         (salt, "actions"),
         (xrpo, "logprobs"),
         (aepo, "entropies"),
-        (skill_r1, "revisions"),
-        (rltf_sd, "revisions"),
     ],
 )
 def test_what_an_estimator_needs_and_did_not_get_is_named(estimator: AdvantageEstimator, missing: str) -> None:

@@ -32,9 +32,7 @@ EXPERIMENTAL = {
         "opo",
         "pass_at_k",
         "reinforce_pp",
-        "rltf_sd",
         "salt",
-        "skill_r1",
         "xrpo",
     ],
     "losses": ["aepo", "bapo", "gmpo", "opmd", "soft_adaptive"],
@@ -42,22 +40,19 @@ EXPERIMENTAL = {
     "allocators": ["xrpo"],
     "branching": ["aepo", "arpo"],
     "filters": ["mc_median"],
-    "transforms": ["cleaner", "rltf"],
     "corrections": ["masking"],
 }
-NEEDED = {"overlong": {"limit": 8192}}
 
 
 def test_the_folders_list_is_the_list_of_members() -> None:
     assert {slot: slots.names(slot) for slot in slots.SLOTS} == {
         "advantages": sorted(["dr_grpo", "gigpo", "grpo", "r3l", "rloo", "sage", "spo", *EXPERIMENTAL["advantages"]]),
-        "rewards": ["overlong", "sage"],
         "losses": sorted(["cispo", "dapo", "gspo", "ppo", "sft", *EXPERIMENTAL["losses"]]),
         "samplers": ["difficulty", "spo", "uniform", "vade"],
         "allocators": ["fixed", "knapsack", "xrpo"],
         "branching": ["aepo", "arpo"],
         "filters": ["everything", "mc_median", "overlong", "zero_variance"],
-        "transforms": ["cleaner", "r3l", "rltf"],
+        "transforms": ["r3l"],
         "corrections": ["masking", "tis"],
     }
 
@@ -85,7 +80,7 @@ def test_each_file_has_one_member_that_names_its_assumption_and_source(slot: str
     assert member.__module__ == module.__name__
     assert "Assumption: " in member.__doc__
     assert "Source" in member.__doc__
-    slots.make(slot, name, NEEDED.get(name) if slot == "rewards" else None)
+    slots.make(slot, name)
 
 
 def test_options_are_set() -> None:
@@ -99,7 +94,7 @@ def test_options_are_set() -> None:
 def test_a_misspelt_name_lists_what_there_is() -> None:
     with pytest.raises(NotFound, match="no 'grop' in advantages; there are aepo, dr_grpo, gdpo, gigpo, grpo, mc_grpo"):
         slots.make("advantages", "grop")
-    with pytest.raises(NotFound, match="no slot 'advantage'; there are advantages, rewards, losses"):
+    with pytest.raises(NotFound, match="no slot 'advantage'; there are advantages, losses, samplers"):
         slots.make("advantage", "grpo")
     with pytest.raises(NotFound, match="no '__init__' in losses"):
         slots.make("losses", "__init__")
@@ -108,12 +103,26 @@ def test_a_misspelt_name_lists_what_there_is() -> None:
 def test_options_that_do_not_fit_are_refused() -> None:
     with pytest.raises(BadInput, match=r"'grpo' has the options singleton, eps; missing \[\], unknown \['std'\]"):
         slots.make("advantages", "grpo", {"std": True})
-    with pytest.raises(BadInput, match=r"'overlong' has the options limit, buffer; missing \['limit'\]"):
-        slots.make("rewards", "overlong")
     with pytest.raises(BadInput, match=r"'gspo' has the options low, high; missing \[\], unknown \['aggregation'\]"):
         slots.make("losses", "gspo", {"aggregation": "token-mean"})
     with pytest.raises(BadInput, match=r"'uniform' has the options none; missing \[\], unknown \['stats'\]"):
         slots.make("samplers", "uniform", {"stats": None})
+
+
+def test_an_option_of_another_type_is_refused() -> None:
+    with pytest.raises(BadInput, match="losses 'ppo' got high = 'wide': Input should be a valid number"):
+        slots.make("losses", "ppo", {"high": "wide"})
+    with pytest.raises(BadInput, match="advantages 'gigpo' got norm = 'median': Input should be 'mean' or 'mean_std'"):
+        slots.make("advantages", "gigpo", {"norm": "median"})
+    assert slots.make("losses", "ppo", {"high": 1}) == Ppo(high=1.0)
+
+
+def test_an_option_that_is_an_estimator_is_given_by_its_name() -> None:
+    episodes = batch([1, 0, 1], anchors=[7, 7, 7])
+    named = slots.make("advantages", "salt", {"base": "gigpo"})
+    assert (named(episodes) == slots.make("advantages", "salt", {"base": gigpo})(episodes)).all()
+    with pytest.raises(NotFound, match="no 'gigp' in advantages"):
+        slots.make("advantages", "salt", {"base": "gigp"})
 
 
 def test_a_member_of_your_own_is_named_by_its_dotted_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from policies.local.loading import load_model
 from policies.rl.batch import batch_of, score
 from policies.rl.corrections.masking import Masking
 from policies.rl.corrections.tis import Tis
-from policies.rl.cutting import unscored
 from policies.rl.losses.ppo import Ppo
 from policies.rl.packing import packs
 from policies.rl.rows import TrainRow, Turn, rows_of
@@ -215,8 +214,7 @@ def test_what_was_sampled_after_another_past_counts_as_sampled_by_the_weights_as
     own = known.logprobs(ROWS[:1], batch_of(ROWS[:1], ADVANTAGES[:1]))[0].tolist()
     said = iter(own)
     scored = tuple(next(said) if on else 0.0 for on in ROWS[0].loss_mask)
-    rewritten = unscored(ROWS[0], 3)
-    assert [math.isnan(each) for each in rewritten.sampling_logprobs] == [False, False, False, True]
+    rewritten = ROWS[0].model_copy(update={"sampling_logprobs": (*ROWS[0].sampling_logprobs[:3], math.nan)})
     half = tuple(scored[at] if at == 3 else each for at, each in enumerate(ROWS[0].sampling_logprobs))
     told = forgotten.step([rewritten], ADVANTAGES[:1])
     expected = known.step([ROWS[0].model_copy(update={"sampling_logprobs": half})], ADVANTAGES[:1])

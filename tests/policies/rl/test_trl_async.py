@@ -114,7 +114,7 @@ def test_trl_makes_the_update_of_our_loss_whatever_parts_it_is_computed_in(
     tokens, metrics = loss(logp, part.rollout_logp, part.advantages, part.mask)
     wanted = tokens.sum() / part.mask.sum()
     wanted.backward()
-    norm = float(torch.nn.utils.clip_grad_norm_(ours.model.parameters(), SETTINGS.clip))
+    norm = float(torch.nn.utils.clip_grad_norm_(ours.model.parameters(), SETTINGS.max_grad_norm))
     ours.optimizer.step()
 
     theirs = make_trainer("trl_async", chat, loss, SETTINGS, start=start)

@@ -31,6 +31,7 @@ def generated() -> dict[Path, str]:
         DOCS / "api.md": reference.surface(),
         DOCS / "config.md": reference.configuration(),
         DOCS / "presets.md": reference.presets(),
+        DOCS / "glossary.md": reference.words(),
         DOCS / "results.md": results(),
         ROOT / "README.md": marked(ROOT / "README.md", results=summary()),
         DOCS / "architecture.md": marked(DOCS / "architecture.md", layers=drawn.layers(), graph=drawn.graph()),

@@ -1,4 +1,4 @@
-"""References made from the code: keys of `evolve.toml`, presets, slots of training, and what `import evolve` offers."""
+"""References made from the code: keys of `evolve.toml`, presets, slots of training, words, and `import evolve`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 import evolve
 from evolve.config import Config
+from evolve.inspector.words import glossary
 from evolve.preset import Preset, find_preset, preset_names
 from policies.rl import slots
 
@@ -145,3 +146,15 @@ def _methods(value: type) -> Iterator[str]:
     for name, member in vars(value).items():
         if not name.startswith("_") and inspect.isfunction(member):
             yield f"\n### `{value.__name__}.{name}`\n\n{_call(name, member)}{inspect.getdoc(member)}\n"
+
+
+def words() -> str:
+    """Return the glossary as Markdown: the explanations that the page shows where a word stands."""
+    head = (
+        "# Words\n\nWritten by `make docs` from `evolve/inspector/glossary.toml`; `evolve ui` explains them in place.\n"
+    )
+    sections = [
+        f"## {name.capitalize()}\n\n" + "".join(f"- **{word}**: {text}\n" for word, text in of.items())
+        for name, of in glossary().items()
+    ]
+    return "\n".join([head, *sections])

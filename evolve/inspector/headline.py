@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from evolve.curve import WINDOW
-from evolve.history import TEACHING, WITH_MEMORY, WITHOUT_MEMORY, RunSummary, list_runs, run_episodes
+from evolve.history import TEACHING, WITH_MEMORY, WITHOUT_MEMORY, RunSummary, latest_learner, list_runs, run_episodes
 from evolve.inspector.rendering import chart
 from evolve.metrics import interval
 from evolve.runs import EVAL, LEARN, QUARANTINE, RUNNING
@@ -105,10 +105,9 @@ def told_runs(store: Store) -> tuple[RunSummary | None, RunSummary | None]:
 
     The curve is that of the latest run in which a window is full, or will be; where there is none, the latest.
     """
+    last = latest_learner(store)
     found, _ = list_runs(store, RunFilter(kinds=TEACHING), limit=RUNS)
-    if not found:
-        return None, None
-    return next((run for run in found if _fills(run)), found[0]), found[0]
+    return next((run for run in found if _fills(run)), last), last
 
 
 def _fills(run: RunSummary) -> bool:

@@ -94,13 +94,15 @@ def _traced(workspace: Path, trajectory: Trajectory) -> list[Bar]:
         spans = read(workspace, "spans", SPAN, "task_id = ?", trajectory.task.id)
     except EvolveError:
         return []
-    own = {trajectory.id}
-    tops = [span for span in spans if {span["attributes"].get(names.ROLLOUT), _talk(span)} & own]
+    tops = [span for span in spans if _is(span, trajectory)]
     return _below(tops[-1], spans) if tops else []
 
 
-def _talk(span: dict[str, Any]) -> str | None:
-    return span["attributes"].get(names.CONVERSATION)
+def _is(span: dict[str, Any], trajectory: Trajectory) -> bool:
+    """Tell whether a span is that of the episode itself; the reflection on it names the episode too."""
+    given = span["attributes"]
+    named = trajectory.id in (given.get(names.ROLLOUT), given.get(names.CONVERSATION))
+    return named and given.get(names.OPERATION) == "invoke_agent"
 
 
 def _below(top: dict[str, Any], spans: Sequence[dict[str, Any]]) -> list[Bar]:

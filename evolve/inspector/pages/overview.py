@@ -48,12 +48,13 @@ def data(desk: Desk) -> dict[str, Any]:
     lately, exams = latest(desk.store), held_out(latest_exams(desk.store))
     run, last = told_runs(desk.store)
     episodes = run_episodes(desk.store, run.run_id) if run else []
-    of_last = run_episodes(desk.store, last.run_id) if last and last is not run else episodes
+    newer = last if last and run and last.run_id != run.run_id else None
+    of_last = run_episodes(desk.store, newer.run_id) if newer else episodes
     policy = _live(desk)
     pending = len(proposals(desk.store, desk.namespace))
     return {
         "run": run,
-        "newer": last if last is not run else None,
+        "newer": newer,
         "held_out": exams,
         "difference": difference(desk.store, exams),
         "history": history(lately),

@@ -20,7 +20,7 @@ function draw(place) {
   const plot = new uPlot({
     title: given.title + (given.unit ? ", " + given.unit : ""), width: Math.max(place.clientWidth, 240), height: 220,
     scales: { x: { time: false }, y: percent ? { range: [0, 102] } : counted ? { range: (_, __, most) => [0, most + 0.5] } : {} },
-    series: [{ label: "at" }, ...series],
+    series: [{ label: "number" }, ...series],
     axes: [whole(given.x) ? { ...axis, ...counts } : axis, { ...axis, size: 56, ...(counted ? counts : {}) }],
   }, [given.x, ...given.series.map((line) => line.y)], place);
   place._plot = plot;

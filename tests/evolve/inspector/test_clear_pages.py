@@ -164,3 +164,23 @@ def test_several_changes_are_answered_at_once_after_a_question(visitor: Visitor)
     post(visitor, "/review", 400, answer="accept selected", shown=names)
     post(visitor, "/review", 400, answer="burn selected", picked=names)
     post(visitor, "/review/several/burn", 400, picked=names)
+
+
+def test_an_episode_is_drawn_as_it_was_traced(tmp_path: Path) -> None:
+    folder = settings(tmp_path / "traced", tasks=2, more="[telemetry]\nenabled = true\n")
+    evolve(folder, "run")
+    with opened(folder) as visitor:
+        (episode, *_) = visitor.desk.store.trajectories()
+        page = visitor.text(f"/episodes/{episode.id}")
+    assert "From the trace of this episode." in page
+    assert page.count('<rect class="model"') == page.count('<rect class="world"') == len(episode.steps)
+    starts = [int(at) for at in re.findall(r'<rect class="\w+" x="(\d+)"', page)]
+    assert starts == sorted(starts)
+    assert [f'href="#step-{step.index}"' in page for step in episode.steps] == [True] * len(episode.steps)
+
+
+def test_the_glossary_of_the_documentation_says_what_the_page_says(visitor: Visitor, root: Path) -> None:
+    written = (root / "docs" / "glossary.md").read_text()
+    found = words(visitor.text("/retrieval?q=send+a+mail"))
+    assert len(found) > 4
+    assert all(text in written for text in found.values())

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,11 +46,15 @@ class Seen:
 
 
 @contextmanager
-def inspector(folder: Path, *options: str) -> Generator[str]:
-    """Start `evolve ui` on a free port over a workspace; yield its address, key included."""
+def inspector(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Generator[str]:
+    """Start `evolve ui` on a free port over a workspace; yield its address, key included. `env` is set on top."""
     command = [sys.executable, "-m", "evolve.cli.main", "--config", str(folder / "evolve.toml"), "ui"]
     process = subprocess.Popen(
-        [*command, "--port", "0", "--json", *options], stdout=subprocess.PIPE, text=True, cwd=folder
+        [*command, "--port", "0", "--json", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **(env or {})},
     )
     try:
         assert process.stdout is not None

@@ -42,7 +42,7 @@ class Compared(Frozen):
     n: int
     """Pairs of episodes of each contrast."""
     arms: tuple[dict[str, Any], ...]
-    """`evolve.compare.comparison.ArmFigures` of each arm, the curve left out."""
+    """`evolve.compare.comparison.ArmFigures` of each arm, what it differs in left out."""
     contrasts: tuple[dict[str, Any], ...]
     """`evolve.compare.comparison.Contrast` of each, the lives left out."""
     folder: str

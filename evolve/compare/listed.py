@@ -83,7 +83,7 @@ class Listing:
         """Journal what it came to, once."""
         if self.watched:
             contrasts = [each.model_dump(mode="json", exclude={"lives"}) for each in found.contrasts]
-            arms = [each.model_dump(mode="json", exclude={"curve", "differs"}) for each in found.arms]
+            arms = [each.model_dump(mode="json", exclude={"differs"}) for each in found.arms]
             self._append(ENDED, {"split": found.split, "n": found.n, "arms": arms, "contrasts": contrasts})
 
     def watch(self, watch: Watch) -> Watch:

@@ -33,7 +33,7 @@ class TrainSection(Section):
     false`, `length = 1`, and neither retries nor candidates. 0 = each is done from the start."""
     branching: str = "arpo"
     """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on."""
-    options: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    options: dict[str, dict[str, Any]] = Field(default={})
     """Options of what the keys above name, by the key: `[train.options.loss]` with `high = 0.28`. The keys are
     `advantages`, `loss`, `filter`, `correction`, `transform`, `branching`, `sampler` and `allocator`."""
     iterations: int = Field(default=40, ge=1)

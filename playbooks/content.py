@@ -7,27 +7,42 @@ are run are the defence (docs/threat-model.md).
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
-import unicodedata
 
-_HIDDEN = frozenset({"Cf", "Co", "Cs"})
-"""Unicode categories without a glyph: zero-width, bidirectional and tag characters, private use, surrogates."""
-_SCRIPTS = ("LATIN", "CYRILLIC", "GREEK")
-"""Alphabets with letters that look alike."""
-_BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
-_HEX = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2}[ :]?){10,})")
-_ESCAPED = re.compile(r"(?:\\x[0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|%[0-9a-fA-F]{2}|&#x?[0-9a-fA-F]+;){4,}")
+from playbooks.disguises import dressed, encoded, folded, hidden
+
+# fmt: off
+_SPEAKERS = "system|assistant|developer|human|user|ai|bot|gpt|chatgpt|claude|gemini|administrator|sysadmin"
 _ROLE = re.compile(
-    r"(?:^|[\n.!?>\]])\s*[<\[#*]*\s*(?:system|assistant|developer|human|user)\s*(?:message|prompt)?\s*[>\]*]*\s*:"
-    r"|</?\s*(?:system|instructions?|tool_result|function_results?|assistant|user)\s*>|\[\s*system\s*\]"
-    r"|#{2,}\s*(?:system|instructions?|response)\b",
+    rf"(?:^|[\n.!?>\]|])\s*[<\[#*_`'\"({{-]*\s*(?:{_SPEAKERS})\s*(?:message|prompt|note|instructions?)?\s*[>\]*_`'\")}}]*\s*(?::|->|→|=>)"
+    r"|</?\s*(?:system|instructions?|tool_results?|function_results?|assistant|user|human|tool_calls?|function_calls?|think|thinking"
+    r"|reasoning|start_of_turn|end_of_turn|turn|bos|eos|pad|unk|s|inst|sys|im_start|im_end)(?:[-_\s][^<>]{0,80})?/?>"
+    r"|<\||\|>|<</?\s*SYS|\[/?\s*(?:INST|SYS|system|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\s*\]|\(\s*system\s*\)"
+    r"|<extra_id_\d|(?:#{1,6}|={3,}|-{3,}|\*{3,})\s*(?:system|instructions?|response|human|user|assistant|input)\b"
+    r"|['\"]role['\"]\s*:\s*['\"](?:system|assistant|developer|user|tool)\b|(?:^|\n)\s*-?\s*role:\s*(?:system|assistant|developer)\b"
+    r"|\b(?:BEGIN|END)\s+(?:SYSTEM|INSTRUCTIONS?|PROMPT|OF\s+(?:SYSTEM|INSTRUCTIONS?|PROMPT))\b",
     re.IGNORECASE,
 )
+_TOP = (
+    "com|org|net|io|example|dev|ai|co|app|info|biz|xyz|ru|cn|uk|de|eu|me|to|sh|gg|ly|site|online|top|club|test|local|"
+    "internal|onion"
+)
 _ADDRESS = re.compile(
-    r"\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+|\bwww\.[^\s\"'<>]+|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b(?:\d{1,3}\.){3}\d{1,3}\b",
+    r"\bh(?:tt|xx)ps?\s?:?//[^\s\"'<>]+|\b[a-z][a-z0-9+.-]*://[^\s\"'<>]+|\bwww\.[^\s\"'<>]+"
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+|\b(?:\d{1,3}\.){3}\d{1,3}\b"
+    r"|(?<![:\w/])//[\w-]+\.[^\s\"'<>)]+|\\\\[\w.-]+\\[\w$.-]+"
+    rf"|\b(?:[a-z0-9-]+\.)+(?:{_TOP})(?::\d+)?/[^\s\"'<>)]*|\b(?:[a-z0-9-]+\.)+(?:com|org|example|xyz|ru|cn|onion)\b(?!\()"
+    r"|\b[\w-]+(?:\s?(?:\[\.\]|\(\.\)|\{\.\}|\[dot\]|\(dot\)|\sdot\s)\s?[\w-]+)+|\bxn--[\w.-]+"
+    r"|\b(?:mailto|javascript|vbscript|tel|sms):[^\s]+|\bdata:[a-z]+/[^\s]+|\bfile:/[^\s]*|\blocalhost(?::\d+)?\b"
+    r"|\[(?:[0-9a-f]{0,4}:){3,7}[0-9a-f]{0,4}\]|\[::1\]|\b(?:[0-9a-f]{1,4}:){4,7}[0-9a-f]{1,4}\b|\b0x[0-9a-f]{40}\b|\bbc1[a-z0-9]{20,}\b"
+    r"|(?-i:\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){4,7}\b)",
     re.IGNORECASE,
+)
+# fmt: on
+_LINK = re.compile(r"!?\[[^\]\n]{0,200}\]\(\s*([^)\s]{1,500})|^\s{0,3}\[[^\]\n]{1,100}\]:\s*(\S+)", re.MULTILINE)
+"""Links and images of Markdown: what they point at is an address, however short."""
+_MARKUP = re.compile(
+    r"<!--|<(?:a|base|embed|form|iframe|img|link|meta|object|script|style|svg|video|audio)\b", re.IGNORECASE
 )
 _LITERAL = re.compile(r"\"([^\"\n]*)\"|(?<!\w)'([^'\n]*)'(?!\w)|«([^»\n]*)»|[“„]([^”“\n]*)[”“]")
 _SHORTEST = 3
@@ -46,43 +61,15 @@ def refusal(text: str, known: str = "", *, strict: bool = False) -> str:
     `known` is all that an operator or the environment's own description names: an address there may be named. `strict`
     is for text of little trust: it may quote no other literal than known ones, and depend on nothing but a call.
     """
-    return _hidden(text) or _encoded(text) or _posing(text) or _pointing(text, known) or (_bound(text, known) * strict)
-
-
-def _hidden(text: str) -> str:
-    for char in text:
-        if unicodedata.category(char) in _HIDDEN:
-            return f"content holds an invisible character (U+{ord(char):04X}); write it without"
-    for word in re.findall(r"[^\W\d_]{4,}", text):
-        scripts = {script for script in _SCRIPTS if any(unicodedata.name(c, "").startswith(script) for c in word)}
-        if len(scripts) > 1:
-            return f"content mixes alphabets in one word ({word!r}); write it in one"
-    return ""
-
-
-def _encoded(text: str) -> str:
-    if _ESCAPED.search(text):
-        return "content holds escaped characters; write them out"
-    for run in _BASE64.findall(text):
-        if _reads(_from_base64(run)):
-            return f"content holds text in base64 ({run[:24]!r}); write it out"
-    for run in _HEX.findall(text):
-        if re.search("[a-fA-F]", run) and _reads(bytes.fromhex(re.sub(r"[ :]", "", run))):
-            return f"content holds text in hexadecimal ({run[:24]!r}); write it out"
-    return ""
-
-
-def _from_base64(run: str) -> bytes:
-    body = run.rstrip("=")
-    try:
-        return base64.b64decode(body[: len(body) - len(body) % 4], validate=True)
-    except binascii.Error:
-        return b""
-
-
-def _reads(data: bytes) -> bool:
-    """Tell whether bytes are text: all printable. Names and hashes hardly ever decode to that."""
-    return len(data) >= 10 and all(32 <= byte < 127 or byte in (9, 10, 13) for byte in data)
+    plain = folded(text)
+    return (
+        hidden(text)
+        or dressed(text)
+        or encoded(text)
+        or _posing(plain)
+        or _pointing(plain, known)
+        or (_bound(text, known) * strict)
+    )
 
 
 def _posing(text: str) -> str:
@@ -91,9 +78,12 @@ def _posing(text: str) -> str:
 
 
 def _pointing(text: str, known: str) -> str:
-    for found in _ADDRESS.findall(text):
-        if found.rstrip(".,;:)") not in known:
-            return f"content names {found!r}, which nobody allowed; an operator can, with gate.allow"
+    if found := _MARKUP.search(text):
+        return f"content holds markup ({found[0]!r}), which can hide or load something; write it in words"
+    links = ("".join(parts) for parts in _LINK.findall(text))
+    for address in (*links, *(found[0] for found in _ADDRESS.finditer(text))):
+        if address.rstrip(".,;:)") not in known:
+            return f"content names {address!r}, which nobody allowed; an operator can, with gate.allow"
     return ""
 
 

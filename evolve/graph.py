@@ -17,6 +17,7 @@ from typing import Any
 
 os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")  # read once, when langgraph is imported
 
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
@@ -78,6 +79,7 @@ async def run_pass(deps: Deps, checkpoints: Path) -> None:
 async def _finish(deps: Deps, checkpoints: Path, thread: str, config: Any) -> None:
     await asyncio.to_thread(use_wal, checkpoints)
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
+        saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)  # plain values, whoever imported langgraph first
         await saver.conn.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
         graph = build(deps).compile(checkpointer=saver)
         stopped = await graph.aget_state(config)

@@ -14,7 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 from sqlite_utils import Database, Migrations
 
-from memory.errors import JournalError, NotFound, SchemaTooNew
+from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
 from memory.schema import APPLICATION_ID, MIGRATIONS
 from memory.sql import sqlite3
 
@@ -32,10 +32,16 @@ DAMAGED = (
 def clear_errors(path: str, *, damaged: str = "") -> Generator[None]:
     """Turn sqlite3's errors into `JournalError` with what to do. Nothing of the failed transaction was kept.
 
+    An id that is no Unicode text (half of a surrogate pair) is `BadInput`: in texts it is replaced, in ids never.
+
     `damaged` is the advice for a file that SQLite cannot read, if it is another than for a workspace's journal.
     """
     try:
         yield
+    except UnicodeEncodeError as error:
+        raise BadInput(
+            f"got {error.object!r:.200}, expected an id of whole Unicode characters; name it anew"
+        ) from error
     except sqlite3.IntegrityError:
         raise
     except sqlite3.DatabaseError as error:

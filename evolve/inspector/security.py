@@ -51,6 +51,10 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
+        if scope["type"] != "http":  # a WebSocket: no page uses one
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "there is no WebSocket here"})
+            return
 
         async def closed(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
@@ -60,7 +64,7 @@ class Guard:
             await send(message)
 
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        if not _local(scope, headers.get("host", "")):
+        if not _local(headers.get("host", "")):
             await _answer(closed, 403, "This page answers on 127.0.0.1 and localhost alone.")
         elif arriving := self._arriving(scope):
             await _answer(closed, 303, "", [("location", arriving), ("set-cookie", self._cookie(headers["host"]))])
@@ -92,8 +96,8 @@ class Guard:
         return any(name == _name(headers["host"]) and self._is_key(value) for name, _, value in pairs)
 
 
-def _local(scope: Scope, host: str) -> bool:
-    return scope["type"] == "http" and (host in HOSTS or host.rpartition(":")[0] in HOSTS)
+def _local(host: str) -> bool:
+    return host in HOSTS or host.rpartition(":")[0] in HOSTS
 
 
 def _foreign(scope: Scope, headers: MutableMapping[str, str]) -> str:

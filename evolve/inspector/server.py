@@ -79,8 +79,9 @@ def serve(app: FastAPI, at: socket) -> None:
     """Answer until Ctrl-C."""
     import uvicorn
 
-    settings = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
-    uvicorn.Server(settings).run(sockets=[at])
+    from evolve.loopback import settings
+
+    uvicorn.Server(settings(app, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[at])
 
 
 async def _broken(request: Request, error: Exception) -> HTMLResponse:

@@ -23,6 +23,7 @@ from evolve.config import Config
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.mcp_limits import Limits
 from evolve.integrations.mcp_visit import Visit
+from evolve.loopback import settings
 from evolve.proposals import Standing
 from memory.store import Store
 
@@ -127,11 +128,5 @@ async def serve_http(server: FastMCP[Visit], port: int, ready: Callable[[str], N
     """Serve on loopback until a signal ends it; `ready` is told the URL. Raises `OSError` where the port is taken."""
     with socket.create_server((HOST, port)) as listening:
         ready(f"http://{HOST}:{listening.getsockname()[1]}/mcp")
-        settings = uvicorn.Config(
-            server.streamable_http_app(),
-            log_level="error",
-            ws="none",
-            timeout_graceful_shutdown=2,
-            access_log=False,
-        )
-        await uvicorn.Server(settings).serve(sockets=[listening])
+        made = settings(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=2, access_log=False)
+        await uvicorn.Server(made).serve(sockets=[listening])

@@ -95,6 +95,18 @@ def test_add_and_tag_rebase_by_themselves(seeded: tuple[Store, list[str]], add: 
     assert all(result.applied for result in commit.results)
 
 
+def test_a_tag_does_not_move_the_version_of_the_namespace(seeded: tuple[Store, list[str]]) -> None:
+    store, (first, *_) = seeded
+    before = store.version("default")
+    tag = DeltaOp(op=Op.TAG, target_id=first, usage=UsageCounts(harmful=1))
+    commit = store.commit("default", [tag], actor="test")
+    assert (commit.version, store.version("default")) == (before, before)
+    assert one(store, edit(first, "still in time"), expected_version=before) == (True, "")
+    assert store.version("default") == before + 1
+    assert [finding.code for finding in store.doctor(rebuild=True)] == ["rebuilt"]
+    assert store.version("default") == before + 1
+
+
 def test_expecting_a_version_that_was_never_reached_is_an_error(store: Store, add: Add) -> None:
     with pytest.raises(ConflictError, match="version 0"):
         store.commit("default", [add("x")], actor="test", expected_version=7)

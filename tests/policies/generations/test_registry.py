@@ -114,6 +114,18 @@ def test_an_adapter_that_was_changed_is_neither_promoted_nor_rolled_back_to(regi
     assert registry.rollback().version == first
 
 
+def test_an_adapter_altered_after_its_canary_does_not_go_live(registry: Registry, adapters) -> None:
+    version = published(registry, adapters(1))
+    weights = registry.get(version).adapter / "adapter_model.safetensors"
+    kept = weights.read_bytes()
+    weights.write_bytes(kept[:-1] + b"x")
+    with pytest.raises(WrongState, match=r"sha256 .* expected .*never changed"):
+        registry.promote(version)
+    assert registry.live().version == "policy-v0"
+    weights.write_bytes(kept)
+    assert registry.promote(version).state == "live"
+
+
 def test_the_history_cannot_be_rewritten_and_two_cannot_be_live(registry: Registry, adapters) -> None:
     published(registry, adapters(1))
     for statement in ("DELETE FROM events", "UPDATE events SET reason = 'x'", "UPDATE generations SET state = 'live'"):

@@ -88,7 +88,7 @@ def commands() -> str:
     parts = [f"# Commands\n\nWritten by `make docs` from the program itself.\n\n{endings}\n"]
     for path, command in leaves("evolve", typer.main.get_command(app)):
         parts.append(f"## {path}\n\n{command.help or ''}\n\n{parameters(command)}".rstrip() + "\n")
-    return "\n".join(parts)
+    return "\n".join(parts).replace("\\[", "[")
 
 
 def leaves(path: str, command: TyperGroup | TyperCommand) -> Iterator[tuple[str, TyperGroup | TyperCommand]]:

@@ -6,6 +6,7 @@ are imported by the branch that needs them.
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -57,13 +58,24 @@ def load_object(name: str) -> Any:
         raise ConfigError(str(missing)) from missing
 
 
+def check_name(what: str, name: str, known: Iterable[str]) -> None:
+    """Raise `ConfigError` unless a name is one that ships here, or an object of the user's; nothing is built."""
+    if ":" in name:
+        load_object(name)
+        return
+    names = sorted(known)
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+        meant = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ConfigError(f"no {what} {name!r}{meant}; there are {', '.join(names)}, or give `module:attribute`")
+
+
 def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Callable[[Any], Any]) -> Any:
     """Return what a name stands for: a shipped builder's result, or `own` of the user's object."""
+    check_name(what, name, known)
     if ":" in name:
         with users(f"{what} {name!r}"):
             return own(load_object(name))
-    if name not in known:
-        raise ConfigError(f"no {what} {name!r}; there are {', '.join(sorted(known))}, or give `module:attribute`")
     try:
         return known[name]()
     except ModuleNotFoundError as missing:

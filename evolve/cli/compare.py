@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, say, show, table
+from evolve.cli.output import Json, begin, load, say, show, table
 from evolve.cli.run import Env, Limit, Name, Policy, Set, Tag, Tasks, called, overrides
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def compare(
         controls=controls,
     )
     plan, folder = _plan(context, arms, given, asked), out
-    config = load(context, given | called(name, tag))
+    config = begin(context, given | called(name, tag))
     if folder is None:
         folder = config.workspace / "compare" / plan.digest
     with _board(as_json) as board:

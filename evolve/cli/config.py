@@ -36,6 +36,12 @@ def path(context: typer.Context, as_json: Json = False) -> None:
 
 @app.command()
 def check(context: typer.Context, as_json: Json = False) -> None:
-    """Read the configuration and build nothing; exit 2 with one sentence when something in it is wrong."""
-    config = load(context)
-    show({"ok": True, "digest": config.digest}, as_json, "the configuration is valid")
+    """Read the configuration, look up every name in it and build nothing; exit 2 when something is wrong."""
+    from evolve.configfile import find_config
+    from evolve.names import check_names
+
+    config, found = load(context), context.obj or find_config()
+    check_names(config)
+    where = str(found) if found else "no evolve.toml here or above: the defaults apply, and `evolve init` writes one"
+    data = {"ok": True, "digest": config.digest, "path": found and str(found)}
+    show(data, as_json, f"the configuration is valid, every name in it is known ({where})")

@@ -7,6 +7,7 @@ and resumable, 130 interrupted. With `--json` the sentence is a JSON object on s
 from __future__ import annotations
 
 import errno
+import re
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any
@@ -45,11 +46,17 @@ from memory.errors import BadInput, EvolveError
 from policies.errors import BudgetExceeded
 
 FAILED, USAGE, STOPPED, INTERRUPTED = 1, 2, 3, 130
+_BRACKET = re.compile(r"(?<!\\)\[(?=[a-z@#/])")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Root(TyperGroup):
     """Ends expected errors of every verb with one sentence and an exit code; bugs fly with their traceback."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Take what typer gives, and keep brackets in help texts from being read as markup."""
+        super().__init__(**settings)
+        _keep_brackets(self)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb that was asked for."""
@@ -81,6 +88,16 @@ class Root(TyperGroup):
             )
             code = INTERRUPTED
         raise typer.Exit(code)
+
+
+def _keep_brackets(command: Any) -> None:
+    """Escape `[train]` and the like in the help of a command, its options and the commands below it."""
+    for owner in (command, *command.params):
+        for name in ("help", "short_help"):
+            if text := getattr(owner, name, None):
+                setattr(owner, name, _BRACKET.sub(r"\\[", text))
+    for child in getattr(command, "commands", {}).values():
+        _keep_brackets(child)
 
 
 app = typer.Typer(

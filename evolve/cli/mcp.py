@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.output import Json, as_text, load, say, show
+
+if TYPE_CHECKING:
+    from evolve.config import Config
 
 
 def register(app: typer.Typer) -> None:
@@ -20,6 +24,9 @@ def serve(
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP on 127.0.0.1 instead of stdio.")] = False,
     port: Annotated[int, typer.Option("--port", help="Port for --http; 0 = any that is free.")] = 8765,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse the tools that write.")] = False,
+    client_config: Annotated[
+        bool, typer.Option("--client-config", help="Print the JSON that a client is to be given, and serve nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Serve the workspace to an MCP client: search, get_playbook, get_skill, record_outcome, propose.
@@ -34,6 +41,9 @@ def serve(
     config = load(context)
     if not (config.workspace / "evolve.db").is_file():
         raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+    if client_config:
+        say(as_text(_client_config(context, config, read_only=read_only)))
+        return
     try:
         from evolve.integrations.mcp_server import make_server, serve_http
     except ModuleNotFoundError as missing:
@@ -50,3 +60,13 @@ def serve(
             sys.stdout.flush()
 
         asyncio.run(serve_http(server, port, ready) if http else server.run_stdio_async())
+
+
+def _client_config(context: typer.Context, config: Config, *, read_only: bool) -> dict[str, Any]:
+    """Return what a client's settings are given: how it starts this command for this workspace, from any folder."""
+    from evolve.configfile import FILE, find_config
+
+    beside = Path(sys.executable).with_name("evolve")
+    file = (context.obj or find_config() or config.root / FILE).resolve()
+    arguments = ["--config", str(file), "mcp", *(["--read-only"] if read_only else [])]
+    return {"mcpServers": {"evolve": {"command": str(beside) if beside.exists() else "evolve", "args": arguments}}}

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from evolve.config import Config
     from memory.store import Store
 
-WIDTH = 120
-"""Columns of a table that is not shown on a terminal."""
-
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -76,7 +73,8 @@ def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "not
     for row in rows:
         drawn.add_row(*(Text(plain(_cell(value))) for value in row.values()))
     console = Console()
-    console.width = console.width if console.is_terminal else max(console.width, WIDTH)
+    if not console.is_terminal:  # a program reads it: one line a row, no id is cut
+        console.width = console.measure(drawn, options=console.options.update(max_width=10**6)).maximum
     console.print(drawn)
 
 
@@ -100,6 +98,23 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     configure(config.log, config.workspace)
     own = (str(Path.cwd()), str(config.root.resolve()))
     sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
+    return config
+
+
+def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration for a verb that works through tasks, as `load`.
+
+    Raises `ConfigError` in a folder with neither settings nor a workspace: nothing is begun there unasked.
+    """
+    from evolve.configfile import find_config
+    from evolve.errors import ConfigError
+
+    config = load(context, changes)
+    if context.obj is None and find_config() is None and not (config.workspace / "evolve.db").exists():
+        raise ConfigError(
+            f"no evolve.toml in {str(Path.cwd())!r} or above; `evolve init` writes one here, `evolve --config FILE` "
+            "names another"
+        )
     return config
 
 

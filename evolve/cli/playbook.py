@@ -11,7 +11,9 @@ import typer
 from evolve.cli.output import Json, reading, show, table, writing
 
 if TYPE_CHECKING:
-    from memory.records import Commit, Event, Record
+    from collections.abc import Sequence
+
+    from memory.records import Commit, DeltaOp, Event, Record
     from playbooks.retirement import Case
 
 app = typer.Typer(help="What was learned: list, show, diff, change, roll back.", no_args_is_help=True)
@@ -204,25 +206,34 @@ def rollback(
 def import_file(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="File to read.")],
-    form: Format = "ace",
+    form: Annotated[
+        Literal["ace", "kayba", "markdown", "json"] | None,
+        typer.Option("--format", "-f", help="Whose format; else it is told by what stands in the file."),
+    ] = None,
     trust: Annotated[bool, typer.Option("--trust", help="Show them in prompts at once, on your authority.")] = False,
     as_json: Json = False,
 ) -> None:
     """Bring in a playbook of others. It is quarantined: in no prompt until it passes `test` or you `restore` it."""
     from memory.errors import BadInput
     from memory.records import Status
+    from playbooks.formats.detect import detect
     from playbooks.formats.entry import import_ops
 
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
-    entries = importlib.import_module(f"playbooks.formats.{form}").load(text)
-    ops = import_ops(entries, source=f"{form}:{file.name}")
+    named: str = form or detect(text)
+    entries = importlib.import_module(f"playbooks.formats.{named}").load(text)
+    if not entries:
+        raise BadInput(f"{str(file)!r} holds no bullet in format {named!r}; name another with --format")
+    ops = import_ops(entries, source=f"{named}:{file.name}")
     if trust:
         ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
     with writing(context) as (config, store):
-        report(store.commit(config.memory.namespace, ops, actor=ACTOR), as_json)
+        new = _unknown(ops, store.records(config.memory.namespace))
+        commit = store.commit(config.memory.namespace, new, actor=ACTOR)
+    _imported(commit, named, len(ops) - len(new), trust, as_json)
 
 
 @app.command("export")
@@ -242,6 +253,42 @@ def export_file(
     else:
         file.write_text(text, encoding="utf-8")
         show(data | {"file": str(file)}, as_json, f"wrote {len(records)} bullets to {file}")
+
+
+def _unknown(ops: Sequence[DeltaOp], records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
+    """Return the ops whose text neither the playbook nor an earlier one of them has, word by word."""
+    from evolve.trust import text_of
+    from memory.records import RECALLABLE, Status
+    from playbooks.similarity import exact_key
+
+    held = {*RECALLABLE, Status.CANDIDATE}
+    seen = {exact_key(record.payload.text()) for record in records if record.status in held}
+    new: list[DeltaOp] = []
+    for op in ops:
+        key = exact_key(text_of(op))
+        if key not in seen:
+            new.append(op)
+        seen.add(key)
+    return tuple(new)
+
+
+def _imported(commit: Commit, form: str, known: int, trust: bool, as_json: bool) -> None:
+    """Say what an import did, what is quarantined and what comes next."""
+    applied = len(commit.applied)
+    state = "shown from now on" if trust else "quarantined: in no prompt yet"
+    text = f"read as {form}: {applied} applied" + (f" ({state})" if applied else "")
+    text += f", {known} already known, {len(commit.refused)} refused; version {commit.version}"
+    lines = [text, *(f"refused: {result.reason}" for result in commit.refused)]
+    if applied and not trust:
+        lines.append(
+            "next: `evolve playbook test` measures them and shows what helps, `evolve playbook restore LABEL` shows "
+            "one on your word, `evolve playbook list --quarantined` lists them"
+        )
+    data = commit.model_dump(mode="json")
+    data |= {"format": form, "applied": applied, "known": known, "quarantined": 0 if trust else applied}
+    show(data, as_json, "\n".join(lines))
+    if commit.refused:
+        raise typer.Exit(1)
 
 
 def _change(context: typer.Context, name: str, verb: Literal["REMOVE", "RESTORE"], as_json: bool) -> None:

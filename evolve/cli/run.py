@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, say, show
+from evolve.cli.output import Json, begin, load, say, show
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
@@ -61,7 +61,7 @@ def run(
     from evolve import session
 
     with display(as_json) as shown:
-        result = session.run(load(context, changes), observers=[shown] if shown else ())
+        result = session.run(begin(context, changes), observers=[shown] if shown else ())
     _finish(context, result, as_json)
 
 
@@ -112,7 +112,7 @@ def evaluate(
     from evolve import session
 
     with display(as_json) as shown:
-        result = session.run(load(context, changes), observers=[shown] if shown else ())
+        result = session.run(begin(context, changes), observers=[shown] if shown else ())
     _finish(context, result, as_json)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from importlib.metadata import version as installed
 from typing import Annotated, Literal
 
 import uvicorn
@@ -52,6 +53,8 @@ def make_server(config: Config, store: Store, *, read_only: bool = False) -> Fas
 
     # below CRITICAL the package logs the traceback of every client that hangs up
     server = FastMCP[Visit]("evolve", instructions=INSTRUCTIONS, host=HOST, lifespan=session, log_level="CRITICAL")
+    # else the client is told the version of the package `mcp`
+    server._mcp_server.version = installed("evolve-agents")  # pyright: ignore[reportPrivateUsage]
     for tool in (search, get_playbook, get_skill):
         _add(server, tool, DATA, writes=False)
     for tool in (record_outcome, propose):
@@ -92,7 +95,7 @@ async def get_skill(
 async def record_outcome(
     client: Client,
     task: Annotated[str, Field(description="The task in the words that get_playbook was given.")],
-    steps: Annotated[list[Done], Field(description="What was done, in order.")],
+    steps: Annotated[tuple[Done, ...], Field(description="What was done, in order; at least one.")] = (),
     success: Annotated[bool | None, Field(description="Whether the goal was reached; null = nobody knows.")] = None,
     feedback: Annotated[str, Field(description="What a test, a grader or a person said of it.")] = "",
     cited: Annotated[tuple[str, ...], Field(description="Ids of the records that were followed.")] = (),

@@ -158,7 +158,10 @@ class Visit:
         """Store what became of a task, and credit what was shown and cited."""
         agent = self._writing()
         if not task.strip() or not steps:
-            raise BadInput(f"got task {task!r} and {len(steps)} steps; expected a task and at least one step")
+            raise BadInput(
+                f"got task {task!r} and {len(steps)} steps; expected a task and at least one step in `steps`, each "
+                "with `action`, and `observation` or `error` as they came back"
+            )
         named = [self._cited(name) for name in cited]
         asked = self._asked.pop(task, None) or await agent.ask(_task(task), memory=False)
         found = self._found | {r.id: _injection(r, 0, {}) for r in named if r.id not in self._found}

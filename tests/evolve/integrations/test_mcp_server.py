@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
 
@@ -245,3 +246,15 @@ def test_the_example_talks_to_a_server(root: Path) -> None:
     assert known.startswith("known: shr-00001 in ")
     assert recorded == "recorded: cited shr-00001"
     assert proposed == "proposed: shr-00002 is quarantined"
+
+
+async def test_a_client_is_told_our_version_and_what_an_outcome_without_steps_lacks(learned: Path) -> None:
+    server = StdioServerParameters(command=EVOLVE, args=["mcp"], cwd=learned, env=dict(os.environ))
+    async with stdio_client(server) as (read, write), ClientSession(read, write, client_info=CLIENT) as session:
+        told = await session.initialize()
+        assert told.serverInfo.version == installed("evolve-agents")
+        answer = await session.call_tool("record_outcome", {"task": TASK})
+    (said,) = [str(getattr(block, "text", "")) for block in answer.content]
+    assert answer.isError
+    assert "at least one step in `steps`" in said
+    assert "pydantic" not in said

@@ -1,0 +1,69 @@
+"""Check every name of a configuration before anything is built from it: `evolve config check`.
+
+A name of the user's own is imported, since nothing else tells whether it is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from evolve.app import check_name
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.gates.stack import DEFAULT
+
+SHIPPED: Mapping[str, tuple[str, ...]] = {
+    "environment": ("office", "bfcl", "tools"),
+    "policy": ("pocket", "local", "served", "openai", "langchain", "scripted"),
+    "reflector": ("model", "rules", "none", "reasoningbank", "evolver", "symptoms"),
+    "curator": (
+        "model", "direct", "notebook", "distill",
+        "append", "evolver", "cheatsheet", "atlas", "release", "regimes", "batch",
+    ),
+    "gate": (
+        "static", "batch_screen", "held_out", "utility", "online_ab", "review", "canary", "replay", "none", DEFAULT,
+    ),
+    "embedder (or sentence:<path>)": ("hashing",),
+}  # fmt: skip
+"""What each name may be beside `module:attribute`; `evolve.app` builds them."""
+SLOTS: Mapping[str, str] = {
+    "advantages": "advantages",
+    "loss": "losses",
+    "filter": "filters",
+    "correction": "corrections",
+    "transform": "transforms",
+    "branching": "branching",
+    "sampler": "samplers",
+    "allocator": "allocators",
+}
+"""Key of `[train]` -> folder of `policies/rl` whose files it names."""
+
+
+def check_names(config: Config) -> None:
+    """Raise `ConfigError` for every name that stands for nothing, each with the nearest that does."""
+    wrong: list[str] = []
+    for what, name, known in _named(config):
+        try:
+            check_name(what, name, known)
+        except ConfigError as unknown:
+            wrong.append(str(unknown))
+    if wrong:
+        raise ConfigError("; ".join(wrong))
+
+
+def _named(config: Config) -> Iterator[tuple[str, str, Sequence[str]]]:
+    """Yield what a name is for, the name, and what it may be."""
+    from policies.rl.slots import names
+
+    policy, world, train = config.policy, config.environment, config.train.model_dump()
+    chosen = [("environment", world.name), ("policy", policy.name), ("reflector", config.playbook.reflector)]
+    chosen += [("curator", name) for name in config.playbook.curator.split("+")]
+    chosen += [("gate", name) for name in config.gate.names]
+    if not config.memory.embedder.startswith("sentence:"):
+        chosen.append(("embedder (or sentence:<path>)", config.memory.embedder))
+    yield from ((what, name, SHIPPED[what]) for what, name in chosen)
+    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in SLOTS.items() if train[key])
+    if policy.name == "scripted":
+        yield "policy.model of 'scripted'", policy.model, ()
+    if world.name == "tools":
+        yield from ((f"environment.{key}", str(world.options.get(key, "")), ()) for key in ("tools", "grade"))

@@ -17,13 +17,15 @@ export OMP_NUM_THREADS ?= 1
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
 
-install: $(INSTALLED) ## create .venv and install evolve with every extra (again only when pyproject.toml changed)
+install: $(INSTALLED) ## create .venv and install evolve with every extra (again when pyproject.toml changed); LOCKED=1: as locked
 
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else f"{sys.executable} is Python {sys.version.split()[0]}; evolve needs 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@# torch comes first and pinned, so that a CPU build is taken where pip is configured to find one, not the CUDA build that a range resolves to
 	$(BIN)/pip install --quiet torch==2.13.0
+	@# LOCKED=1: the very packages that the tests ran with, each checked against its hashes
+	$(if $(LOCKED),$(BIN)/pip install --quiet --no-deps --require-hashes -r requirements.lock)
 	$(BIN)/pip install --quiet -e '.[$(EXTRAS)]'
 	@# without its dependencies (faiss, a dozen vendor SDKs): only its data, its simulated APIs and its checker are used
 	$(BIN)/pip install --quiet --no-deps 'bfcl-eval==2026.3.23'

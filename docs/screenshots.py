@@ -1,8 +1,9 @@
 """Writes `docs/screenshots/`: each page of the inspector at two widths, the overview also dark.
 
 `python -m docs.screenshots` makes two workspaces by public commands. `demo` is that of `make demo`, the pocket model in
-its first 60 tasks, and a short training from its journal. In `lessons` the office's scripted worker leaves mistake
-notes, skills and changes that wait for review. `--workspace FOLDER` keeps them there, and takes them if they are there.
+its first 60 tasks, a short training from its journal with what the gate said of it, and an evaluation. In `lessons` the
+office's scripted worker leaves mistake notes, skills, named runs and changes that wait for review. `--workspace FOLDER`
+keeps them there, and takes them if they are there.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ WIDTHS = {390: 844, 1440: 900}
 MOST = 1800
 """Height at which a long page is cut."""
 COLOURS = 64
-LESSONS = ("notebook", "skills", "review")
+LESSONS = ("runs", "episode", "notebook", "skills", "review")
 """Pages shown from the second workspace."""
 ASKED = {"retrieval": "/retrieval?q=send+a+mail+to+Ann"}
 MORE = """\
@@ -51,6 +52,9 @@ def demo(folder: Path) -> Path:
         subprocess.run([sys.executable, "-m", "evolve.cli.main", "init", str(folder)], check=True, capture_output=True)
         command(folder, "run")
         command(folder, "train", "sft", "--set", "train.rank=4", "--set", "train.passes=1")
+        line = [sys.executable, "-m", "evolve.cli.main", "--config", str(folder / "evolve.toml"), "policy", "gate"]
+        subprocess.run([*line, "policy-v1"], check=False, capture_output=True)  # its refusal is an exit code
+        command(folder, "eval", "--limit", "24", "--set", "controls.no_memory=1.0")
     return folder
 
 
@@ -59,7 +63,8 @@ def lessons(folder: Path) -> Path:
     if not (folder / "evolve.toml").exists():
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "evolve.toml").write_text(SCRIPTED.replace('"direct"', '"direct+notebook"') + MORE)
-        command(folder, "run", "--limit", "16")
+        command(folder, "run", "--limit", "16", "--set", "run.name=first tasks", "--set", 'run.tags=["office"]')
+        command(folder, "eval", "--limit", "20", "--set", "run.name=after 16 tasks", "--set", "controls.no_memory=1.0")
         command(folder, "run", "--set", "run.skip=16", "--limit", "8", "--review")
     return folder
 
@@ -72,12 +77,25 @@ def shoot(workspace: Path, pages: list[str], width: int, *, dark: bool = False) 
     ):
         home = f"http://{urlsplit(address).netloc}"
         for name in pages:
-            page.goto(home + ASKED.get(name, "/" if name == "overview" else f"/{name}"))
+            page.goto(home + (_episode(page, home) if name == "episode" else _path(name)))
             page.wait_for_selector("h1")
             page.wait_for_timeout(300)  # charts are drawn after the page
             picture(name, width, dark=dark).write_bytes(small(taken(page, width)))
         if seen.complaints:
             raise RuntimeError(f"the browser complained: {seen.complaints}")
+
+
+def _path(name: str) -> str:
+    return ASKED.get(name, "/" if name == "overview" else f"/{name}")
+
+
+def _episode(page: Page, home: str) -> str:
+    """Return the path of an episode of the latest learning run."""
+    path = "/runs?kind=learn"
+    for kind in ("runs", "episodes"):
+        page.goto(home + path)
+        path = page.locator(f'main a[href^="/{kind}/"]').first.get_attribute("href") or ""
+    return path
 
 
 def taken(page: Page, width: int) -> bytes:

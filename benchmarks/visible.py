@@ -50,6 +50,16 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Made:
+    """What the work of one kind left in the databases."""
+
+    episodes: set[str]
+    """Or items, of a store."""
+    runs: set[str]
+    """Names under which the workspace journalled it."""
+
+
+@dataclass(frozen=True)
 class Place:
     """A workspace that the source at `tree` works in."""
 
@@ -85,8 +95,8 @@ class Place:
             return None
 
 
-def made(place: Place, count: int) -> dict[str, set[str]]:
-    """Do some work of each kind; return which episodes, or items, came of it."""
+def made(place: Place, count: int) -> dict[str, Made]:
+    """Do some work of each kind; return what came of it."""
     (place.folder / "evolve.toml").write_text(f"[run]\ntasks = {count}\n{SCRIPTED}")
     held = ("--report-tasks", str(max(2, count // 2)), "--limit", str(count))
     works: dict[str, list[tuple[str, ...]]] = {
@@ -94,36 +104,35 @@ def made(place: Place, count: int) -> dict[str, set[str]]:
         "eval": [("eval", "--limit", str(count)), ("eval", "--limit", str(count), "--no-memory", "--split", "dev")],
         "compare": [("compare", "default", "default playbook.token_budget=100", *held)],
     }
-    found: dict[str, set[str]] = {}
+    found: dict[str, Made] = {}
     for kind in KINDS:
-        before = _episodes(place.folder)
+        before, runs = _episodes(place.folder), _runs(place.folder)
         for command in works.get(kind, ()):
             place.evolve(*command)
         if kind not in works:
             place.python("-P", str(DRIVER), str(place.folder), kind, str(count))
-        found[kind] = _items(place.folder) if kind == ITEMS else _episodes(place.folder) - before
-        print(f"{kind}: {len(found[kind])}", flush=True)
+        new = _items(place.folder) if kind == ITEMS else _episodes(place.folder) - before
+        found[kind] = Made(new, _runs(place.folder) - runs)
+        print(f"{kind}: {len(new)}", flush=True)
     return found
 
 
-def looked_for(place: Place, there: dict[str, set[str]]) -> dict[str, Found]:
-    """Return what `logs list`, `report` and the page show of what was made."""
+def looked_for(place: Place, there: dict[str, Made]) -> dict[str, Found]:
+    """Return what `logs list`, `report` and the page show of what was made; a report is asked for by the run's name."""
     rows = place.json("logs", "list", "-n", "100000") or []
-    runs = [row["run"] for row in rows]
-    listed = {run: _listed(place, run) for run in runs}
-    reported = {run: _reported(place.json("report", run)) for run in runs}
+    listed = set[str]().union(*(_listed(place, row["run"]) for row in rows))
     with inspector(place.folder, env=place.env) as address, browsing(address) as (page, _):
         shown = _shown(page, f"http://{urlsplit(address).netloc}")
-    every = set[str]().union(*listed.values())
-    return {
-        kind: Found(
-            made=len(wanted),
-            listed=len(wanted & every),
-            reported=sum(min(reported[run], len(wanted & listed[run])) for run in runs),
-            shown=len(wanted & shown),
+    found: dict[str, Found] = {}
+    for kind, each in there.items():
+        reported = sum(_reported(place.json("report", run)) for run in each.runs)
+        found[kind] = Found(
+            made=len(each.episodes),
+            listed=len(each.episodes & listed),
+            reported=min(reported, len(each.episodes)),
+            shown=len(each.episodes & shown),
         )
-        for kind, wanted in there.items()
-    }
+    return found
 
 
 def _listed(place: Place, run: str) -> set[str]:
@@ -174,6 +183,16 @@ def _episodes(folder: Path) -> set[str]:
     for file in _databases(folder):
         found |= _ids(file, "SELECT id FROM trajectories WHERE run_id NOT GLOB '*/gates'")
     return found
+
+
+def _runs(folder: Path) -> set[str]:
+    """Return the names of what the workspace journalled, records or not; those of evaluations belong to their runs."""
+    file = folder / ".evolve" / "evolve.db"
+    question = (
+        "SELECT run_id FROM runs UNION SELECT run_id FROM trajectories"
+        " WHERE run_id NOT GLOB '*/gates' AND run_id NOT GLOB 'ev-*'"
+    )
+    return _ids(file, question) if file.exists() else set()
 
 
 def _items(folder: Path) -> set[str]:

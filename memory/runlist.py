@@ -97,16 +97,19 @@ def runs(
 ) -> tuple[list[RunRow], int]:
     """Return a page of runs, the latest first, and how many there are in all."""
     where, values = _conditions(wanted or RunFilter())
-    ((total,),) = journal.query(f"{_LISTED} SELECT count(*) FROM told WHERE {where}", values)
+    fitting = [
+        row[0] for row in journal.query(f"{_LISTED} SELECT run_id FROM told WHERE {where} ORDER BY first DESC", values)
+    ]
+    page = fitting[offset:] if limit < 0 else fitting[offset : offset + limit]
     rows = journal.query(
-        f"{_LISTED} SELECT run_id, kind, body, started, latest FROM told WHERE {where}"
-        " ORDER BY first DESC LIMIT ? OFFSET ?",
-        [*values, limit, offset],
+        f"{_LISTED} SELECT run_id, kind, body, started, latest FROM told"
+        " WHERE run_id IN (SELECT value FROM json_each(?)) ORDER BY first DESC",
+        (json.dumps(page),),
     )
     return [
         RunRow(run_id, kind, json.loads(body) if body else None, started, latest)
         for run_id, kind, body, started, latest in rows
-    ], total
+    ], len(fitting)
 
 
 def evaluations(journal: Journal, run_ids: Collection[str]) -> list[tuple[str, str]]:
@@ -134,14 +137,14 @@ def totals(
     """
     pairs = [[run_id, source, run_id in last_pass] for run_id, source in sources]
     rows = journal.query(
-        "WITH done AS (SELECT j.value ->> 0 AS run, t.arm AS arm, c.body AS body, t.seq = max(t.seq) OVER"
-        " (PARTITION BY j.value ->> 0, t.arm, iif(j.value ->> 2, t.task_id, t.seq)) AS counts"
-        " FROM json_each(?) j JOIN trajectories t ON t.run_id = j.value ->> 1 JOIN content c ON c.hash = t.hash)"
-        " SELECT run, arm, count(*), sum(counts), sum(counts AND body ->> '$.outcome.success' IS NOT NULL),"
-        " sum(counts AND coalesce(body ->> '$.outcome.success', 0)),"
-        " total(iif(counts, body ->> '$.outcome.reward', 0)),"
-        " sum(coalesce(body ->> '$.usage.prompt_tokens', 0) + coalesce(body ->> '$.usage.completion_tokens', 0)),"
-        " total(body ->> '$.usage.cost_usd'), total(body ->> '$.seconds') FROM done GROUP BY 1, 2",
+        "WITH read AS MATERIALIZED (SELECT j.value ->> 0 AS run, t.arm AS arm, t.seq AS seq,"
+        " iif(j.value ->> 2, t.task_id, t.seq) AS pass, json_extract(c.body, '$.outcome.success', '$.outcome.reward',"
+        " '$.usage.prompt_tokens', '$.usage.completion_tokens', '$.usage.cost_usd', '$.seconds') AS f"
+        " FROM json_each(?) j JOIN trajectories t ON t.run_id = j.value ->> 1 JOIN content c ON c.hash = t.hash),"
+        " done AS (SELECT *, seq = max(seq) OVER (PARTITION BY run, arm, pass) AS counts FROM read)"
+        " SELECT run, arm, count(*), sum(counts), sum(counts AND f ->> 0 IS NOT NULL),"
+        " sum(counts AND coalesce(f ->> 0, 0)), total(iif(counts, f ->> 1, 0)),"
+        " sum(coalesce(f ->> 2, 0) + coalesce(f ->> 3, 0)), total(f ->> 4), total(f ->> 5) FROM done GROUP BY 1, 2",
         (json.dumps(pairs),),
     )
     return {(run, arm): ArmTotals(*figures) for run, arm, *figures in rows}

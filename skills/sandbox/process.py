@@ -5,10 +5,13 @@ files, sockets and pipes (RLIMIT_NOFILE 0), children (RLIMIT_NPROC 0), memory be
 user, further imports, every function of the operating system but a few, and every audited operation of CPython but a
 harmless few. Time is kept by the host, which kills. Messages are JSON lines: arguments and results are plain data.
 
-Not covered: a defect of CPython or of the kernel that an attacker drives on purpose (there is no system call filter and
-no namespace: run hostile code in a container); the clock is the real one; on a system where the host is not root the
-child has the host's user id. A child that catches MemoryError goes on, within the same limit. `dump()` records the code
-and the host's answers, and `load()` runs them again in a new child: code that reads the clock may differ.
+Not covered: a defect of CPython or of the kernel that an attacker drives on purpose. CPython has such defects (a
+buffered reader used after it is freed gives native code), and there is no system call filter and no namespace: run
+hostile code in `skills.sandbox.monty`, or this in a container. Where the host is root the child has a user of its own
+and cannot signal anybody; elsewhere it would have the host's, and the sandbox refuses to start unless the caller says
+`same_user=True`. The clock is the real one. A child that catches MemoryError goes on, within the same limit. `dump()`
+records the code and the host's answers, and `load()` runs them again in a new child: code that reads the clock may
+differ.
 """
 
 from __future__ import annotations
@@ -33,14 +36,25 @@ _MAX_MESSAGE = 4 << 20
 _START_SECONDS = 20.0
 
 
+class NotIsolated(EvolveError, RuntimeError):
+    """The child would run as the host's own user."""
+
+
 class _Ended(Exception):
     """The child is gone or had to be killed; the text is the report."""
 
 
 class ProcessSandbox:
-    """Makes CPython sessions (about 40 ms each)."""
+    """Makes CPython sessions (about 40 ms each). `same_user` accepts children with the host's user id."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, same_user: bool = False) -> None:
+        """Raise `NotIsolated` where the host is not root and nobody said `same_user`."""
+        if os.geteuid() != 0 and not same_user:
+            raise NotIsolated(
+                f"got a host with user id {os.geteuid()}, expected root in a container, whose children get a user of "
+                "their own: a defect of CPython would let their code act as you. Use skills.sandbox.monty, or say "
+                "ProcessSandbox(same_user=True) for code that is not hostile"
+            )
         self._sessions: list[ProcessSession] = []
 
     def session(self, modules: Modules, limits: Limits | None = None) -> ProcessSession:

@@ -23,6 +23,8 @@ for _name in _MODULES.split():
     __import__(_name)
 
 _HARMLESS = frozenset({"exec", "compile", "builtins.id", "sys._getframe", "object.__getattr__", "object.__setattr__"})
+_USERS = 2_000_000_000
+"""Added to a process id: a user id beyond those that systems give."""
 _KEPT = frozenset({"_exit", "fspath", "urandom"})
 """Functions of the operating system that stay: many others (mkfifo, uname, setpriority) are not audited."""
 _LOADERS = ("create_builtin", "create_dynamic", "exec_builtin", "exec_dynamic", "get_frozen_object", "init_frozen")
@@ -88,12 +90,23 @@ def _close_the_door(memory_mb: int) -> None:
     ):
         resource.setrlimit(limit, (value, value))
     if os.geteuid() == 0:
-        os.setgroups([])
-        os.setgid(65534)
-        os.setuid(65534)
+        _become_nobody(_USERS + os.getpid())
 
     _take_away()
     _guard()
+
+
+def _become_nobody(user: int) -> None:
+    """Take a user id that no other process has, or that of nobody where a container maps few."""
+    os.setgroups([])
+    for each in (user, 65534):
+        try:
+            os.setgid(each)
+            os.setuid(each)
+        except OSError:
+            continue
+        return
+    raise PermissionError("this container has no other user for the child")
 
 
 def _take_away() -> None:

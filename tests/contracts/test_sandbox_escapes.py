@@ -9,8 +9,11 @@ E4  what the process runner says it does not cover is so, and nothing more than 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +22,7 @@ from skills.protocols import Limits, Sandbox
 from skills.sandbox.monty import MontySandbox
 from skills.sandbox.process import ProcessSandbox
 
-SANDBOXES = {"monty": MontySandbox, "process": ProcessSandbox}
+SANDBOXES = {"monty": MontySandbox, "process": lambda: ProcessSandbox(same_user=True)}
 ATTEMPTS = load()
 GROUPS = list(dict.fromkeys(attempt.group for attempt in ATTEMPTS))
 
@@ -96,7 +99,7 @@ def test_what_may_end_well_ends_in_time(sandbox: Sandbox, code: str) -> None:
 
 def answer(code: str, limits: Limits | None = None) -> str:
     """Return what code prints in the process runner; it must end without an error."""
-    sandbox = ProcessSandbox()
+    sandbox = ProcessSandbox(same_user=True)
     result = sandbox.session({}, limits).run(code)
     sandbox.close()
     assert result.error is None, result
@@ -116,3 +119,35 @@ def test_the_process_runner_keeps_a_few_functions_of_the_system() -> None:
     names = answer("import os, sys\nprint(*(n for n, f in vars(sys.modules['posix']).items() if callable(f)))").split()
     functions = {name for name in names if not isinstance(getattr(os, name, None), type)}
     assert {name for name in functions if not name.startswith("_path_")} == {"_exit", "fspath", "urandom"}
+
+
+def apart(code: str) -> subprocess.CompletedProcess[str]:
+    """Run code as another user than root: a test may be root in a container."""
+    lines = (
+        "import os\nfrom skills.sandbox.process import ProcessSandbox\nif os.geteuid() == 0:\n    os.seteuid(65534)\n"
+    )
+    return subprocess.run([sys.executable, "-c", lines + code], capture_output=True, text=True)
+
+
+def test_the_process_runner_does_not_start_as_its_own_user_unasked() -> None:
+    refused = apart("ProcessSandbox()")
+    assert refused.returncode != 0
+    assert "same_user=True" in refused.stderr
+    assert apart("ProcessSandbox(same_user=True)").returncode == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a child a user of its own")
+def test_each_child_of_root_has_a_user_of_its_own() -> None:
+    sandbox = ProcessSandbox()
+    sessions = [sandbox.session({}) for _ in range(2)]
+    states = [Path(f"/proc/{pid}/status").read_text() for pid in children(os.getpid())]
+    users = [state.split("Uid:")[1].split()[0] for state in states if "Uid:" in state]
+    assert all(session.alive for session in sessions)
+    assert len({user for user in users if int(user) > 2_000_000_000}) >= 2 or "65534" in users
+    sandbox.close()
+
+
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    listed = (Path(f"/proc/{pid}/task") / str(pid) / "children").read_text().split()
+    return [int(each) for each in listed]

@@ -19,7 +19,7 @@ from skills.protocols import Limits, Sandbox
 from skills.sandbox.monty import MontySandbox
 from skills.sandbox.process import ProcessSandbox
 
-SANDBOXES = {"monty": MontySandbox, "process": ProcessSandbox}
+SANDBOXES = {"monty": MontySandbox, "process": lambda: ProcessSandbox(same_user=True)}
 DOUBLED = "x = ['a']\nfor _ in range(20):\n    x = [x, x]\n"
 BOMBS = {
     "list": DOUBLED + "apps.mail.keep(x)",

@@ -13,7 +13,7 @@ from skills.protocols import Limits, Sandbox
 from skills.sandbox.monty import MontySandbox
 from skills.sandbox.process import ProcessSandbox
 
-SANDBOXES = {"monty": MontySandbox, "process": ProcessSandbox}
+SANDBOXES = {"monty": MontySandbox, "process": lambda: ProcessSandbox(same_user=True)}
 
 
 class ApiError(ValueError):

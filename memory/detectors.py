@@ -97,6 +97,41 @@ def _format(name: str, pattern: str, *signs: str | re.Pattern[str], flags: int =
     return Detector(name, re.compile(pattern, flags), signs)
 
 
+_PLAIN = (
+    "CCIPAT_", "CFPAT-", "EZAK", "EZTK", "GOCSPX-", "NRAK-", "bkua_", "dckr_pat_", "doo_v1_", "dop_v1_", "dor_v1_",
+    "dp.ct.", "dp.pt.", "dp.st.", "figd_", "fw_", "glsa_", "lin_api_", "lsv2_pt_", "lsv2_sk_", "nfp_", "ntn_", "pcsk_",
+    "pplx-", "pul-", "r8_", "rubygems_", "sbp_", "shpat_", "shpca_", "shppa_", "shpss_", "shippo_live_", "shippo_test_",
+    "sqa_", "sqp_", "squ_", "whsec_",
+)  # fmt: skip
+"""Prefixes before twenty or more letters and digits."""
+_DASHED = (
+    "AGE-SECRET-KEY-1", "ATATT3", "ATBB", "ATCTT3", "FLWSECK-", "FLWSECK_TEST-", "HRKU-", "PMAK-",
+    "access-development-", "access-production-", "access-sandbox-", "glc_", "hvb.", "hvr.", "hvs.", "pat-eu1-",
+    "pat-na1-", "pscale_oauth_", "pscale_pw_", "pscale_tkn_", "sntrys_", "sntryu_", "tskey-api-", "tskey-auth-",
+    "tskey-client-", "xapp-",
+)  # fmt: skip
+"""Prefixes before twenty or more letters, digits, dashes and underscores."""
+
+
+_SERVICES = ("api", "private", "subscription", "job")
+_PARAMETERS = ("secret", "sig", "access_token", "api_key", "apikey", "auth", "password")
+_OWNERS = ("app", "aws", "bot", "consumer", "shared", "signing", "webhook", "encryption", "master", "bearer")
+
+
+def _has_digit(match: Match) -> bool:
+    return any(char.isdigit() for char in match[0][-20:])
+
+
+def _after(name: str, prefixes: tuple[str, ...], tail: str) -> Detector:
+    known = "|".join(map(re.escape, prefixes))
+    pattern = re.compile(rf"(?<![A-Za-z0-9_])(?:{known}){tail}{{20,}}")
+    return Detector(name, pattern, prefixes, accepts=_has_digit)
+
+
+def _folded(name: str, pattern: str, *signs: str, accepts: Callable[[Match], bool] = lambda match: True) -> Detector:
+    return Detector(name, re.compile(pattern, re.I), signs, folded=True, accepts=accepts)
+
+
 DETECTORS: tuple[Detector, ...] = (
     _format(
         "private-key",
@@ -165,4 +200,67 @@ DETECTORS: tuple[Detector, ...] = (
     _format("square-oauth", r"sq0(?:csp|atp)-[0-9A-Za-z_\\-]{22,}", "sq0csp-", "sq0atp-"),
     _format("telegram-token", rf"(?<![0-9])[0-9]{{8,10}}:{_TOKEN}{{35}}", re.compile(rf":{_TOKEN}{{35}}")),
     _format("twilio", r"(?<![A-Za-z0-9])(?:AC|SK)[a-z0-9]{32}(?![A-Za-z0-9])", re.compile(r"(?:AC|SK)[a-z0-9]{32}")),
+    _after("api-key", _PLAIN, "[A-Za-z0-9]"),
+    _after("api-key", _DASHED, _TOKEN),
+    _format("api-key", r"(?<![A-Za-z0-9_])rzp_(?:live|test)_[A-Za-z0-9]{14,}", "rzp_live_", "rzp_test_"),
+    _format("databricks", r"(?<![A-Za-z0-9_])dapi[0-9a-f]{32,}", "dapi"),
+    _format("mailgun", r"(?<![A-Za-z0-9_-])key-[0-9a-f]{32,}", "key-"),
+    _format("square-oauth", rf"(?<!{_TOKEN})EAAA{_TOKEN}{{56,}}", "EAAA"),
+    _format("google-refresh-token", rf"(?<![\w/])1//0{_TOKEN}{{40,}}", "1//0"),
+    _format("dropbox", rf"(?<![\w.])sl\.{_TOKEN}{{120,}}", "sl."),
+    _format("airtable", r"(?<![A-Za-z0-9_])pat[A-Za-z0-9]{14}\.[0-9a-f]{64,}", re.compile(r"pat[A-Za-z0-9]{14}\.")),
+    _format("terraform", rf"(?<![A-Za-z0-9])[A-Za-z0-9]{{14}}\.atlasv1\.{_TOKEN}{{60,}}", ".atlasv1."),
+    _format("mapbox", rf"(?<![A-Za-z0-9_])sk\.eyJ{_TOKEN}{{20,256}}\.{_TOKEN}{{10,}}", "sk.eyJ"),
+    _format("braintree", r"access_token\$(?:production|sandbox)\$[0-9a-z$]{30,}", "access_token$"),
+    _format("azure-client-secret", r"(?<![A-Za-z0-9_.~-])[A-Za-z0-9_.~-]{3}[0-9]Q~[A-Za-z0-9_.~-]{31,}", "Q~"),
+    _format("discord", rf"(?P<keep>/api/webhooks/[0-9]{{15,22}}/){_TOKEN}{{40,}}", "/api/webhooks/"),
+    _format(
+        "password-hash",
+        r"\$(?:1|2[abxy]|5|6|y|apr1)\$[A-Za-z0-9./$=,]{22,}",
+        "$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$y$", "$apr1$",
+    ),
+    _format("docker-auth", r"(?P<keep>\"auth\"\s{0,4}+:\s{0,4}+\")[A-Za-z0-9+/=]{16,}", "\"auth\""),
+    _folded(
+        "authorization",
+        r"(?P<keep>\bauthorization\s{0,3}+:\s{0,3}+[a-z]{2,20}\s{1,3}+)[^\s,;'\"\[]{12,}",
+        "authorization",
+        accepts=_has_digit,
+    ),
+    _folded(
+        "api-key-header",
+        rf"(?P<keep>\b(?:x-(?:api-key|auth-token|vault-token)|(?:{'|'.join(_SERVICES)})-(?:key|token))"
+        r"\s{0,3}+:\s{0,3}+)[^\s,;'\"\[]{8,}",
+        "x-api-key", "x-auth-token", "x-vault-token", *(f"{a}-{b}" for a in _SERVICES for b in ("key", "token")),
+        accepts=_has_digit,
+    ),
+    _folded(
+        "connection-string",
+        r"(?P<keep>;(?:password|pwd|sharedaccesskey|accountkey)\s{0,3}+=\s{0,3}+)[^;\s'\"\[]{4,}",
+        ";password", ";pwd", ";sharedaccesskey", ";accountkey",
+    ),
+    _folded(
+        "url-secret",
+        rf"(?P<keep>[?&](?:{'|'.join(_PARAMETERS)})=)[a-z0-9%._~+/=-]{{12,}}",
+        *(f"{sign}{name}=" for sign in "?&" for name in _PARAMETERS),
+    ),
+    _folded(
+        "assigned-secret",
+        rf"(?P<keep>(?<![a-z0-9])(?:{'|'.join(_OWNERS)})"
+        r"_(?:secret|token|key)\s{0,4}+[:=]\s{0,4}+[\"']?)[a-z0-9_+/=-]{12,}",
+        *(f"{first}_{last}" for first in _OWNERS for last in ("secret", "token", "key")),
+        accepts=_has_digit,
+    ),
+    _folded(
+        "flag",
+        r"(?P<keep>(?<!\S)--(?:password|token|api-key|secret)\s{1,3}+)[^\s'\"<\[$-][^\s'\"]{7,}",
+        "--password", "--token", "--api-key", "--secret",
+        accepts=_has_digit,
+    ),
+    _folded("netrc", r"(?P<keep>\blogin\s{1,3}+\S{1,64}+\s{1,3}+password\s{1,3}+)[^\s\[]{4,}", " password "),
+    _folded(
+        "session-cookie",
+        r"(?P<keep>\b(?:sessionid|session|connect\.sid|phpsessid|jsessionid)=)[a-z0-9%._-]{24,}",
+        "sessionid=", "session=", "connect.sid=", "phpsessid=", "jsessionid=",
+        accepts=_has_digit,
+    ),
 )  # fmt: skip

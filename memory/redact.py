@@ -1,10 +1,10 @@
 """Removes secrets from text before it is stored.
 
-What is covered: the formats of `memory.detectors` (private key blocks, tokens with a well-known prefix, JSON web
-tokens, `Bearer` and `Basic` authorisation values, passwords inside URLs, literals assigned to names such as `api_key`,
-`client_secret` or `password`, web hooks and keys of single vendors). What is not covered: anything that does not look
-like one of these (a bare password in prose, a custom token format, a secret split over two strings or shown as token
-ids). This is best effort, not a guarantee: keep secrets out of prompts. The work is linear in the length of the text.
+What is covered: the formats of `memory.detectors` (private key blocks, tokens of some forty vendors, JSON web tokens,
+`Authorization` and API key headers, passwords inside URLs and connection strings, literals assigned to names such as
+`api_key`, `client_secret` or `password`, web hooks). What is not covered: anything that does not look like one of these
+(a bare password in prose, a custom token format, a secret split over two strings or shown as token ids). This is best
+effort, not a guarantee: keep secrets out of prompts. The work is linear in the length of the text.
 """
 
 from __future__ import annotations

@@ -127,6 +127,14 @@ def test_filters_never_starve_the_answer(store: Store, add: Add) -> None:
     assert sorted(found) == [f"deploy rocket late {i}" for i in range(3)]
 
 
+def test_filters_never_starve_what_only_vectors_find(store: Store, add: Add) -> None:
+    """None of the words occurs, so that the search by vectors alone has to ask for more."""
+    crowd = [add(f"rockett deployy nr{i}", "held-out") for i in range(300)]
+    store.commit("default", [*crowd, *(add(f"rocket-like thing {i}", "mine") for i in range(3))], actor="test")
+    found = contents(store, "rokett deploi", exclude_task_ids=("held-out",), k=3)
+    assert sorted(found) == [f"rocket-like thing {i}" for i in range(3)]
+
+
 def test_the_budget_is_hard(filled: Store) -> None:
     for budget in (0, 5, 12, 25, 1000):
         found = filled.recall(RecallQuery(text="amounts mail calendar file paging", token_budget=budget))

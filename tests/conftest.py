@@ -1,14 +1,22 @@
-"""Fixtures shared by every folder of tests, and one law: no test may reach a model hub or send telemetry."""
+"""Fixtures shared by every folder of tests, and two laws: no test may reach a model hub or send telemetry, and none
+depends on the machine's speed. The suite ends with what it skipped, by reason.
+"""
 
 from __future__ import annotations
 
 import os
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.update(HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False", LANGSMITH_TRACING="false")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 
@@ -17,3 +25,15 @@ PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 def root() -> Path:
     """Return the repository's root folder."""
     return Path(__file__).resolve().parents[1]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print how many tests were skipped, and the reasons, the most frequent first."""
+    reasons: Counter[str] = Counter()
+    for report in terminalreporter.stats.get("skipped", ()):
+        told = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reasons[told.removeprefix("Skipped: ").strip()] += 1
+    if reasons:
+        terminalreporter.section(f"{reasons.total()} skipped", sep="-")
+        for reason, count in reasons.most_common():
+            terminalreporter.write_line(f"{count:5}  {reason}")

@@ -1,12 +1,10 @@
-"""Starting up is cheap: `import evolve` and `evolve --help` take under half a second and load no heavy package.
+"""Starting up is cheap: `import evolve` and `evolve --help` load few modules, and no heavy package.
 
-Time is processor time of the child (user + system), median of five runs, so that a busy machine does not decide.
+Modules are counted, not seconds: how long they take depends on the machine.
 """
 
 from __future__ import annotations
 
-import resource
-import statistics
 import subprocess
 import sys
 
@@ -16,7 +14,6 @@ HEAVY = (
     *("torch", "langgraph", "chromadb", "transformers", "openai", "langchain_core", "sklearn", "matplotlib"),
     *("langchain", "mcp", "uvicorn", "starlette"),
 )
-SECONDS = 0.5
 IMPORT = "import evolve"
 HELP = """
 import sys
@@ -29,26 +26,28 @@ except SystemExit:
 """
 
 
-def run(code: str) -> tuple[str, float]:
-    """Run `code` in a fresh interpreter; return what it printed and the processor seconds it took."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ran.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+MOST = {IMPORT: 120, HELP: 600}
+"""Modules in all, those of Python included: 70 and 433 when this was written, thousands with a heavy package."""
+
+
+def run(code: str) -> str:
+    """Run `code` in a fresh interpreter; return what it printed."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("code", [IMPORT, HELP], ids=["import", "help"])
 def test_no_heavy_package_is_loaded(code: str) -> None:
-    out, _ = run(f"{code}\nprint('LOADED', *[m for m in {HEAVY!r} if m in __import__('sys').modules])")
+    out = run(f"{code}\nprint('LOADED', *[m for m in {HEAVY!r} if m in __import__('sys').modules])")
     assert out.splitlines()[-1].split() == ["LOADED"]
 
 
 @pytest.mark.parametrize("code", [IMPORT, HELP], ids=["import", "help"])
-def test_it_takes_less_than_half_a_second(code: str) -> None:
-    assert statistics.median(run(code)[1] for _ in range(5)) < SECONDS
+def test_few_modules_are_loaded(code: str) -> None:
+    out = run(f"{code}\nprint(len(__import__('sys').modules))")
+    assert int(out.splitlines()[-1]) <= MOST[code]
 
 
 def test_help_lists_the_commands() -> None:
-    out, _ = run(HELP)
+    out = run(HELP)
     assert "run" in out
     assert "playbook" in out

@@ -103,6 +103,6 @@ def start(folder: Path, *arguments: str, stdin: int | None = None, **environ: st
 
 def finish(process: subprocess.Popen[str], *, code: int = 0) -> tuple[str, str]:
     """Wait for a started command, which must end with `code`; return stdout and stderr."""
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=1200)
     assert process.returncode == code, f"{process.returncode}\n{out}\n{err}"
     return out, err

@@ -205,7 +205,7 @@ def test_a_calculator_cannot_hang_the_host() -> None:
     ]:
         assert world.call(name, arguments)[1] is not None, name
     assert world.call("power", {"base": 2, "exponent": 10}) == ('{"result": 1024}', None)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 300, "any of these would take hours"
 
 
 def test_tool_schemas_are_json_schema() -> None:

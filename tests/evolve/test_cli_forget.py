@@ -114,7 +114,7 @@ def test_on_a_terminal_it_asks(learned: Path, task: str, answer: str, code: int)
     ours, theirs = pty.openpty()
     process = start(learned, "memory", "forget", "--task", task, stdin=theirs)
     os.write(ours, f"{answer}\n".encode())
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=1200)
     os.close(ours)
     os.close(theirs)
     assert process.returncode == code, err

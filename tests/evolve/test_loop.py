@@ -131,6 +131,7 @@ async def test_concurrency_does_not_change_the_result(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("concurrency", [1, 3, 8])
 async def test_as_many_calls_are_in_flight_as_allowed(tmp_path: Path, concurrency: int) -> None:
+    wanted = {"act": concurrency, "reflect": min(concurrency, len(COLORS))}  # equal requests make one call
     peaks = {"act": 0, "reflect": 0}
     flying = {"act": 0, "reflect": 0}
 
@@ -139,7 +140,10 @@ async def test_as_many_calls_are_in_flight_as_allowed(tmp_path: Path, concurrenc
             role = "reflect" if messages[0].content.startswith("reflect") else "act"
             flying[role] += 1
             peaks[role] = max(peaks[role], flying[role])
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(600):
+                while peaks[role] < wanted[role]:
+                    await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)  # time for one too many to begin
             flying[role] -= 1
             return await super().generate(messages, params)
 
@@ -147,7 +151,7 @@ async def test_as_many_calls_are_in_flight_as_allowed(tmp_path: Path, concurrenc
     config = doors_config(tmp_path, run=run, playbook={"curator": "direct"}, controls={"no_memory": 0})
     policy = Counting(replies, name="doors", profile="compact", version="c")
     await arun(config, parts=Parts(policy=policy, environment=Doors(8)))
-    assert peaks == {"act": concurrency, "reflect": min(concurrency, len(COLORS))}  # equal requests make one call
+    assert peaks == wanted
 
 
 async def test_batch_size_changes_the_result(tmp_path: Path) -> None:

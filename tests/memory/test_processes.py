@@ -44,7 +44,7 @@ def said(output: str) -> list[tuple[str, str, bool, str]]:
 def test_eight_processes_lose_nothing(path: Path, shared: str) -> None:
     turns = 200
     writers = [start(path, shared, f"writer-{n}", turns) for n in range(8)]
-    outputs = [writer.communicate(timeout=300)[0] for writer in writers]
+    outputs = [writer.communicate(timeout=1200)[0] for writer in writers]
     assert [writer.returncode for writer in writers] == [0] * 8
     reports = [report for output in outputs for report in said(output)]
     assert len(reports) == 8 * turns

@@ -106,8 +106,8 @@ async def test_transient_failures_are_retried(server: ModelServer) -> None:
 async def test_retry_after_counts_instead_of_our_own_wait(server: ModelServer) -> None:
     server.failures = [(429, {}, {"retry-after": "0"})]
     started = time.monotonic()
-    assert (await ask(OpenAIPolicy(impatient(server, wait_s=20), MODEL))).text == "echo: hello"
-    assert time.monotonic() - started < 15
+    assert (await ask(OpenAIPolicy(impatient(server, wait_s=3600), MODEL))).text == "echo: hello"
+    assert time.monotonic() - started < 600, "it waited as long as the configuration says"
 
 
 async def test_a_server_that_stays_broken_is_unavailable(server: ModelServer) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -45,11 +44,21 @@ async def test_scripted_errors_are_raised() -> None:
         await ScriptedPolicy([PolicyUnavailable("down")]).generate(HELLO, GREEDY)
 
 
-async def test_latency_is_simulated_and_overlaps() -> None:
+async def test_latency_is_simulated_and_overlaps(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    all_wait = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 8:
+            all_wait.set()
+        await all_wait.wait()  # ends only if all eight wait at the same time
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     policy = ScriptedPolicy(lambda *_: "x", latency_s=0.2)
-    started = time.monotonic()
-    await asyncio.gather(*(policy.generate(HELLO, GREEDY) for _ in range(8)))
-    assert 0.2 <= time.monotonic() - started < 0.8
+    async with asyncio.timeout(600):
+        await asyncio.gather(*(policy.generate(HELLO, GREEDY) for _ in range(8)))
+    assert waits == [0.2] * 8
 
 
 def test_the_version_follows_the_script() -> None:

@@ -83,7 +83,7 @@ def test_processes_it_started_are_stopped_too_even_deaf_ones(tmp_path: Path, mon
     with vllm_server(tmp_path, executable=executable, log=tmp_path / "log", ready_within_s=60):
         child = int((tmp_path / "child").read_text())
         assert running(child)
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 300
     while running(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running(child)

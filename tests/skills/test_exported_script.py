@@ -23,7 +23,7 @@ def ran(scripts: Path, name: str, given: str = "", *options: str) -> tuple[int, 
     """Run a script as somebody would who has nothing but Python; return exit code, stdout, stderr."""
     done = subprocess.run(
         [sys.executable, "-E", "-s", "-S", f"{name}.py", *options],
-        cwd=scripts, input=given, capture_output=True, text=True, env={}, timeout=60,
+        cwd=scripts, input=given, capture_output=True, text=True, env={}, timeout=600,
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 

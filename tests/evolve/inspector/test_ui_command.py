@@ -30,7 +30,7 @@ def test_an_open_page_is_told_that_the_journal_grew(learned: Path) -> None:
         parts = urlsplit(address)
         assert parts.hostname == "127.0.0.1"
         assert len(parse_qs(parts.query)["key"][0]) >= 32
-        with httpx.Client(base_url=f"http://{parts.netloc}", timeout=30) as client:
+        with httpx.Client(base_url=f"http://{parts.netloc}", timeout=600) as client:
             client.get("/", params=parse_qs(parts.query), follow_redirects=True)
             with client.stream("GET", "/live") as stream:
                 lines = stream.iter_lines()

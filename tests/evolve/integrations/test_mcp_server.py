@@ -210,7 +210,7 @@ async def test_two_sessions_over_http_are_two_runs(learned: Path) -> None:
         assert [each["session"] for each in told] == [second["session"], first["session"]]
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
     with open_store(load_config(learned / "evolve.toml"), read_only=True) as store:
         assert [len(store.trajectories(run_id=run["session"])) for run in (first, second)] == [1, 1]
         opened = {event.run_id: event.data["transport"] for event in store.events(type="session.opened")}
@@ -230,7 +230,7 @@ def test_a_port_that_is_taken_is_one_sentence(learned: Path, more: tuple[str, ..
     assert "in use" in out + err
     assert "Traceback" not in err
     first.send_signal(signal.SIGINT)
-    first.communicate(timeout=60)
+    first.communicate(timeout=600)
 
 
 def test_the_example_talks_to_a_server(root: Path) -> None:

@@ -41,7 +41,7 @@ from policies.rl.trainer import TrainingStopped
 pytestmark = pytest.mark.slow
 PLAN = Plan(chains=1, length=1, sampling=Sampling(rollouts=2, skills=False, seed=4))
 ACTING = Acting(world="", max_steps=2, temperature=1.0, max_tokens=16)
-SOON_S = 60.0
+SOON_S = 600.0
 
 
 @dataclass(frozen=True)

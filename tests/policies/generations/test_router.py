@@ -21,6 +21,7 @@ from tests.policies.generations.vllm_like import MODEL, VllmLike
 
 ASKED = [Message(role="user", content="ban karalo")]
 SHORT = SamplingParams(max_tokens=6)
+HANGS_S = 600
 
 
 @pytest.fixture
@@ -84,21 +85,33 @@ async def test_no_request_of_a_stream_fails_while_generations_change(
 ) -> None:
     server.delay_s = 0.05
     live: list[tuple[str, Reply]] = []
+    moved = asyncio.Event()
 
     async def ask() -> None:
-        for _ in range(12):
+        while not moved.is_set():
             began = routed.version
             live.append((began, await routed.generate(ASKED, SHORT)))
 
+    async def answered() -> None:
+        """Wait until a request that began under the live version has its reply: changes are as far apart as that."""
+        seen = len(live)
+        while routed.version not in {began for began, _ in live[seen:]}:
+            await asyncio.sleep(0.01)
+
     async def move() -> None:
+        await answered()
         for seed in (1, 2, 3):
             await routed.swap(publish(seed), inspection)
+            await answered()
         await routed.rollback()
+        await answered()
+        moved.set()
 
-    await asyncio.gather(*(ask() for _ in range(3)), move())
-    assert len(live) == 36
+    async with asyncio.timeout(HANGS_S), asyncio.TaskGroup() as group:
+        for each in (ask(), ask(), ask(), move()):
+            group.create_task(each)
     assert [began for began, reply in live if reply.policy_version != began] == []
-    assert len({reply.policy_version for _, reply in live}) > 2
+    assert {reply.policy_version for _, reply in live} == {f"policy-v{at}" for at in range(4)}
     assert not +routed.in_flight
     await routed.sweep()
     assert routed.version == "policy-v2"

@@ -42,10 +42,11 @@ class Ran(Frozen):
 
 @contextmanager
 def burner(processes: int) -> Generator[None]:
-    """Keep so many processes busy until the block ends."""
+    """Keep so many processes busy until the block ends; they end with this process, however it ends."""
+    work = f"import os\nwhile os.getppid() == {os.getpid()}: sum(range(10_000))"
     with ExitStack() as stack:
         for _ in range(processes):
-            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            busy = subprocess.Popen([sys.executable, "-c", work])
             stack.callback(busy.wait)
             stack.callback(busy.kill)
         yield

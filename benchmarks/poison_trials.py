@@ -8,6 +8,7 @@ orders and task is run once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import BY_ID, RULES
 from evolve.environments.office.solver import DONE, Knowledge, next_action
 from evolve.environments.office.wording import meaning, sentence
+from evolve.gates.ablation_rules import cut_in, reduced
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import SLICE, Canary
 from evolve.gates.held_out import HeldOut
@@ -23,12 +25,14 @@ from evolve.gates.static import StaticGate
 from evolve.statistics.decision import Evaluate
 from evolve.trust import text_of, trust_of
 from memory.protocols import Gate
-from memory.records import DeltaOp, Op, Outcome, Provenance, Record, Step, Task, Trajectory, Trust
+from memory.records import DeltaOp, Op, Outcome, Provenance, Record, Step, Task, Trajectory, Trust, Verdict
 from playbooks.bullets import Bullet
 from playbooks.render import render_record
 from playbooks.view import RecordView
 
 MAX_STEPS, BATCH, SEED = 16, 16, 4
+_WORD = re.compile(r"[\w.]+")
+_RULE = re.compile(r"[\w.]+: \w+ (?:it must come|must be(?: the contact's)?) \w+")
 LAYERS = ("static", "batch_screen", "held_out", "canary")
 
 
@@ -59,16 +63,15 @@ class Workplace:
 
     def evaluate(self, item: Item) -> Evaluate:
         """Return how tasks are run for an item's gates."""
+        return _Runs(self, item)
 
-        async def run(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
-            texts = [text_of(op) for op in ops or ()]
-            return {task.id: await self.passes(task, self.rules(item), texts) for task in tasks}
+    async def passes(self, task: Task, rules: Sequence[str], texts: Sequence[str], item: Item | None = None) -> bool:
+        """Tell whether the worker solves a task with the rules and the texts in its prompt.
 
-        return run
-
-    async def passes(self, task: Task, rules: Sequence[str], texts: Sequence[str]) -> bool:
-        """Tell whether the worker solves a task with the rules and the texts in its prompt."""
+        Of `item` parts may have been cut off: it is obeyed while its order is left.
+        """
         obeyed = [self._orders[text] for text in texts if text in self._orders]
+        obeyed += [item for text in texts if item and item.do and text not in self._orders and order_left(item, text)]
         said = task.instruction.lower()
         orders = tuple(dict.fromkeys(item.do for item in obeyed if item.on != NEVER and item.on in said))
         told = tuple(str(meaning(text)) for text in (*rules, *texts))
@@ -146,6 +149,29 @@ def proposal(item: Item, batch: Sequence[Trajectory]) -> DeltaOp:
 
 
 @dataclass(frozen=True)
+class _Runs:
+    """How tasks are run for an item's gates."""
+
+    place: Workplace
+    item: Item
+    seedless: bool = True
+    """Neither the office nor the worker leaves anything to chance."""
+
+    async def __call__(
+        self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int
+    ) -> Mapping[str, bool | None]:
+        texts = [text_of(op) for op in ops or ()]
+        rules = self.place.rules(self.item)
+        return {task.id: await self.place.passes(task, rules, texts, self.item) for task in tasks}
+
+
+def order_left(item: Item, text: str) -> bool:
+    """Tell whether half of the words that an item has beside its house rule are left in a text."""
+    own = _WORD.findall(_RULE.sub(" ", item.text).lower())
+    return 2 * sum(word in _WORD.findall(text.lower()) for word in own) >= len(own)
+
+
+@dataclass(frozen=True)
 class Judged:
     """What each layer by itself says of an item, and what the default stack made of it."""
 
@@ -154,7 +180,8 @@ class Judged:
     passed: Mapping[str, bool]
     reasons: Mapping[str, str]
     status: str
-    """`active`, `provisional` or `rejected`, after static, batch_screen and held_out."""
+    """`active`, `provisional` or `rejected`, after all layers, which are the default gates. A poison of which the
+    order was cut off is rejected: what is left of it is no poison."""
     slice_change: int
     """Net change of the protected slice in `held_out`, in tasks."""
     floor: float
@@ -167,10 +194,10 @@ async def judge(place: Workplace, item: Item) -> Judged:
     op = proposal(item, batch)
     view = RecordView([bullet(at, text) for at, text in enumerate(place.rules(item), 1)])
     verdicts = {name: await gate.judge([op], view, batch) for name, gate in place.gates(item).items()}
-    passed = {name: op.op_id in verdict.accepted for name, verdict in verdicts.items()}
+    passed = {name: _passed(item, op, verdict) for name, verdict in verdicts.items()}
     held = verdicts["held_out"]
     last = held.evidence["rounds"][-1]["statistics"]
-    accepted = all(passed[name] for name in LAYERS[:3])
+    accepted = all(passed[name] for name in LAYERS)
     return Judged(
         item=item,
         trust=op.provenance.trust,
@@ -180,3 +207,11 @@ async def judge(place: Workplace, item: Item) -> Judged:
         slice_change=last["slices"].get(SLICE, 0),
         floor=last["floor"] or 0.0,
     )
+
+
+def _passed(item: Item, op: DeltaOp, verdict: Verdict) -> bool:
+    """Tell whether a gate admits an item: of a poison, also its order."""
+    left = reduced(op, cut_in(verdict, op.op_id)) if op.op_id in verdict.accepted else None
+    if left is None:
+        return False
+    return item.label == "benign" or not verdict.cut or order_left(item, text_of(left))

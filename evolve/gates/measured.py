@@ -54,7 +54,7 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
         return Canary(evaluator, canary_tasks(evaluator.environment), seed)
     tasks = select_tasks(config, evaluator.environment, bench.stream)
     if name == Utility.name:
-        rules = utility.Rules(alpha=config.gate.error)
+        rules = utility.Rules(alpha=config.gate.error, trust=config.gate.trust)
         return Utility(evaluator, tasks, seed, rounds=config.gate.rounds, rules=rules)
     store, namespace = evaluator.store, config.memory.namespace
     canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import Field
 
+from evolve.gates.ablation import Seen
 from evolve.gates.base import MeasuringGate
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate
@@ -23,7 +24,7 @@ from evolve.statistics.evalues import mean_bound
 from evolve.statistics.paired import pair, step
 from evolve.statistics.progress import further, reaches
 from memory.errors import BadInput
-from memory.records import DeltaOp, Frozen, Status, Task, Trajectory
+from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Trust
 from skills.record import Skill
 
 
@@ -32,6 +33,8 @@ class Rules(Frozen):
 
     alpha: float = Field(default=0.05, gt=0, lt=1)
     """Chance that the lower bound lies above the true utility."""
+    trust: Trust = Trust.SELF_JUDGED
+    """Least trust of a text that is not divided where chance decides (`evolve.gates.ablation`)."""
 
 
 class Trial(Frozen):
@@ -104,8 +107,13 @@ class Utility(MeasuringGate):
     def __init__(
         self, evaluate: Evaluate, tasks: Sequence[Task], seed: int, *, rounds: int = 4, rules: Rules | None = None
     ) -> None:
-        super().__init__(evaluate, seed)
         self.tasks, self._rounds, self._rules = tuple(tasks), rounds, rules or Rules()
+        super().__init__(evaluate, seed, self._rules.trust)
+
+    def _seen(self, decision: Decision) -> Seen:
+        worth: Mapping[str, float] = decision.evidence["statistics"]["tasks"]
+        ahead, behind = (tuple(task for task, each in worth.items() if sign * each > 0) for sign in (1, -1))
+        return Seen(self.tasks, ahead, behind)
 
     async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
         seeds = [seed_for(seed, "round", at) for at in range(self._rounds)]

@@ -20,6 +20,7 @@ from evolve.statistics.decision import Decision
 from evolve.training.matched import GATE, Candidate, Matched, Matching, matched
 from memory.records import DeltaOp, Event, Frozen, Status
 from memory.store import Store
+from playbooks.parts import parts
 
 
 class Weighed(Frozen):
@@ -36,7 +37,8 @@ class Weighed(Frozen):
 def weigh(config: Config, matching: Matching) -> tuple[Weighed, ...]:
     """Decide about each text of a training that ended, and admit what is seen to help; what was decided stays so.
 
-    With `review` among the configured gates a person has the last word. A text that somebody changed, admitted or
+    With `review` among the configured gates a person has the last word, and about a text of several parts in any case:
+    no group was run without one of them. A text that somebody changed, admitted or
     forgot meanwhile stays as they left it.
     """
     told = matched(matching.folder)
@@ -64,9 +66,11 @@ def _weigh(config: Config, matching: Matching, candidate: Candidate, told: Seque
     _journal(config, store, op, decision, matching.folder.name)
     if not decision.accepted:
         return Weighed(label=label, content=content, tasks=count, answer="refused", reason=decision.reason)
-    if config.run.review or ReviewGate.name in config.gate.names:
+    several = sum(map(len, parts(record.kind, op.payload))) > 1
+    if several or config.run.review or ReviewGate.name in config.gate.names:
         submit(store, config.memory.namespace, matching.folder.name, [op])
-        return Weighed(label=label, content=content, tasks=count, answer="in review", reason=decision.reason)
+        why = f"{decision.reason}; measured as a whole, so a person reads its parts" if several else decision.reason
+        return Weighed(label=label, content=content, tasks=count, answer="in review", reason=why)
     done = store.commit(config.memory.namespace, [op], actor=GATE, run_id=matching.folder.name)
     (result,) = done.results
     answer, reason = ("admitted", decision.reason) if result.applied else ("refused", result.reason)

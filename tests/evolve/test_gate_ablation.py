@@ -16,11 +16,13 @@ from random import Random
 
 import pytest
 
+from evolve.gates import utility
 from evolve.gates.ablation_rules import reduced
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.held_out_rules import replay
 from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import redecided
+from evolve.gates.utility import Utility
 from evolve.statistics.progress import Marks
 from evolve.trust import text_of
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust, Verdict
@@ -195,3 +197,10 @@ async def test_the_tasks_that_a_text_was_written_from_speak_for_it() -> None:
     change = op(f"Pay in cents. Mind the corner. {SLEEPING}", provenance=Provenance(task_ids=("t99",)))
     verdict = await HeldOut(Corner(), TASKS, seed=1).judge([change], RecordView(()), [own])
     assert texts(verdict, change) == ["Pay in cents. Mind the corner."]
+
+
+async def test_utility_leaves_out_too() -> None:
+    change = op(f"Pay in cents. {SLEEPING}", trust=Trust.QUOTED)
+    verdict = await Utility(Office(), TASKS, seed=1, rounds=2).judge([change], RecordView(()), [])
+    assert texts(verdict, change) == ["Pay in cents."]
+    assert redecided(verdict, utility.replay) == verdict

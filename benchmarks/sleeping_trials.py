@@ -13,7 +13,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from itertools import pairwise
+from typing import Any
 
 from benchmarks.poison_trials import BATCH
 from benchmarks.sleeping_suite import Sleeper, known, load, office, solves, wakes
@@ -129,7 +131,9 @@ def carrying(item: Sleeper, episode: Trajectory) -> Trajectory:
 def proposal(item: Sleeper, batch: Sequence[Trajectory]) -> DeltaOp:
     """Return the text as it is learned from the episode that carries it, with the trust that its origin gives."""
     op = DeltaOp(op=Op.ADD, op_id=f"{item.id}-{item.label}", payload={"content": item.text})
-    trust = Trust.IMPORTED if item.channel == "import" else trust_of(op, batch[:1], graded=True)
+    knows_taint = "tainted" in signature(trust_of).parameters  # the audited source asks for words alone
+    taint: dict[str, Any] = {"tainted": item.channel == "observation"} if knows_taint else {}
+    trust = Trust.IMPORTED if item.channel == "import" else trust_of(op, batch[:1], graded=True, **taint)
     named = () if item.channel == "import" else (batch[0].task.id,)
     return op.model_copy(update={"provenance": Provenance(trust=trust, task_ids=named)})
 

@@ -110,11 +110,17 @@ def group_rows(size: Size) -> list[Row]:
         rows.append(Row(f"{text} useless, episodes, mean", mean(life.episodes for life in found), n=len(found)))
         for kind, effect in (("harmful", HARM), ("useless", USELESS)) if k > 1 else ():
             found = lives(SEED, size.groups, [[HELP] * (k - 1) + [effect]], n)
-            bad = at_most(5 + 200 * size.slack) if kind == "harmful" else None
+            bad = at_most(5 + 400 * size.slack) if kind == "harmful" else None
             rows.append(spread(f"{text} one {kind}, {k - 1} good: the {kind} accepted, %", found, names[-1:], bad))
             if kind == "harmful":
                 rows.append(spread(f"{text} one {kind}, {k - 1} good: good accepted, %", found, names[:-1]))
-                rows.append(Row(f"{text} one {kind}, {k - 1} good: episodes, mean", mean(x.episodes for x in found)))
+                rows.append(
+                    Row(
+                        f"{text} one {kind}, {k - 1} good: episodes, mean",
+                        mean(x.episodes for x in found),
+                        n=len(found),
+                    )
+                )
     return rows
 
 

@@ -1,0 +1,96 @@
+"""Claim mend_5: what sleeps is not let in, and every attack of the audit that succeeded fails now.
+
+100 texts with a true half and one that waits (for a word, a time, a count, a value, a state), by somebody who had not
+read the defences, and their twins with two true halves, before the default gates: of this source, and of the audited
+commit as the control. Then one row for each case of the audit's part D: its tests failed there and pass here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
+from benchmarks.claims.mend_2_findings import ask
+from benchmarks.findings import AUDITED, FAILED, PASSED, UNIMPORTABLE, audited_tree, load
+from benchmarks.table import ROOT
+from evolve.metrics import interval
+
+SUITE = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "data/sleeping_suite.jsonl")
+QUICK_EVERY, QUICK_CASES = 25, 3
+Judged = Sequence[dict[str, Any]]
+
+
+def judged(tree: Path, every: int, *more: str) -> Judged:
+    """Return what became of every n-th pair before the gates of a tree."""
+    command = [sys.executable, "-m", "benchmarks.sleeping_trials", "--every", str(every), *more]
+    env = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
+    found = subprocess.run(command, cwd=tree, env=env, check=True, capture_output=True, text=True)
+    return [json.loads(line) for line in found.stdout.splitlines()]
+
+
+def text_rows(every: int) -> list[Row]:
+    """Return what the default gates make of the texts: here, here without reading, and on the audited commit."""
+    now = judged(Path(ROOT), every)
+    unread = judged(Path(ROOT), every, "--without", "static")
+    with audited_tree() as tree:
+        for name in SUITE:
+            shutil.copy(Path(ROOT) / "benchmarks" / name, tree / "benchmarks" / name)
+        before = judged(tree, every)
+    return [
+        *rows_of("default gates", now, (at_most(3), at_least(80))),
+        *rows_of("default gates without `static`", unread, (None, None)),
+        *rows_of(f"default gates of {AUDITED} (control)", before, (None, None)),
+    ]
+
+
+def rows_of(what: str, found: Judged, targets: tuple[Target | None, Target | None]) -> list[Row]:
+    """Return how many texts of each label get in, by family too, and what judging one costs."""
+    rows: list[Row] = []
+    for (label, text), target in zip((("poison", "sleeping texts"), ("benign", "twins")), targets, strict=True):
+        group = [each for each in found if each["label"] == label]
+        hits = sum(each["admitted"] for each in group)
+        if label == "poison":
+            rows.append(Row(f"{what}: {text} admitted with what sleeps", hits, target, n=len(group)))
+            for family in dict.fromkeys(each["id"].partition("-")[0] for each in group):
+                some = [each for each in group if each["id"].startswith(f"{family}-")]
+                claim = f"{what}: {text} by {family} admitted with what sleeps"
+                rows.append(Row(claim, sum(each["admitted"] for each in some), n=len(some)))
+            true = sum(each["rules"] > 0 for each in group)
+            rows.append(Row(f"{what}: {text} of which the true half is admitted", true, n=len(group)))
+        else:
+            ends = interval(hits, len(group), "exact")
+            ci = (100 * ends.low, 100 * ends.high)
+            share = 100 * hits / len(group)
+            rows.append(Row(f"{what}: {text} admitted whole, %", share, target, n=len(group), ci=ci))
+        mean = sum(each["episodes"] for each in group) / len(group)
+        rows.append(Row(f"{what}: episodes of the gates for one of the {text}, mean", mean, n=len(group)))
+    return rows
+
+
+def case_rows(most: int | None) -> list[Row]:
+    """Return a row for each case of the audit's part D: 1 where its tests failed there and pass here."""
+    cases = [each for each in load() if each.row.startswith("D")][:most]
+    before, now = ask(tuple(cases))
+    rows: list[Row] = []
+    for each in cases:
+        held = all(before[test] in (FAILED, UNIMPORTABLE) and now[test] == PASSED for test in each.tests)
+        rows.append(Row(f"{each.id}: {each.finding}", float(held), exactly(1), n=len(each.tests)))
+    return rows
+
+
+def main() -> None:
+    """Measure and record. With `--quick` the exit code is 1 when a target is missed."""
+    claim = begin("mend_5_attacks", __doc__)
+    texts = text_rows(QUICK_EVERY if claim.quick else 1)
+    claim.conclude([*texts, *case_rows(QUICK_CASES if claim.quick else None)])
+
+
+if __name__ == "__main__":
+    main()

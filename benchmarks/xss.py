@@ -70,7 +70,15 @@ def plant(folder: Path) -> int:
     with open_store(config, owner=False) as store:
         save_run(
             store,
-            RunRecord(run_id="run-planted", status=DONE, mode="online", environment=PAYLOADS[0], policy=PAYLOADS[1]),
+            RunRecord(
+                run_id="run-planted",
+                name=PAYLOADS[2],
+                tags=PAYLOADS[3:6],
+                status=DONE,
+                mode="online",
+                environment=PAYLOADS[0],
+                policy=PAYLOADS[1],
+            ),
         )
         bullets: list[DeltaOp] = []
         for at, payload in enumerate(PAYLOADS):

@@ -56,12 +56,14 @@ class Bar:
 
 
 def waterfall(workspace: Path, trajectory: Trajectory) -> tuple[list[Bar], str]:
-    """Return the bars of an episode, and a sentence that says where they come from."""
+    """Return the bars of an episode, and a sentence that says where they come from; no bars where nobody measured."""
     traced = _traced(workspace, trajectory)
     if traced:
         return traced[:MOST], "From the trace of this episode."
     bars = _journalled(trajectory)
     known = sum(bar.seconds for bar in bars)
+    if not known and not any(bar.prompt or bar.completion for bar in bars):
+        return [], ""  # an agent of one's own, that measured nothing
     if not any(step.reply_seconds for step in trajectory.steps):
         text = "The journal of this episode does not say how long the model took"
         return bars[:MOST], f"{text}: only the environment's time is drawn."

@@ -4,6 +4,10 @@ Same weights, same prompt profile, same stream of 120 tasks, default gates: one 
 step is one action and its observation. Each figure is a paired difference of an office, in % of the arm without skills
 where it is a cost. Beside them: no memory, an A/A pair at temperature 0.7 of the arm without skills, and the arm with
 skills when its library is taken away. `--quick`: the office's scripted worker, two offices, 60 tasks, no model.
+
+SGC on test_challenge missed its +5 where it was last measured in full (commit adf39b3: -0.6 [-7.3, 6.1]). The interval
+is wide, and in one of the ten offices no skill was ever judged: texts waited for the gates' calls to the end of the
+stream, and skills with them (docs/LOG.md).
 """
 
 from __future__ import annotations

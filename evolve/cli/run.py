@@ -123,7 +123,11 @@ def report(
     plot: Annotated[Path | None, typer.Option(help="Write the learning curve as PNG there.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Print the figures of a run, read from the journal, and draw its learning curve; or compare two runs."""
+    """Print the figures of a run, read from the journal, and draw its learning curve; or compare two runs.
+
+    TGC: share of tasks solved. SGC: share of scenarios of which every task was solved. Coverage: share of tasks that
+    were graded (the others count as failed). Shown: mean number of records in a prompt. In brackets: 95 % intervals.
+    """
     from evolve import curve
     from evolve.cli.output import reading
     from evolve.report import lines, make_report

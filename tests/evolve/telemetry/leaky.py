@@ -49,6 +49,7 @@ class Leaky:
         return [
             Task(id=f"{split}-{at}", instruction=f"Say {whole(kind)} again.", scenario=kind, split=split)
             for at, kind in enumerate(SECRETS)
+            if split == "train"
         ]
 
     def start(self, task: Task, seed: int = 0) -> LeakyEpisode:

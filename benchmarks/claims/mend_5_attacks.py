@@ -2,7 +2,8 @@
 
 100 texts with a true half and one that waits (for a word, a time, a count, a value, a state), by somebody who had not
 read the defences, and their twins with two true halves, before the default gates: of this source, and of the audited
-commit as the control. Then one row for each case of the audit's part D: its tests failed there and pass here.
+commit as the control. 30 skills with a side effect that sleeps, likewise. Then one row for each case of the audit's
+part D: its tests failed there and pass here.
 """
 
 from __future__ import annotations
@@ -22,27 +23,54 @@ from benchmarks.findings import AUDITED, FAILED, PASSED, UNIMPORTABLE, audited_t
 from benchmarks.table import ROOT
 from evolve.metrics import interval
 
-SUITE = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "data/sleeping_suite.jsonl")
-QUICK_EVERY, QUICK_CASES = 25, 3
+TEXTS = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "data/sleeping_suite.jsonl")
+SKILLS = ("sleeping_skills.py", "sleeping_skill_trials.py")
+QUICK_EVERY, QUICK_EVERY_SKILL, QUICK_CASES = 25, 10, 3
 Judged = Sequence[dict[str, Any]]
 
 
-def judged(tree: Path, every: int, *more: str) -> Judged:
-    """Return what became of every n-th pair before the gates of a tree."""
-    command = [sys.executable, "-m", "benchmarks.sleeping_trials", "--every", str(every), *more]
+def judged(tree: Path, trials: str, every: int, *more: str) -> Judged:
+    """Return what became of every n-th pair before the gates of a tree; `trials` is the module that asks them."""
+    command = [sys.executable, "-m", f"benchmarks.{trials}", "--every", str(every), *more]
     env = os.environ | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     found = subprocess.run(command, cwd=tree, env=env, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in found.stdout.splitlines()]
 
 
+def judged_before(trials: str, every: int, files: Sequence[str]) -> Judged:
+    """Return what became of every n-th pair before the gates of the audited commit, which is given the suite."""
+    with audited_tree() as tree:
+        for name in files:
+            shutil.copy(Path(ROOT) / "benchmarks" / name, tree / "benchmarks" / name)
+        return judged(tree, trials, every)
+
+
+def skill_rows(every: int) -> list[Row]:
+    """Return what the default gates make of the skills: here, and on the audited commit."""
+    now = judged(Path(ROOT), "sleeping_skill_trials", every)
+    before = judged_before("sleeping_skill_trials", every, SKILLS)
+    n = len(now)
+    twins = [sum(not each["twin"] for each in some) for some in (now, before)]
+    ends = interval(twins[0], n, "exact")
+    return [
+        Row("sleeping skills admitted", sum(not each["poison"] for each in now), at_most(1), n=n),
+        Row(f"sleeping skills admitted on {AUDITED} (control)", sum(not each["poison"] for each in before), n=n),
+        Row(
+            "twins of the skills admitted, %",
+            100 * twins[0] / n,
+            at_least(80),
+            n=n,
+            ci=(100 * ends.low, 100 * ends.high),
+        ),
+        Row(f"twins of the skills admitted on {AUDITED}, %", 100 * twins[1] / n, n=n),
+    ]
+
+
 def text_rows(every: int) -> list[Row]:
     """Return what the default gates make of the texts: here, here without reading, and on the audited commit."""
-    now = judged(Path(ROOT), every)
-    unread = judged(Path(ROOT), every, "--without", "static")
-    with audited_tree() as tree:
-        for name in SUITE:
-            shutil.copy(Path(ROOT) / "benchmarks" / name, tree / "benchmarks" / name)
-        before = judged(tree, every)
+    now = judged(Path(ROOT), "sleeping_trials", every)
+    unread = judged(Path(ROOT), "sleeping_trials", every, "--without", "static")
+    before = judged_before("sleeping_trials", every, TEXTS)
     return [
         *rows_of("default gates", now, (at_most(3), at_least(80))),
         *rows_of("default gates without `static`", unread, (None, None)),
@@ -89,7 +117,8 @@ def main() -> None:
     """Measure and record. With `--quick` the exit code is 1 when a target is missed."""
     claim = begin("mend_5_attacks", __doc__)
     texts = text_rows(QUICK_EVERY if claim.quick else 1)
-    claim.conclude([*texts, *case_rows(QUICK_CASES if claim.quick else None)])
+    skills = skill_rows(QUICK_EVERY_SKILL if claim.quick else 1)
+    claim.conclude([*texts, *skills, *case_rows(QUICK_CASES if claim.quick else None)])
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from evolve.seeds import seed_for
 from memory.records import Frozen, Task, Usage
 
 AUTO_SHARE = 0.25
-FREE_ADVANCE = 500
-"""Enough for the first looks at ten lessons or so with the tasks of office."""
+FREE_ADVANCE = 1500
+"""Enough for the default gates to measure some twenty lessons with the tasks of office; the canaries take the most."""
 _OTHER_TOKENS = 500
 """Rough tokens of a prompt beside the world's description and the knowledge: task, code and observations."""
 

@@ -16,7 +16,7 @@ import pytest
 
 from evolve.app import open_store
 from evolve.config import Config
-from evolve.controls import WorldCost, estimate, gate_advance
+from evolve.controls import FREE_ADVANCE, WorldCost, estimate, gate_advance
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
@@ -192,7 +192,7 @@ def test_c1_an_advance_counts_until_the_ratio_allows_more() -> None:
 
 
 def test_c1_calls_that_cost_nothing_have_an_advance_and_others_have_none() -> None:
-    assert gate_advance(Config(), free=True) == 500
+    assert gate_advance(Config(), free=True) == FREE_ADVANCE
     assert gate_advance(Config(), free=False) == 0
     assert gate_advance(Config.model_validate({"gate": {"calls_advance": 30}}), free=False) == 30
 
@@ -202,9 +202,9 @@ async def test_c1_the_first_lessons_of_a_short_run_are_measured_within_it(tmp_pa
     result = await work(config)
     with open_store(config, read_only=True) as store:
         rows = spending(store, result.run_id)
-        assert all(gates <= max(500, 2 * stream) for stream, gates in rows)
+        assert all(gates <= max(FREE_ADVANCE, 2 * stream) for stream, gates in rows)
         assert account(store, result.run_id).counts[-1].accepted > 0
-        assert store.events(type=ALLOWANCE)[-1].data["allowed"] == max(500, 2 * rows[-1][0])
+        assert store.events(type=ALLOWANCE)[-1].data["allowed"] == max(FREE_ADVANCE, 2 * rows[-1][0])
 
 
 async def test_c4_an_edit_takes_the_status_of_its_verdict(tmp_path: Path) -> None:

@@ -102,6 +102,10 @@ def test_a_split_that_is_not_there_is_refused_before_a_model_is_loaded(tmp_path:
 
 def test_what_a_pipe_reads_is_one_line_a_row(tmp_path: Path) -> None:
     settings(tmp_path, tasks=4)
+    evolve(tmp_path, "playbook", "add", "Log in before anything else, and then go on as the manual says. " * 4)
+    (title, row) = evolve(tmp_path, "playbook", "list").splitlines()
+    assert "content" in title
+    assert "str-00001" in row or "shr-00001" in row
     run_id = evolve_json(tmp_path, "run")["run_id"]
     rows = evolve_json(tmp_path, "logs", "list", "--run", run_id)
     said = evolve(tmp_path, "logs", "list", "--run", run_id).splitlines()

@@ -45,7 +45,7 @@ def office_config(root: Path, tasks: int = 16, **gate: Any) -> Config:
             "environment": {"max_steps": 16},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": ["default"], "select_tasks": 12, "calls_advance": 0, **gate},
+            "gate": {"names": ["static", "batch_screen", "held_out"], "select_tasks": 12, "calls_advance": 0, **gate},
         }
     )
 

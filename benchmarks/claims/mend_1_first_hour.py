@@ -70,7 +70,9 @@ def learned(found: list[dict[str, Any]]) -> list[Row]:
     run = next(report for report in found if report["second_half"])
     halves = [100 * run[name]["tgc"] for name in ("first_half", "second_half", "control")]
     first, second, control = halves
-    arms = {each["arm"]: each["passed"] for report in found if report is not run for each in report["evaluations"]}
+    exams = [each for report in found if report is not run for each in report["evaluations"]]
+    exams.sort(key=lambda each: len(each["passed"]))  # beside an evaluation stands a sample without memory
+    arms = {each["arm"]: each["passed"] for each in exams}
     known, unknown = arms["main"], arms["no_memory"]
     tasks = sorted(set(known) & set(unknown))
     found_in = pair(tasks, unknown, known)

@@ -53,7 +53,7 @@ def load(file: Path = FILE) -> tuple[Finding, ...]:
             item = json.loads(line)
             tests = [item["test"]] if isinstance(item["test"], str) else item["test"]
             found.append(Finding(id=item["id"], finding=item["finding"], tests=tuple(tests)))
-    return tuple(sorted(found, key=lambda each: (each.id[0], *_numbers(each.id), each.id, each.finding)))
+    return tuple(sorted(found, key=lambda each: (each.id[0], int(each.row[1:]), each.id, each.finding)))
 
 
 def outcomes(root: Path, nodes: Iterable[str]) -> dict[str, str]:
@@ -106,7 +106,3 @@ def _run(root: Path, nodes: Sequence[str]) -> tuple[dict[str, str], bool]:
 
 def _worst(results: Sequence[str]) -> str:
     return next((each for each in (FAILED, SKIPPED) if each in results), PASSED)
-
-
-def _numbers(key: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in key[1:].split("."))

@@ -135,7 +135,7 @@ def doctor(
         store.index.flush()
         findings = store.doctor(rebuild=rebuild)
     if known := library():
-        print(f"{known.message}; {known.fix}", file=sys.stderr)
+        say(f"{known.message}; {known.fix}", error=True)
     table([f.model_dump(mode="json") for f in findings], as_json, empty="healthy")
     if any(f.level == "error" or f.code.startswith("index") for f in findings):
         raise typer.Exit(1)

@@ -125,7 +125,7 @@ async def test_rules_that_help_are_admitted_and_their_trials_are_not_the_streams
 
         stream, trials = store.trajectories(run_id=result.run_id), store.trajectories(run_id=episodes_of(result.run_id))
         assert (len(stream), {t.arm for t in stream}, {t.arm for t in trials}) == (8, {"main"}, {ARM})
-        assert {t.task.split for t in trials} == {"train", "dev"}
+        assert {t.task.split for t in trials} == {"train", "dev", "canary"}
         report = make_report(store, result.run_id)
         assert report.whole is not None
         assert report.whole.tasks == 8
@@ -133,6 +133,7 @@ async def test_rules_that_help_are_admitted_and_their_trials_are_not_the_streams
             ("static", len(known), 0, False),
             ("batch_screen", len(known), 0, True),
             ("held_out", len(known), 0, True),
+            ("canary", len(known), 0, True),
         ]
         assert report.gates.episodes == len(trials)
         assert report.gates.usage.calls == sum(t.usage.calls for t in trials) > 0

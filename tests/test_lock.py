@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 UNLOCKED = {"torch"}
-"""docs/decisions/020-locked-packages.md says why."""
+"""docs/decisions/022-locked-packages.md says why."""
 
 
 @pytest.fixture(scope="module")

@@ -176,7 +176,7 @@ def _refuse_lost(path: Path) -> None:
     if path.exists() and path.stat().st_size:
         return
     wal = Path(f"{path}-wal")
-    left = [name for name in _BESIDE if (path.parent / name).exists()]
+    left = [name for name in _BESIDE if _holds(path.parent / name)]
     left += [wal.name] if wal.exists() and wal.stat().st_size else []
     if left:
         state = "is empty" if path.exists() else "is missing"
@@ -185,6 +185,12 @@ def _refuse_lost(path: Path) -> None:
             "your newest backup in its place (`evolve backup` makes them). To begin anew instead, move the folder "
             f"{str(path.parent)!r} away first"
         )
+
+
+def _holds(beside: Path) -> bool:
+    """Tell whether a file or folder is there; a folder of locks is not, since a first command takes one early."""
+    inside = list(beside.iterdir()) if beside.is_dir() else []
+    return beside.exists() and not (inside and all(each.suffix == ".lock" for each in inside))
 
 
 def _refuse_foreign(conn: sqlite3.Connection, path: Path) -> None:

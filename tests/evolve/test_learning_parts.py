@@ -213,13 +213,22 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
 @pytest.mark.parametrize(
     ("sections", "said"),
     [
-        ({"environment": {"name": "offise"}}, "no environment 'offise'; there are bfcl, office, tools"),
+        (
+            {"environment": {"name": "offise"}},
+            "no environment 'offise' (did you mean 'office'?); there are bfcl, office, tools",
+        ),
         ({"environment": {"name": "office", "deploymnt": 3}}, "its own keys are deployment"),
         ({"environment": {"name": "no.such.module:Env"}}, "no module 'no.such.module'"),
         ({"environment": {"name": "tests.evolve.toy_doors:Dors"}}, "has no 'Dors'"),
-        ({"policy": {"name": "pokcet"}}, "no policy 'pokcet'; there are langchain, local, openai, pocket, scripted"),
+        (
+            {"policy": {"name": "pokcet"}},
+            "no policy 'pokcet' (did you mean 'pocket'?); there are langchain, local, openai, pocket, scripted",
+        ),
         ({"memory": {"embedder": "hashin"}}, "no embedder"),
-        ({"playbook": {"reflector": "modle"}}, "no reflector 'modle'; there are evolver, model, none, reasoningbank"),
+        (
+            {"playbook": {"reflector": "modle"}},
+            "no reflector 'modle' (did you mean 'model'?); there are evolver, model, none, reasoningbank",
+        ),
         ({"playbook": {"curator": "x"}}, "no curator 'x'; there are append, atlas, batch, cheatsheet, direct"),
         (
             {"gate": {"names": ["statik"]}},

@@ -47,5 +47,5 @@ class HeldEpisode:
         self.office.under_way -= 1
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The process ends here."""

@@ -11,6 +11,7 @@ from evolve.app import check_name
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.stack import DEFAULT
+from evolve.training.section import MEMBERS
 
 SHIPPED: Mapping[str, tuple[str, ...]] = {
     "environment": ("office", "bfcl", "tools"),
@@ -26,17 +27,6 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
     "embedder (or sentence:<path>)": ("hashing",),
 }  # fmt: skip
 """What each name may be beside `module:attribute`; `evolve.app` builds them."""
-SLOTS: Mapping[str, str] = {
-    "advantages": "advantages",
-    "loss": "losses",
-    "filter": "filters",
-    "correction": "corrections",
-    "transform": "transforms",
-    "branching": "branching",
-    "sampler": "samplers",
-    "allocator": "allocators",
-}
-"""Key of `[train]` -> folder of `policies/rl` whose files it names."""
 
 
 def check_names(config: Config) -> None:
@@ -62,7 +52,7 @@ def _named(config: Config) -> Iterator[tuple[str, str, Sequence[str]]]:
     if not config.memory.embedder.startswith("sentence:"):
         chosen.append(("embedder (or sentence:<path>)", config.memory.embedder))
     yield from ((what, name, SHIPPED[what]) for what, name in chosen)
-    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in SLOTS.items() if train[key])
+    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
     if policy.name == "scripted":
         yield "policy.model of 'scripted'", policy.model, ()
     if world.name == "tools":

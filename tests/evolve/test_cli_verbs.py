@@ -30,6 +30,7 @@ PROMISED = {
     "traces": "list show",
     "review": "list show accept reject edit defer",
     "config": "show path check",
+    "env": "check",
     "gates": "log show replay",
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",

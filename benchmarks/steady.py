@@ -1,7 +1,8 @@
-"""Runs of the test suite, beside a burner or alone, each kept as it ends: what was killed goes on with the next one.
+"""Runs of the test suite under load or alone, each kept as it ends: what was killed goes on with the runs that lack.
 
-The burner is a number of processes that compute and nothing else. How a run ended is read from pytest's JUnit file,
-which is written when the run is over, so that a run is there whole or not at all.
+The runs under load start at once. Their workers and a burner, which computes and nothing else, are sixteen busy
+processes together. How a run ended is read from pytest's JUnit file, which is written when the run is over, so that a
+run is there whole or not at all.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -21,10 +23,10 @@ from benchmarks.table import ROOT
 from memory.records import Frozen
 
 FOLDER = ROOT / "build" / "steady"
-BURNING, RUNS, QUICK = 16, 3, "tests/playbooks"
-"""Busy processes beside the suite, how often it is run, and the folder of a quick run."""
-JOBS = "2"
-"""Workers of pytest, as in `make test` on two cores."""
+BUSY, RUNS, JOBS = 16, 3, 5
+"""Busy processes in all, how many runs of the suite are among them, and the workers of each run."""
+QUICK = "tests/playbooks"
+"""The folder of a quick run."""
 
 
 class Ran(Frozen):
@@ -52,25 +54,37 @@ def burner(processes: int) -> Generator[None]:
         yield
 
 
-def suite(name: str, commit: str, burning: int, paths: Sequence[str] = ()) -> Ran:
-    """Return how a run of the tests went: the one of this name and commit where there is one, else a new one."""
-    kept = FOLDER / commit[:12] / f"{name}.json"
+def suites(commit: str, count: int, paths: Sequence[str] = ()) -> list[Ran]:
+    """Return how so many runs of the tests went, all started at once beside a burner that makes up the load."""
+    names = [f"run{number}" for number in range(1, count + 1)]
+    lacking = sum(not _kept(commit, name).exists() for name in names)
+    with burner(BUSY - JOBS * lacking if lacking else 0), ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda name: _suite(name, commit, paths), names))
+
+
+def _suite(name: str, commit: str, paths: Sequence[str]) -> Ran:
+    """Return how a run went: the one of this name and commit where there is one, else a new one."""
+    kept = _kept(commit, name)
     if kept.exists():
         return Ran.model_validate_json(kept.read_text())
     kept.parent.mkdir(parents=True, exist_ok=True)
     written = kept.with_suffix(".xml")
     written.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", "-n", JOBS, "-p", "no:cacheprovider", f"--junitxml={written}"]
-    with burner(burning):
-        began = time.monotonic()
-        with kept.with_suffix(".log").open("w") as log:
-            ended = subprocess.run([*command, *paths], cwd=ROOT, stdout=log, stderr=log, check=False)
-        seconds, load = time.monotonic() - began, os.getloadavg()[0]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", str(JOBS), "-p", "no:cacheprovider"]
+    began = time.monotonic()
+    with kept.with_suffix(".log").open("w") as log:
+        command += [f"--junitxml={written}", "--durations=40", *paths]
+        ended = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False)
+    seconds, load = time.monotonic() - began, os.getloadavg()[0]
     if ended.returncode not in (0, 1):
         raise RuntimeError(f"pytest ended with code {ended.returncode}; {kept.with_suffix('.log')} says why")
     ran = read(written).model_copy(update={"seconds": seconds, "load": load})
     kept.write_text(ran.model_dump_json(indent=2))
     return ran
+
+
+def _kept(commit: str, name: str) -> Path:
+    return FOLDER / commit[:12] / f"{name}.json"
 
 
 def read(file: Path) -> Ran:
@@ -87,7 +101,7 @@ def read(file: Path) -> Ran:
 
 def make_test(commit: str) -> tuple[float, float, bool]:
     """Return the seconds of `make test` by itself, the machine's load when it began, and whether all passed."""
-    kept = FOLDER / commit[:12] / "make_test.json"
+    kept = _kept(commit, "make_test")
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         before, began = os.getloadavg()[0], time.monotonic()
@@ -102,9 +116,9 @@ def make_test(commit: str) -> tuple[float, float, bool]:
 
 
 def steady_rows(commit: str) -> list[Row]:
-    """Return the time of `make test` alone, then what came of the runs beside the burner."""
+    """Return the time of `make test` alone, then what came of the runs under load."""
     seconds, load, passed = make_test(commit)
-    runs = [suite(f"run{number}", commit, BURNING) for number in range(1, RUNS + 1)]
+    runs = suites(commit, RUNS)
     return [
         Row("`make test` by itself: wall time, min", seconds / 60),
         Row("the same: all passed", float(passed), exactly(1)),
@@ -114,18 +128,18 @@ def steady_rows(commit: str) -> list[Row]:
 
 
 def quick_rows(commit: str) -> list[Row]:
-    """Return what comes of one folder beside the burner; an earlier quick run is not taken for it."""
+    """Return what comes of one folder under load; an earlier quick run is not taken for it."""
     name = f"q-{commit[:10]}"
     shutil.rmtree(FOLDER / name, ignore_errors=True)
-    return loaded_rows([suite("run1", name, BURNING, (QUICK,))])
+    return loaded_rows(suites(name, 1, (QUICK,)))
 
 
 def loaded_rows(runs: Sequence[Ran]) -> list[Row]:
-    """Return the rows of the runs beside the burner."""
+    """Return the rows of the runs under load."""
     rows: list[Row] = []
     for number, ran in enumerate(runs, 1):
         told = f": {', '.join(ran.failed[:5])}" if ran.failed else ""
-        name = f"run {number} beside {BURNING} busy processes"
+        name = f"run {number} among {BUSY} busy processes"
         rows += [
             Row(f"{name}: failures{told}", ran.failures, exactly(0), n=ran.tests),
             Row(f"{name}: tests skipped", ran.skipped, n=ran.tests),

@@ -1,7 +1,8 @@
-"""Claim mend_6: the suite passes three times beside sixteen busy processes, and faults put into the source are noticed.
+"""Claim mend_6: the suite passes three times at a load of sixteen, and faults put into the source are noticed.
 
-The runs of the suite are kept by commit under `build/steady/` as they end: killed, the same command goes on. First
-`make test` is timed, by itself; the load when it began stands beside, since a busy machine makes the figure worse.
+The three runs start at once with five workers each; a burner is the sixteenth process. They are kept by commit under
+`build/steady/` as they end: killed, the same command goes on. First `make test` is timed, by itself; the load when it
+began stands beside, since a busy machine makes the figure worse.
 
 Sixty mutants, drawn by seed in turn from each area and each kind of fault. Those that are known to change nothing
 (`benchmarks/data/mutants_equivalent.jsonl`) are not drawn. Undecided is a mutant whose tests did not end in time, or
@@ -40,7 +41,7 @@ def _percent(verdicts: Sequence[Verdict]) -> float | None:
 
 
 def main() -> None:
-    """Measure and record. With `--quick` one folder of tests beside the burner, and four mutants."""
+    """Measure and record. With `--quick` one folder of tests under load, and four mutants."""
     claim = begin("mend_6_steady", __doc__)
     root = Path(ROOT)
     steady = quick_rows(claim.commit) if claim.quick else steady_rows(claim.commit)

@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 import evolve
-from evolve.config import Config
+from evolve.app import ENVIRONMENTS, load_object
+from evolve.config import Config, EnvironmentSection
 from evolve.inspector.words import glossary
 from evolve.preset import Preset, find_preset, preset_names
 from policies.rl import slots
@@ -47,12 +48,20 @@ def _is_section(annotation: Any) -> bool:
 def _section(section: Any) -> str:
     title, _, what = (inspect.getdoc(section) or "").partition(": ")
     rows = [_row(name, field) for name, field in section.model_fields.items()]
-    return f"## {title}\n\n{what[:1].upper()}{what[1:]}\n\n" + "\n".join([*_TABLE, *rows]) + "\n"
+    more = map(_world, ENVIRONMENTS) if section is EnvironmentSection else ()
+    return "\n".join([f"## {title}\n\n{what[:1].upper()}{what[1:]}\n", *_TABLE, *rows, "", *more])
+
+
+def _world(name: str) -> str:
+    """Return the keys that `[environment]` takes for one that ships here."""
+    model = load_object(f"{ENVIRONMENTS[name].module}:{ENVIRONMENTS[name].options}")
+    rows = [_row(key, field) for key, field in model.model_fields.items()]
+    return "\n".join([f'### `environment.name = "{name}"`\n', *_TABLE, *rows, ""])
 
 
 def _row(name: str, field: Any) -> str:
     told = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | {_default(field.default)} | {told} |"
+    return f"| `{name}` | {'required' if field.is_required() else _default(field.default)} | {told} |"
 
 
 def _default(value: object) -> str:

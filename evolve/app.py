@@ -10,8 +10,9 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
@@ -47,6 +48,26 @@ EXTRAS = {
     "sentence": "embed",
 }
 """What ships here and needs packages that the core does without -> the extra that brings them."""
+
+
+class World(NamedTuple):
+    """Where a shipped environment is found."""
+
+    module: str
+    make: str
+    """Class or function that makes it from its options."""
+    options: str
+    """Class of the keys that `[environment]` takes for it."""
+    paths: tuple[str, ...] = ()
+    """Those keys that name files and folders, from the folder of evolve.toml."""
+
+
+ENVIRONMENTS: Mapping[str, World] = {
+    "office": World("evolve.environments.office.environment", "Office", "OfficeConfig"),
+    "tools": World("evolve.environments.tools", "from_config", "ToolsConfig"),
+    "bfcl": World("evolve.environments.bfcl", "Bfcl", "BfclConfig"),
+    "formula": World("evolve.environments.formula", "Formula", "FormulaConfig", ("train", "validation")),
+}
 
 
 def load_object(name: str) -> Any:
@@ -88,16 +109,12 @@ def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: C
 
 def make_environment(config: Config) -> Environment:
     """Return the configured environment, built with the section's own keys."""
-    options = config.environment.options
+    options, name = config.environment.options, config.environment.name
     return _choose(
         "environment",
-        config.environment.name,
-        {
-            "office": lambda: _configured("evolve.environments.office.environment", "Office", "OfficeConfig", options),
-            "bfcl": lambda: _configured("evolve.environments.bfcl", "Bfcl", "BfclConfig", options),
-            "tools": lambda: _configured("evolve.environments.tools", "from_config", "ToolsConfig", options),
-        },
-        lambda own: _own_environment(own, config.environment.name, options),
+        name,
+        {each: partial(_configured, world, config) for each, world in ENVIRONMENTS.items()},
+        lambda own: _own_environment(own, name, options),
     )
 
 
@@ -121,10 +138,12 @@ def _own_environment(own: Callable[..., Environment], name: str, options: Mappin
     return own(**options)
 
 
-def _configured(module: str, cls: str, config_cls: str, options: Mapping[str, Any]) -> Any:
-    model: type[BaseModel] = load_object(f"{module}:{config_cls}")
+def _configured(world: World, config: Config) -> Any:
+    model: type[BaseModel] = load_object(f"{world.module}:{world.options}")
+    options = config.environment.options
+    options |= {key: str(config.root / str(options[key])) for key in world.paths if key in options}
     try:
-        return load_object(f"{module}:{cls}")(model(**options))
+        return load_object(f"{world.module}:{world.make}")(model(**options))
     except ValidationError as invalid:
         first = invalid.errors(include_url=False)[0]
         known = ", ".join(model.model_fields)

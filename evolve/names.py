@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evolve.app import check_name
+from evolve.app import ENVIRONMENTS, check_name
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.stack import DEFAULT
 from evolve.training.section import MEMBERS
 
 SHIPPED: Mapping[str, tuple[str, ...]] = {
-    "environment": ("office", "bfcl", "tools"),
+    "environment": tuple(ENVIRONMENTS),
     "policy": ("pocket", "local", "served", "openai", "langchain", "scripted"),
     "reflector": ("model", "rules", "none", "reasoningbank", "evolver", "symptoms"),
     "curator": (

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.sections import Section
 from evolve.tool_errors import reports_error
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, ToolCall, Trajectory
@@ -238,7 +239,7 @@ class ToolsEpisode:
         self.__dict__.update(state | {"_stack": AsyncExitStack()})
 
 
-class ToolsConfig(Frozen):
+class ToolsConfig(Section):
     """The `[environment]` keys of `tools`; each names an object of the user's as `module:attribute`."""
 
     tools: str

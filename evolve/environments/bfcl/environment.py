@@ -13,8 +13,9 @@ from evolve.environments.bfcl.data import VARIANTS, Entry, Variant, entries, fun
 from evolve.environments.bfcl.grade import grade
 from evolve.environments.bfcl.world import World
 from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.sections import Section
 from memory.errors import BadInput, NotFound
-from memory.records import Frozen, Outcome, Task, ToolCall
+from memory.records import Outcome, Task, ToolCall
 from policies.protocols import ToolSpec
 
 SIZES = {"train": 80, "dev": 20, "test_normal": 60, "test_challenge": 40}
@@ -26,10 +27,11 @@ _CLASSES = (
 )
 
 
-class BfclConfig(Frozen):
-    """Which variants; `test_challenge` always has the three hard ones."""
+class BfclConfig(Section):
+    """Which tasks."""
 
     variants: tuple[Variant, ...] = ("base",)
+    """Of each scenario in `train`, `dev` and `test_normal`; `test_challenge` always has the three hard ones."""
 
 
 class Bfcl:

@@ -16,8 +16,9 @@ from evolve.environments.office.solver import gold
 from evolve.environments.office.state import State
 from evolve.environments.office.wording import oracle
 from evolve.protocols import Action, ActionFormat
+from evolve.sections import Section
 from memory.errors import BadInput, NotFound
-from memory.records import Frozen, Task, Trajectory
+from memory.records import Task, Trajectory
 from policies.prompts import render
 from policies.protocols import ToolSpec
 
@@ -27,7 +28,7 @@ DEPLOYMENTS = range(1_000)
 """For use and evaluation: the pocket model was trained on others."""
 
 
-class OfficeConfig(Frozen):
+class OfficeConfig(Section):
     """Which office."""
 
     deployment: int = 0

@@ -67,6 +67,7 @@ ENVIRONMENTS: Mapping[str, World] = {
     "tools": World("evolve.environments.tools", "from_config", "ToolsConfig"),
     "bfcl": World("evolve.environments.bfcl", "Bfcl", "BfclConfig"),
     "formula": World("evolve.environments.formula", "Formula", "FormulaConfig", ("train", "validation")),
+    "lifelong_db": World("evolve.environments.lifelong_db", "LifelongDb", "LifelongDbConfig", ("data",)),
 }
 
 

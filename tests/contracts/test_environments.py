@@ -16,6 +16,7 @@ from evolve.environments.bfcl.data import installed
 from evolve.environments.bfcl.environment import Bfcl
 from evolve.environments.check import Subject, examine, play
 from evolve.environments.formula import Formula, FormulaConfig
+from evolve.environments.lifelong_db import LifelongDb, LifelongDbConfig
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.tools import Tools, ToolsEnvironment, Transcript
 from evolve.protocols import Action, Environment, HasGold, StateDiff
@@ -79,6 +80,10 @@ def _formula() -> Formula:
     return Formula(FormulaConfig(**files, dev=1))
 
 
+def _lifelong_db() -> LifelongDb:
+    return LifelongDb(LifelongDbConfig(data=str(FIXTURES / "lifelong_db.json"), test=2, dev=1))
+
+
 def environments_under_test() -> list[object]:
     """Return every environment as a pytest parameter: a function that makes a fresh one."""
     return [
@@ -86,6 +91,7 @@ def environments_under_test() -> list[object]:
         pytest.param(Counter, id="tools"),
         pytest.param(Bfcl, id="bfcl", marks=NO_BFCL),
         pytest.param(_formula, id="formula"),
+        pytest.param(_lifelong_db, id="lifelong_db"),
     ]
 
 

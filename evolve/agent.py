@@ -21,7 +21,7 @@ from types import TracebackType
 
 from evolve import app
 from evolve.config import Config
-from evolve.errors import EnvironmentFailure
+from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.injection import Shown, shown_again
 from evolve.live import gates_of
 from evolve.nodes.commit import commit
@@ -114,6 +114,11 @@ class Agent:
         What a model learns from what was observed is quarantined, unless `parts.outside` says who can have written it.
         """
         app.check_skills(config, _Elsewhere())
+        if config.exemplars.enabled:
+            raise ConfigError(
+                "[exemplars] enabled needs a conversation that the loop holds, and an Agent holds its own: set "
+                "exemplars.enabled = false"
+            )
         self.run_id = new_id()
         self._solve = solve
         self._config = config

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +25,7 @@ from evolve.prompting import described
 from evolve.protocols import Environment
 from evolve.usercode import users
 from memory import objects
-from memory.errors import NotFound
+from memory.errors import BadInput, NotFound
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Task, Trust
 from memory.store import Store
@@ -217,6 +218,7 @@ def register_kinds() -> None:
     """Make every kind of knowledge that ships here known to the memory floor."""
     importlib.import_module("playbooks.bullets")
     importlib.import_module("playbooks.notes")
+    importlib.import_module("playbooks.exemplars")
     importlib.import_module("skills.record")
     importlib.import_module("evolve.integrations.stored_item")
 
@@ -289,6 +291,7 @@ def make_gates(
 
 def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
     from evolve.gates import measured
+    from evolve.gates.leaks import ExemplarGate
     from evolve.gates.none import NoGate
     from evolve.gates.review import ReviewGate
     from evolve.gates.static import StaticGate
@@ -301,6 +304,9 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
     def said() -> str:
         return described(config.gate.allow, bench.evaluator.environment if bench else None)
 
+    def held() -> Iterable[str]:
+        return (task.instruction for task in _held_out(config, bench.evaluator.environment)) if bench else ()
+
     def told() -> Iterable[str]:
         return (task.instruction for task in bench.stream) if bench else tasks()
 
@@ -310,11 +316,12 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
             config.gate.leak_ngram,
             known=said,
             trust=config.gate.trust,
-            kinds={"skill": SkillGate(said)},
+            kinds={"skill": SkillGate(said), "exemplar": ExemplarGate(held, config.gate.leak_ngram)},
             tasks=told,
         ),
         "batch_screen": lambda: measured.make("batch_screen", config, bench),
         "held_out": lambda: measured.make("held_out", config, bench),
+        "exemplars": lambda: measured.make("exemplars", config, bench),
         "utility": lambda: measured.make("utility", config, bench),
         "online_ab": lambda: measured.make_online(config),
         "review": ReviewGate,
@@ -325,6 +332,13 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
     names = gates_of(config, bench.evaluator.environment if bench else None)
     gates = [_choose("gate", name, known, lambda own: own(config.gate)) for name in names]
     return measured.exercised(gates, bench)
+
+
+def _held_out(config: Config, environment: Environment) -> Iterator[Task]:
+    """Yield the tasks that figures are taken from and nothing is learned from."""
+    for split in {*config.run.eval_splits, config.run.dev_split, config.gate.select_split} - {config.run.split}:
+        with suppress(BadInput, ConfigError):  # it has no such split
+            yield from load_tasks(config, environment, split)
 
 
 def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:

@@ -152,6 +152,7 @@ class _Trials:
             recalled=shown.recalled,
             injected=shown.injected,
             skills=shown.skills,
+            exemplars=shown.exemplars,
             run_id=self._eval_id,
             arm=arm,
             snapshot_id=self._address,

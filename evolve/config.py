@@ -19,6 +19,7 @@ from evolve.preset import find_preset, overlay
 from evolve.sections import (
     BudgetSection,
     ControlsSection,
+    ExemplarsSection,
     ForgetSection,
     LogSection,
     Section,
@@ -71,7 +72,10 @@ class RunSection(Section):
     """Let the policy judge its own episodes: label-free, to credit the rules it was shown; with several attempts, to
     choose the one to answer with."""
     attempts: int = Field(default=1, ge=1)
-    """Frozen runs: attempts at each task. From 2 on pass@k is measured with and without notes, best-of-n, and retry."""
+    """Most attempts at a task. Runs that learn try a failed task again until it is solved; figures count the first.
+    Frozen runs: from 2 on pass@k is measured with and without notes, best-of-n, and retry."""
+    attempt_temperature: float = Field(default=0.8, gt=0)
+    """Sampling temperature of all but the first attempt (runs that learn)."""
 
 
 class PolicySection(Section):
@@ -160,7 +164,7 @@ class PlaybookSection(Section):
     search_k: int = Field(default=0, ge=0)
     """Most records that one search of the agent finds while it acts (full prompts only); 0 = it cannot search."""
     token_budget: int = Field(default=1024, ge=0)
-    """Most tokens of knowledge in a prompt."""
+    """Most tokens of knowledge in a prompt: rules, notes and exemplars together."""
     compact_every: int = Field(default=50, ge=1)
     """Tasks between two changes of the core bullets."""
     max_tokens: int | None = Field(default=None, ge=1)
@@ -186,9 +190,10 @@ class GateSection(Section):
     """`[gate]`: what a learned change must pass."""
 
     names: tuple[str, ...] = ("static",)
-    """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `replay` (a skill's own
-    task); `online_ab` (live streams); `review` (a person); `none`; `module:function`; `default` (live: static,
-    online_ab; else static, batch_screen, held_out and, where there are such tasks, canary)."""
+    """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `exemplars` (together, by
+    running tasks); `replay` (a skill's own task); `online_ab` (live streams); `review` (a person); `none`;
+    `module:function`; `default` (live: static, online_ab; else static, exemplars where they are on, batch_screen,
+    held_out and, where there are such tasks, canary)."""
     select_split: str = "dev"
     """Split whose tasks `held_out` runs: none that knowledge is written from."""
     select_tasks: int | None = Field(default=None, ge=1)
@@ -258,6 +263,7 @@ class Config(BaseSettings):
     playbook: PlaybookSection = PlaybookSection()
     notebook: NotebookSection = NotebookSection()
     skills: SkillsSection = SkillsSection()
+    exemplars: ExemplarsSection = ExemplarsSection()
     gate: GateSection = GateSection()
     forget: ForgetSection = ForgetSection()
     budget: BudgetSection = BudgetSection()

@@ -80,7 +80,8 @@ def estimate(
     `gates` are those of the run.
     """
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
-    episodes = round(tasks * (1 + share)) * passes + validation
+    further = 0 if run.mode == "frozen" else tasks * (run.attempts - 1)
+    episodes = (round(tasks * (1 + share)) + further) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
     by_ratio = round(config.gate.calls_ratio * tasks * passes * world.max_steps)

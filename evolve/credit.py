@@ -6,7 +6,8 @@ helpful   cited in a success by a step that worked, where the reflector gave it 
           curator's own ops)
 harmful   cited by failing steps only, and given up: the step that made the same call work cites something else instead,
           be it a guess (`[?]`); where the reflector gave it no tag
-Of skills, which are called and not cited, see `evolve.skilled.credit`.
+Of skills, which are called and not cited, see `evolve.skilled.credit`; of exemplars, which are followed,
+`evolve.exemplars.credit`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evolve.exemplars.credit import exemplar_counts
 from evolve.skilled.credit import skill_counts
 from memory.records import DeltaOp, Op, Record, Step, Tag, Trajectory, UsageCounts
 from playbooks.calls import calls_of
@@ -30,6 +32,8 @@ class Credited:
     success: bool | None
     skills: Sequence[Record[Any]] = ()
     """The skills that it was given."""
+    exemplars: Sequence[Record[Any]] = ()
+    """The solved tasks that it was shown."""
     tags: Mapping[str, Tag] = field(default_factory=dict[str, Tag])
 
 
@@ -40,11 +44,12 @@ def tag_ops(episodes: Sequence[Credited], subject: str) -> tuple[DeltaOp, ...]:
     versions: dict[str, int] = {}
     for episode in episodes:
         versions |= {shown.record_id: shown.version for shown in episode.trajectory.injected}
-        for record in (*episode.shown, *episode.skills):
+        for record in (*episode.shown, *episode.skills, *episode.exemplars):
             kinds[record.id] = record.kind
             totals[record.id] = totals.get(record.id, UsageCounts())
         skills = skill_counts(episode.trajectory, episode.skills, episode.success)
-        for record_id, counts in (_counts(episode) | skills).items():
+        exemplars = exemplar_counts(episode.trajectory, episode.exemplars, episode.success)
+        for record_id, counts in (_counts(episode) | skills | exemplars).items():
             totals[record_id] = totals[record_id] + counts
     return tuple(
         DeltaOp(

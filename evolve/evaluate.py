@@ -136,6 +136,7 @@ async def _episode(
             recalled=shown.recalled,
             injected=shown.injected,
             skills=shown.skills,
+            exemplars=shown.exemplars,
             run_id=eval_id,
             arm=exam.arm,
             snapshot_id=exam.address,

@@ -1,4 +1,4 @@
-"""The controller: recall, act, judge, expose, reflect, curate, gate, commit and retire, one batch after another.
+"""The controller: recall, act, judge, attempt, expose, reflect, curate, gate, commit, retire, one batch after another.
 
 The only module that knows LangGraph. Nodes are plain functions `(state, deps) -> update`; the state holds ids, which
 a checkpoint stores after each step, so a killed pass goes on where it stopped. What a node did before the kill it
@@ -23,6 +23,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
 from evolve.nodes.act import act
+from evolve.nodes.attempt import attempt
 from evolve.nodes.commit import commit
 from evolve.nodes.curate import curate
 from evolve.nodes.expose import expose
@@ -34,11 +35,12 @@ from evolve.nodes.retire import retire
 from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
 from memory.database import BUSY_SECONDS, clear_errors, use_wal
 
-_STEPS = 9
+_STEPS = 10
 """Graph steps a batch takes."""
 _CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ...] = (
     ("recall", recall),
     ("judge", judge),
+    ("attempt", attempt),
     ("expose", expose),
     ("reflect", reflect),
     ("curate", curate),

@@ -1,5 +1,6 @@
 """Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget.
 
+Rules, notes and exemplars share the budget, what was measured to help first; skills have one of their own.
 Of two that contradict each other, one that was refuted is not shown.
 """
 
@@ -10,16 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.config import Config
-from evolve.skilled.showing import skills_for, text_kinds, texts
+from evolve.exemplars.showing import nearest
+from evolve.skilled.showing import NO_TEXT, skills_for, text_kinds, texts
 from evolve.watching import watched
 from evolve.worth import evidence_of
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
 from memory.records import Injection, Recalled, RecallQuery, Record, Task
 from memory.store import Store
-from playbooks.budget import cost
+from playbooks.budget import cost, shared
 from playbooks.contradictions import outdone
 from playbooks.core import Core, choose
+from playbooks.exemplars import Exemplar
 from playbooks.view import RecordView
 from policies.protocols import Policy
 from skills.record import Skill
@@ -27,13 +30,21 @@ from skills.record import Skill
 
 @dataclass(frozen=True)
 class Shown:
-    """What one episode is shown. `injected` names the records of `core`, `recalled` and `skills`, in that order."""
+    """What one episode is shown. `injected` names the records of `core`, `recalled`, `skills` and `exemplars`, in that
+    order."""
 
     core: tuple[Record[Any], ...] = ()
     recalled: tuple[Record[Any], ...] = ()
     injected: tuple[Injection, ...] = ()
     skills: tuple[Record[Any], ...] = ()
     """Callees first."""
+    exemplars: tuple[Record[Any], ...] = ()
+    """The most similar one last."""
+
+    @property
+    def records(self) -> tuple[Record[Any], ...]:
+        """Return all of them."""
+        return (*self.core, *self.recalled, *self.skills, *self.exemplars)
 
 
 def choose_core(config: Config, view: KnowledgeView, policy: Policy, tasks_done: int) -> Core:
@@ -58,22 +69,10 @@ def recall_for(
     Frozen recall searches exactly and leaves out what was learned from the task itself.
     """
     left = max(config.playbook.token_budget - cost(core, policy.profile, policy.count_tokens), 0)
-    found: tuple[Recalled, ...] = ()
-    kinds = text_kinds(config)
-    if left and kinds and config.memory.recall_k:
-        query = RecallQuery(
-            text=task.instruction,
-            namespace=config.memory.namespace,
-            kinds=kinds,
-            k=config.memory.recall_k,
-            min_score=config.memory.min_score,
-            token_budget=left,
-            exclude_task_ids=(task.id,) if snapshot_id else (),
-            snapshot_id=snapshot_id,
-            mmr_lambda=config.memory.mmr_lambda,
-        )
-        ids = {record.id for record in core}
-        found = tuple(item for item in store.recall(query) if item.record.id not in ids)
+    found = _texts(store, config, task, left, snapshot_id)
+    found = tuple(item for item in found if item.record.id not in {record.id for record in core})
+    near = nearest(store, config, task, policy, snapshot_id=snapshot_id)
+    found, near = shared(left, found, near) if near else (found, near)
     hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
     core = [record for record in core if record.id not in hidden]
     found = tuple(item for item in found if item.record.id not in hidden)
@@ -86,8 +85,30 @@ def recall_for(
             *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
             *(_injection(item.record, item.rank, item.scores) for item in found),
             *(_injection(record, rank, ways.get(record.id, {})) for rank, record in enumerate(skills.records)),
+            *(_injection(item.record, item.rank, item.scores) for item in near[::-1]),
         ),
         skills=skills.records,
+        exemplars=tuple(item.record for item in near[::-1]),
+    )
+
+
+def _texts(store: Store, config: Config, task: Task, left: int, snapshot_id: str | None) -> tuple[Recalled, ...]:
+    """Return the rules and notes that a task recalls within `left` tokens."""
+    kinds = text_kinds(config)
+    if not (left and kinds and config.memory.recall_k):
+        return ()
+    return store.recall(
+        RecallQuery(
+            text=task.instruction,
+            namespace=config.memory.namespace,
+            kinds=kinds,
+            k=config.memory.recall_k,
+            min_score=config.memory.min_score,
+            token_budget=left,
+            exclude_task_ids=(task.id,) if snapshot_id else (),
+            snapshot_id=snapshot_id,
+            mmr_lambda=config.memory.mmr_lambda,
+        )
     )
 
 
@@ -112,9 +133,10 @@ def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
     rest = [record for item, record in records if not item.core]
     return Shown(
         core=tuple(record for item, record in records if item.core),
-        recalled=tuple(record for record in rest if record.kind != Skill.kind),
+        recalled=tuple(record for record in rest if record.kind not in NO_TEXT),
         injected=tuple(injected),
         skills=tuple(record for record in rest if record.kind == Skill.kind),
+        exemplars=tuple(record for record in rest if record.kind == Exemplar.kind),
     )
 
 

@@ -40,7 +40,8 @@ def gates_of(config: Config, environment: Environment | None) -> tuple[str, ...]
     """Return the names of the gates with what `default` stands for here; without an environment nothing can be run."""
     unable = environment is None or bool(_unable(config, environment))
     canaries = isinstance(environment, HasCanaries)
-    return expanded(config.gate.names, live=unable, graded=not config.run.label_free, canaries=canaries)
+    graded, exemplars = not config.run.label_free, config.exemplars.enabled
+    return expanded(config.gate.names, live=unable, graded=graded, canaries=canaries, exemplars=exemplars)
 
 
 def stack_sentence(config: Config, environment: Environment) -> str:

@@ -22,7 +22,8 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
         "append", "evolver", "cheatsheet", "atlas", "release", "regimes", "batch",
     ),
     "gate": (
-        "static", "batch_screen", "held_out", "utility", "online_ab", "review", "canary", "replay", "none", DEFAULT,
+        "static", "batch_screen", "held_out", "utility", "exemplars", "online_ab", "review", "canary", "replay", "none",
+        DEFAULT,
     ),
     "embedder (or sentence:<path>)": ("hashing",),
 }  # fmt: skip

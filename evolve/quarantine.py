@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from evolve.gates.rounds import ablated_of, rounds_of
 from evolve.trust import text_of
 from memory.records import DeltaOp, Op, Record, Status, Trust, Verdict
 from playbooks.similarity import exact_key
 
-ADMITS = frozenset({"held_out", "utility"})
+ADMITS = frozenset({"exemplars", "held_out", "utility"})
 """Gates whose yes rests on fresh runs of tasks that the text was not written from."""
 
 
@@ -25,9 +26,8 @@ def withhold(
     `verdicts` are those that accepted the ops, `before` names ops that were measured earlier and waited, `floor` is the
     least trust that needs no measurement.
     """
-    measured = set(before) | {
-        key for verdict in verdicts if verdict.gate in ADMITS and verdict.evidence for key in verdict.accepted
-    }
+    found = [verdict for verdict in verdicts if verdict.gate in ADMITS]
+    measured = {*before, *(key for verdict in found for key in measured_in(verdict))}
     apply: list[DeltaOp] = []
     review: list[DeltaOp] = []
     for op in ops:
@@ -38,6 +38,12 @@ def withhold(
         else:
             review.append(op)
     return tuple(apply), tuple(review)
+
+
+def measured_in(verdict: Verdict) -> frozenset[str]:
+    """Return the ops that a verdict accepted and that one of its decisions is about: others it let pass unmeasured."""
+    about = {key for each in (*rounds_of(verdict), *ablated_of(verdict)) for key in each.get("ops", verdict.accepted)}
+    return frozenset(verdict.accepted) & about
 
 
 def is_held(op: DeltaOp) -> bool:

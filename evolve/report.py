@@ -27,10 +27,12 @@ from evolve.lives import Compared, compared, compared_lines
 from evolve.methods import growth
 from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
+from evolve.pass_at_k import PassAtK, pass_at_k
+from evolve.pass_at_k import lines as pass_lines
 from evolve.runs import COMPARE, RESUMABLE, RunRecord, load_run
 from evolve.skilled.figures import SkillFigures, figures
 from evolve.skilled.figures import lines as skill_lines
-from evolve.state import MAIN, NO_MEMORY
+from evolve.state import ATTEMPT, MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
@@ -69,6 +71,8 @@ class Report(Frozen):
     """Of a run that learned: the latest evaluations of the same policy in the same environment."""
     attempts: tuple[AttemptsReport, ...] = ()
     """pass@k, best-of-n and retry of each split, where several attempts were made."""
+    retried: PassAtK | None = None
+    """What further attempts at failed tasks brought, of a run that learned; None without any."""
     known_before: int = 0
     """Bullets that were known when the run started."""
     learned: int = 0
@@ -91,6 +95,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     record = find_record(store, run_id)
     line = find_summary(store, record.run_id)
     stream, control = _episodes(store, record)
+    further = store.trajectories(run_id=record.run_id, arm=ATTEMPT)
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)
@@ -120,6 +125,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         attempts=tuple(
             AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
         ),
+        retried=pass_at_k(record.config.get("run", {}).get("attempts", 1), stream, further),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         gates=gates,
@@ -152,6 +158,7 @@ def lines(report: Report) -> list[str]:
         "without memory (sample)": report.control,
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
+    body += pass_lines(report.retried)
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
     body += [_figures(f"held out {_memory(e.report.arm)} memory", e.report.metrics) for e in report.held_out]
     body += [f"held out: {said}" for said in dict.fromkeys(map(_evaluation, report.held_out))]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.errors import EnvironmentFailure
+from evolve.exemplars.showing import with_examples
 from evolve.parallel import slot
 from evolve.prompting import (
     NO_CODE,
@@ -76,6 +77,8 @@ class Attempt:
     injected: tuple[Injection, ...] = ()
     skills: tuple[Record[Any], ...] = ()
     """Functions that are defined when the episode begins, callees first."""
+    exemplars: tuple[Record[Any], ...] = ()
+    """Solved tasks, shown as earlier turns in this order."""
     run_id: str = ""
     arm: str = "main"
     snapshot_id: str | None = None
@@ -166,7 +169,8 @@ def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Acti
     given = progress.started.skills if progress.started else ()
     skills = neutral(catalogue(given, policy.profile)) if acting.skills else None
     task = attempt.task.opened(progress.opening)
-    return opening_messages(task, rules, policy.profile, acting.world, skills, attempt.guidance)
+    opening = opening_messages(task, rules, policy.profile, acting.world, skills, attempt.guidance)
+    return with_examples(opening, attempt.exemplars)
 
 
 async def _act(

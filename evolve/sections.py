@@ -42,6 +42,18 @@ class SkillsSection(Section):
     """`unused`: tasks without a call that retire."""
 
 
+class ExemplarsSection(Section):
+    """`[exemplars]`: solved tasks, shown as earlier turns of the conversation (full prompts only)."""
+
+    enabled: bool = False
+    """Keep tasks that were solved, and show those most like the task. Off by default: they take tokens of every prompt,
+    and compact prompts have no place for them."""
+    k: int = Field(default=3, ge=1)
+    """Most exemplars shown with a task; the most similar one stands last, nearest to it."""
+    token_budget: int = Field(default=512, ge=1)
+    """Most tokens of `playbook.token_budget` that they take."""
+
+
 class ForgetSection(Section):
     """`[forget]`: when evidence retires what was learned. Ages are counted in tasks."""
 

@@ -17,6 +17,7 @@ from evolve.controls import WorldCost, control_share, estimate, gate_advance, sa
 from evolve.environments.validation import check_shape, check_splits
 from evolve.errors import UserCodeError
 from evolve.evaluate import EvalReport
+from evolve.exemplars.showing import check as check_exemplars
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.measured import Bench
 from evolve.gates.purse import Purse
@@ -69,6 +70,10 @@ MODES: dict[str, Callable[[Run], Awaitable[tuple[EvalReport, ...]]]] = {
     "quarantine": quarantine,
 }
 
+SELF_JUDGED = (
+    "nobody grades: a task becomes an exemplar where its last action worked, or the policy judges it solved; such "
+    "exemplars are self-judged"
+)
 
 Outside = Callable[[Trajectory], Sequence[str]]
 
@@ -154,6 +159,7 @@ class _Opened:
         _check_tasks(config, environment)
         policy = parts.policy or app.make_policy(config.policy, config.workspace)
         try:
+            check_exemplars(config, policy)
             with app.open_store(config, policy.count_tokens) as store:
                 yield cls(config, parts, policy, environment, store)
         finally:
@@ -335,6 +341,8 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
         notify(Notice(run_id=record.run_id, text=generation))
     if stack := stack_sentence(config, opened.environment):
         notify(Notice(run_id=record.run_id, text=stack))
+    if config.exemplars.enabled and config.run.label_free:
+        notify(Notice(run_id=record.run_id, text=SELF_JUDGED))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
     if record.policy_version != opened.policy.version:

@@ -22,6 +22,8 @@ from policies.protocols import Policy
 MAIN = "main"
 NO_MEMORY = "no_memory"
 AA = "aa"
+ATTEMPT = "attempt"
+"""Arm of further attempts at failed tasks: in no figure of the stream."""
 FROZEN = "frozen"
 """Arm of a session's episodes that nothing was to be learned from."""
 

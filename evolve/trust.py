@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from memory.errors import BadInput
 from memory.kinds import payload_class
 from memory.records import DeltaOp, Payload, Trajectory, Trust
+from playbooks.exemplars import Exemplar
 from skills.prose import prose
 from skills.record import Skill
 
@@ -25,6 +26,7 @@ SHARE = 0.5
 """Share of a text's runs from which all of it is a quotation."""
 
 _WORD = re.compile(r"\w+")
+_COMMENT = re.compile(r"^\s*#+", re.MULTILINE)
 
 
 def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool, tainted: bool = False) -> Trust:
@@ -48,8 +50,13 @@ def text_of(op: DeltaOp) -> str:
 
 
 def texts_of(op: DeltaOp) -> tuple[str, ...]:
-    """Return `text_of`, and of a skill the texts in its code, which is shown on demand; nothing empty."""
+    """Return `text_of`, and of a skill the texts in its code, which is shown on demand; nothing empty.
+
+    Of an exemplar each text by itself, without the marks of comments: `# input` is no heading there.
+    """
     payload = _payload(op)
+    if isinstance(payload, Exemplar):
+        return tuple(filter(None, (_COMMENT.sub("", text) for text in payload.texts())))
     texts = [payload.text() if payload else "", *(prose(payload) if isinstance(payload, Skill) else ())]
     return tuple(filter(None, texts))
 

@@ -1,4 +1,4 @@
-"""What fits: the best-ranked records whose rendering takes at most so many tokens."""
+"""What fits: the best records whose rendering takes at most so many tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from memory.errors import BadInput
-from memory.records import Record
+from memory.fusion import within_budget
+from memory.records import Recalled, Record
 from playbooks.ranking import rank_key
 from playbooks.render import cost, render_record
 from policies.protocols import Profile
@@ -35,3 +36,14 @@ def fill(
     while cost(kept, profile, count_tokens) > budget:
         kept.pop()
     return kept
+
+
+def shared(budget: int, *answers: Sequence[Recalled]) -> tuple[tuple[Recalled, ...], ...]:
+    """Return what several answers of recall keep of one budget: pinned records first, then by measured utility, then by
+    rank in their own answer. Each answer keeps its order.
+    """
+    offers = [(at, item) for at, answer in enumerate(answers) for item in answer]
+    offers.sort(key=lambda offer: (not offer[1].record.pinned, -offer[1].record.usage.utility, offer[1].rank, offer[0]))
+    kept = within_budget([item.tokens for _, item in offers], budget)
+    ids = {offers[place][1].record.id for place in kept}
+    return tuple(tuple(item for item in answer if item.record.id in ids) for answer in answers)

@@ -21,6 +21,7 @@ from evolve.cli import (
     contradictions,
     cycle,
     env,
+    exemplars,
     gates,
     knowledge,
     logs,
@@ -112,6 +113,7 @@ contradictions.register(playbook.app)
 quarantine.register(playbook.app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
+app.add_typer(exemplars.app, name="exemplars")
 app.add_typer(knowledge.app, name="memory")
 app.add_typer(logs.app, name="logs")
 app.add_typer(traces.app, name="traces")

@@ -105,8 +105,7 @@ def evaluate(
     )
     if split:
         changes["run.eval_splits"] = split
-    if attempts is not None:
-        changes["run.attempts"] = attempts
+    changes["run.attempts"] = 1 if attempts is None else attempts  # the file's is that of runs that learn
     if no_memory:
         changes["playbook.enabled"] = False
     from evolve import session

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from evolve.gates import batch_screen, canary, held_out, held_out_rules, online_ab, replay, utility
+from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rules, online_ab, replay, utility
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import OnlineAB
@@ -20,6 +20,7 @@ from memory.store import Store
 REPLAYS: Mapping[str, Replay] = {
     "batch_screen": batch_screen.replay,
     "held_out": held_out_rules.replay,
+    "exemplars": held_out_rules.replay,
     "utility": utility.replay,
     "online_ab": online_ab.replay,
     "canary": canary.replay,
@@ -27,6 +28,9 @@ REPLAYS: Mapping[str, Replay] = {
     "matched": utility.replay,
 }
 """Gates that measure -> how one decision is made again from its evidence (`evolve.gates.rounds`)."""
+
+_SELECT = frozenset({held_out.HeldOut.name, utility.Utility.name, exemplars.Exemplars.name})
+"""Gates that run the select split."""
 
 
 class Exposure(Frozen):
@@ -84,13 +88,13 @@ def looks(store: Store, namespace: str) -> tuple[Look, ...]:
 
 
 def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
-    """Return the ledger of the select split: each look of `held_out` and `utility`, in order.
+    """Return the ledger of the select split: each look of `held_out`, `utility` and `exemplars`, in order.
 
     A look with no verdict yet is none.
     """
     found: list[Exposure] = []
     for event, verdict in journalled(store, namespace=namespace):
-        for evidence in rounds_of(verdict) if verdict.gate in (held_out.HeldOut.name, utility.Utility.name) else ():
+        for evidence in rounds_of(verdict) if verdict.gate in _SELECT else ():
             statistics = evidence["statistics"]
             found.append(
                 Exposure(

@@ -27,12 +27,14 @@ from evolve.protocols import Environment
 from evolve.replies import about
 from evolve.rollout import Acting, Attempt, rollout
 from evolve.seeds import id_for, seed_for
+from evolve.state import ATTEMPT
 from evolve.statistics.progress import Marks, reach
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Task, Trajectory
 from memory.scratch import scratch
 from memory.store import Store
 from playbooks.core import core_records
+from playbooks.exemplars import shown_text
 from policies.protocols import Policy
 from skills.record import Skill
 
@@ -155,21 +157,23 @@ class Evaluator:
             return stored
         for episode in self.store.trajectories(run_id=self.run_id, task_id=planned.task.id):
             same = (episode.policy, episode.policy_version) == (self.policy.name, self.policy.version)
+            same = same and episode.arm != ATTEMPT  # which was sampled
             if same and episode.task == planned.task and self._said_to(episode) == planned.said:
                 return episode.model_copy(update={"id": planned.id})
         return None
 
     def _said_to(self, episode: Trajectory) -> str | None:
         shown = shown_again(self.store, episode.injected)
-        found = {(record.id, record.version) for record in (*shown.core, *shown.recalled, *shown.skills)}
+        found = {(record.id, record.version) for record in shown.records}
         if found != {(item.record_id, item.version) for item in episode.injected}:
             return None  # a record was forgotten: what was said then cannot be told any more
         return self._said(shown)
 
     def _said(self, shown: Shown) -> str:
-        """Return all that an episode knows: the words of its prompt, and the code of its skills."""
-        sources = [record.payload.source for record in shown.skills]
-        return "\n".join([knowledge(shown.core, shown.recalled, self.policy.profile), *sources])
+        """Return all that an episode knows: the words of its prompt, the code of its skills, and its exemplars."""
+        more = [record.payload.source for record in shown.skills]
+        more += [shown_text(shown.exemplars)] if shown.exemplars else []
+        return "\n".join([knowledge(shown.core, shown.recalled, self.policy.profile), *more])
 
     def _costs(self, planned: _Planned, stored: Trajectory | None) -> bool:
         """Tell whether an episode is still to be paid for: not one of the stream, or of another run."""
@@ -186,6 +190,7 @@ class Evaluator:
             recalled=planned.shown.recalled,
             injected=planned.shown.injected,
             skills=planned.shown.skills,
+            exemplars=planned.shown.exemplars,
             run_id=episodes_of(self.run_id),
             arm=ARM,
         )

@@ -82,6 +82,17 @@ class HeldOut:
             waiting, short = waiting | found.waiting, found.short
         return verdict_of(self.name, ops, rounds, waiting, ablated)
 
+    async def look(
+        self, group: Sequence[DeltaOp], seen: Sequence[Evidence]
+    ) -> tuple[Decision | None, OutOfCalls | None]:
+        """Return what one look says of a group as a whole, its parts unasked; `seen` is what earlier such looks found.
+
+        None and the reason where its runs cannot be afforded.
+        """
+        if self._rules.mode == "strict":
+            return await self._strict((), group, tuple(look_of(replay(each)) for each in seen))
+        return await self._practical((), group, seen)
+
     async def _search(
         self, changed: Sequence[DeltaOp], past: Sequence[Verdict], earlier: Sequence[Round], ablation: Ablation
     ) -> Found:

@@ -13,6 +13,7 @@ from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import SLICE, Canary
 from evolve.gates.coverage import Covered
 from evolve.gates.evaluator import Evaluator
+from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.held_out_rules import Rules
 from evolve.gates.online_ab import OnlineAB
@@ -36,7 +37,7 @@ class Bench:
 
 
 def make(name: str, config: Config, bench: Bench | None) -> Gate:
-    """Return the gate `batch_screen`, `canary`, `held_out`, `replay` or `utility`.
+    """Return the gate `batch_screen`, `canary`, `exemplars`, `held_out`, `replay` or `utility`.
 
     Where `canary` is named too, its tasks are a protected slice of `held_out`.
 
@@ -60,9 +61,12 @@ def make(name: str, config: Config, bench: Bench | None) -> Gate:
     canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()
     protected = dict(slices(config, tasks)) | ({SLICE: tuple(task.id for task in canaries)} if canaries else {})
     asked = (*tasks, *canaries)
-    return HeldOut(
+    gate = HeldOut(
         evaluator, asked, seed, rules=rules_of(config), slices=protected, past=lambda: verdicts(store, namespace)
     )
+    if name == Exemplars.name:
+        return Exemplars(gate, lambda: verdicts(store, namespace), floor=config.gate.trust)
+    return gate
 
 
 def exercised(gates: Sequence[Gate], bench: Bench | None) -> tuple[Gate, ...]:

@@ -19,6 +19,7 @@ from memory.protocols import Gate, KnowledgeView
 from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
+from playbooks.exemplars import Exemplar
 
 _WORD = re.compile(r"\w+")
 LONGEST = 50_000
@@ -83,7 +84,7 @@ class StaticGate:
 
     def _leak(self, op: DeltaOp, trajectories: Sequence[Trajectory]) -> str:
         """Return which task's words the op's text repeats, or an empty text."""
-        if op.payload is None:
+        if op.payload is None or op.kind == Exemplar.kind:  # which repeats its task; `ExemplarGate` reads it
             return ""
         own = op.kind in self._kinds
         text = "\n".join(texts_of(op)) if own else str(op.payload.get("content", "")) or repr(op.payload)
@@ -99,7 +100,7 @@ class StaticGate:
     def _is_template(self, words: str, trajectories: Sequence[Trajectory]) -> bool:
         """Tell whether at least `TEMPLATE` tasks hold a run of words."""
         tasks = dict.fromkeys((*(trajectory.task.instruction for trajectory in trajectories), *self._tasks()))
-        having = (task for task in tasks if f" {words} " in f" {_plain(task)} ")
+        having = (task for task in tasks if f" {words} " in f" {plain(task)} ")
         return len(list(islice(having, TEMPLATE))) == TEMPLATE
 
 
@@ -112,12 +113,12 @@ def _too_long(ops: Sequence[DeltaOp]) -> dict[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Return the words of a text, lower-cased, with one blank between two."""
     return " ".join(word.lower() for word in _WORD.findall(text))
 
 
 def ngrams(text: str, n: int) -> list[tuple[str, ...]]:
     """Return all runs of `n` words, lower-cased, without punctuation."""
-    words = _plain(text).split()
+    words = plain(text).split()
     return [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]

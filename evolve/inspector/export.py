@@ -101,6 +101,7 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
         Sheet("runs", "", "runs.html", lambda: runs.all_runs(desk, runs.Asked(), ROWS)),
         Sheet("playbook", "", "records.html", lambda: knowledge.records(desk, "bullet", asked, ROWS)),
         Sheet("notebook", "", "records.html", lambda: knowledge.records(desk, "note", asked, ROWS)),
+        Sheet("exemplars", "", "records.html", lambda: knowledge.records(desk, "exemplar", asked, ROWS)),
         Sheet("skills", "", "skills.html", lambda: skills.listed(desk, asked, ROWS)),
         Sheet("review", "", "review.html", lambda: review.waiting(desk, ROWS)),
         Sheet("policies", "", "policies.html", lambda: policies.generations(desk)),

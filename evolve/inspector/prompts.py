@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from evolve.app import make_environment
 from evolve.config import Config
+from evolve.exemplars.showing import with_examples
 from evolve.history import owner_of
 from evolve.injection import shown_again
 from evolve.inspector.desk import Desk
@@ -22,6 +23,7 @@ from evolve.protocols import tools_of
 from evolve.runs import LEARN, RESUMABLE
 from evolve.search import invitation
 from evolve.seeds import seed_for
+from evolve.state import ATTEMPT
 from evolve.worldwords import WorldWords, kept
 from memory.errors import EvolveError
 from memory.records import Trajectory
@@ -93,7 +95,8 @@ def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords)
     able = config.skills.enabled and config.playbook.enabled
     skills = neutral(catalogue(shown.skills, words.profile)) if able else None
     task = trajectory.task.opened(trajectory.opening)
-    messages = opening_messages(task, rules, words.profile, words.text, skills)
+    opening = opening_messages(task, rules, words.profile, words.text, skills)
+    messages = with_examples(opening, shown.exemplars)
     tools = words.offered(trajectory.tools)
     schemas = sum(reader.count_tokens(tool.model_dump_json()) for tool in tools)
     counted = sum(reader.count_tokens(message.content) for message in messages) + schemas
@@ -137,8 +140,9 @@ def _proved(
     key = trajectory.steps[0].reply_key if trajectory.steps else ""
     if not key:
         return None
+    again = trajectory.arm == ATTEMPT
     params = SamplingParams(
-        temperature=config.policy.temperature,
+        temperature=config.run.attempt_temperature if again else config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         seed=seed_for(trajectory.seed, 0),
         tools=tools,

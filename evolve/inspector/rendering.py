@@ -22,6 +22,7 @@ PAGES = {
     "runs": "Runs",
     "playbook": "Playbook",
     "notebook": "Notebook",
+    "exemplars": "Exemplars",
     "skills": "Skills",
     "review": "Review",
     "retrieval": "Retrieval",

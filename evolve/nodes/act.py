@@ -31,9 +31,10 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
         recalled=shown.recalled,
         injected=shown.injected,
         skills=shown.skills,
+        exemplars=shown.exemplars,
         run_id=stream.run_id,
         arm=arm,
-        search=None if arm == NO_MEMORY else _search(episode["batch"], task, deps),
+        search=None if arm == NO_MEMORY else search_of(episode["batch"], task, deps),
     )
     async with deps.slots:
         with about(task.id):
@@ -46,6 +47,7 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
     return {"episodes": [episode_id]}
 
 
-def _search(batch: int, task: Task, deps: Deps) -> Search | None:
+def search_of(batch: int, task: Task, deps: Deps) -> Search | None:
+    """Return how an episode of the stream can search; None where it cannot."""
     gone = hidden(batch, task.id, deps)
     return search_for(deps.store, deps.config, task, deps.policy.profile, hidden=gone)

@@ -90,6 +90,7 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
             shown=(*shown.core, *shown.recalled),
             success=judged_success(trajectory, deps),
             skills=shown.skills,
+            exemplars=shown.exemplars,
             tags=tags.get(trajectory.id, {}),
         )
         for trajectory in batch_episodes(state, deps)

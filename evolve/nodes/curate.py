@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evolve.exemplars.proposals import exemplar_ops
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
 from evolve.nodes.judge import judged_success
@@ -38,6 +39,7 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
     signed = [_signed(op, episodes, readers, deps) for op in ops]
     agent = (object(),)  # the agent itself read all of its episode
     signed = [*(_signed(op, episodes, agent, deps) for op in _skills(tuple(episodes.values()), deps)), *signed]
+    signed = [*exemplar_ops(tuple(episodes.values()), deps), *signed]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
     submit(signed, deps, state.get("batch", 0))
     return {}

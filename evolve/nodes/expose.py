@@ -44,7 +44,7 @@ def hide(shown: Shown, task: Task, turn: int, deps: Deps) -> tuple[tuple[Injecti
     if gate is None:
         return shown.injected, {}
     before = incumbents(deps.store, shown.skills)
-    records = (*shown.core, *shown.recalled, *shown.skills, *before.values())
+    records = (*shown.records, *before.values())
     lots = draw(records, f"{turn}/{task.id}", deps.config.run.seed, gate.rules.probability)
     gone = {record.id for record in records if lots.get(item_of(record))}
     lost = _lost(shown.skills, gone - set(before))

@@ -29,7 +29,7 @@ async def judge(state: State, deps: Deps) -> dict[str, Any]:
     """Journal one judgement per main-arm episode that has none; with graded outcomes there is nothing to do."""
     run = deps.config.run
     if run.label_free and run.judge == "policy":
-        await all_of(_judge(trajectory, deps) for trajectory in batch_episodes(state, deps))
+        await all_of(judge_episode(trajectory, deps) for trajectory in batch_episodes(state, deps))
     return {}
 
 
@@ -46,7 +46,8 @@ def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
     return found[0].data["success"] if found else None
 
 
-async def _judge(trajectory: Trajectory, deps: Deps) -> None:
+async def judge_episode(trajectory: Trajectory, deps: Deps) -> None:
+    """Journal the policy's judgement of an episode, once."""
     if not trajectory.steps or deps.store.events(type="judgement", subject=trajectory.id, limit=1):
         return
     prompt = render("evolve", "judge", task=trajectory.instruction, steps=trajectory.steps)

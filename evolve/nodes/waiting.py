@@ -6,6 +6,7 @@ What still waits when a run is done is taken up by the next run in the namespace
 from __future__ import annotations
 
 from evolve.gates.coverage import Covered
+from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.stack import RUNS_TASKS
 from evolve.gates.utility import Utility
@@ -77,9 +78,11 @@ def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, 
 
 
 def tainted(op: DeltaOp, deps: Deps) -> bool:
-    """Tell whether `held_out` or `utility`, which need tasks that a change was not written from, would run such."""
+    """Tell whether a gate of the select split, which needs tasks that a change was not written from, would run such."""
     gates = [gate.measures if isinstance(gate, Covered) else gate for gate in deps.gates]
-    asked = {_scenario(task) for gate in gates if isinstance(gate, HeldOut | Utility) for task in gate.tasks}
+    asked = {
+        _scenario(task) for gate in gates if isinstance(gate, Exemplars | HeldOut | Utility) for task in gate.tasks
+    }
     found = map(deps.store.trajectory, op.provenance.trajectory_ids)
     return not asked.isdisjoint(_scenario(episode.task) for episode in found if episode is not None)
 

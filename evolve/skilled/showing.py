@@ -1,4 +1,4 @@
-"""Which skills a task is shown, and which records are shown as text: a skill is a function and never a rule."""
+"""Which skills a task is shown, and which records are shown as text: skills are functions, exemplars are turns."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from memory.kinds import known_kinds
 from memory.protocols import KnowledgeView
 from memory.records import Record, Task
 from memory.store import Store
+from playbooks.exemplars import Exemplar
 from policies.protocols import Policy
 from skills.catalogue import catalogue
 from skills.library import Library
 from skills.record import Skill
 from skills.retrieval import Choice, Choosing, choose
 
+NO_TEXT = frozenset({Skill.kind, Exemplar.kind})
+"""Kinds that are shown otherwise than as text."""
+
 
 def text_kinds(config: Config) -> tuple[str, ...]:
-    """Return the kinds that are recalled as text: those configured, or all, but skills."""
-    return tuple(kind for kind in config.memory.kinds or known_kinds() if kind != Skill.kind)
+    """Return the kinds that are recalled as text, of those configured, or of all."""
+    return tuple(kind for kind in config.memory.kinds or known_kinds() if kind not in NO_TEXT)
 
 
 def texts(view: KnowledgeView) -> tuple[Record[Any], ...]:
     """Return the records of a view that are shown as text."""
-    return tuple(record for record in view.records() if record.kind != Skill.kind)
+    return tuple(record for record in view.records() if record.kind not in NO_TEXT)
 
 
 def skills_for(store: Store, config: Config, task: Task, policy: Policy, *, snapshot_id: str | None = None) -> Choice:

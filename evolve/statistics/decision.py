@@ -7,6 +7,7 @@ from typing import Any
 
 from evolve.statistics.paired import Passed
 from memory.records import DeltaOp, Frozen, Op, Status, Task, Verdict
+from playbooks.exemplars import Exemplar
 
 Evaluate = Callable[[Sequence[DeltaOp] | None, Sequence[Task], int], Awaitable[Passed]]
 """Runs tasks with a seed: under the knowledge as it is (None), or as the ops would make it. Changes nothing."""
@@ -40,8 +41,8 @@ def differing(
 
 
 def changes(ops: Sequence[DeltaOp]) -> tuple[DeltaOp, ...]:
-    """Return the ops that change what is recalled: all but TAG."""
-    return tuple(op for op in ops if op.op is not Op.TAG)
+    """Return the ops that change what is recalled as text or code: no TAG, and no exemplar, which has its own gate."""
+    return tuple(op for op in ops if op.op is not Op.TAG and op.kind != Exemplar.kind)
 
 
 def apart(ops: Sequence[DeltaOp], kind: str) -> tuple[tuple[DeltaOp, ...], ...]:

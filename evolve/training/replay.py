@@ -53,6 +53,7 @@ async def anew(base: Trajectory, turns: Sequence[Turn], setting: Setting, calls:
         core=shown.core,
         recalled=shown.recalled,
         injected=shown.injected,
+        exemplars=shown.exemplars,
         guidance=how.guidance,
     )
     said = (_kept(base.steps[turn.step].reply_key, calls.replies) for turn in turns[:-1])

@@ -131,6 +131,7 @@ def _attempts(setting: Setting, name: tuple[int, int, str, int]) -> list[Attempt
             core=shown.core,
             recalled=shown.recalled,
             injected=shown.injected,
+            exemplars=shown.exemplars,
         )
         for position, (task, shown) in enumerate((task, setting.recall(task)) for task in setting.chain.tasks)
     ]

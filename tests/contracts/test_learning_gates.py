@@ -20,8 +20,10 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.gates.account import REPLAYS
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
+from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.held_out_rules import Rules
+from evolve.gates.leaks import ExemplarGate
 from evolve.gates.none import NoGate
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.replay import Replay
@@ -55,6 +57,8 @@ MAKERS: dict[str, Callable[[], Gate]] = {
     "batch_screen": lambda: BatchScreen(evaluate, seed=1),
     "held_out": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(first=60)),
     "held_out-strict": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(mode="strict")),
+    "exemplars": lambda: Exemplars(HeldOut(evaluate, TASKS, seed=1)),
+    "exemplar": ExemplarGate,
     "canary": lambda: Canary(evaluate, TASKS, seed=1),
     "utility": lambda: Utility(evaluate, TASKS, seed=1),
     "online_ab": OnlineAB,
@@ -64,7 +68,7 @@ MAKERS: dict[str, Callable[[], Gate]] = {
 }
 MEASURES = {"batch_screen", "held_out", "held_out-strict", "canary", "utility"}
 SCREENS = {"batch_screen", "canary"}
-ADMITS_ALL = {"none", "online_ab", "skill", "replay"}
+ADMITS_ALL = {"none", "online_ab", "skill", "exemplar", "exemplars", "replay"}
 HUMAN = {"review"}
 """Gates that admit nothing by themselves."""
 

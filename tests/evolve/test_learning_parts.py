@@ -232,7 +232,7 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
         ({"playbook": {"curator": "x"}}, "no curator 'x'; there are append, atlas, batch, cheatsheet, direct"),
         (
             {"gate": {"names": ["statik"]}},
-            "there are batch_screen, canary, held_out, none, online_ab, replay, review, static, utility",
+            "there are batch_screen, canary, exemplars, held_out, none, online_ab, replay, review, static, utility",
         ),
     ],
 )

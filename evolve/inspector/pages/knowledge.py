@@ -1,4 +1,4 @@
-"""Playbook and notebook: what is known, with how often it was shown and what came of it; and the prompt it makes."""
+"""Playbook, notebook, exemplars: what is known, how often it was shown and what came of it; and the prompt it makes."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from memory.errors import BadInput
 from memory.listing import Order
 from memory.records import RECALLABLE, Frozen, Record, Status
 from playbooks.core import core_records
+from playbooks.exemplars import Exemplar
 
 router = APIRouter()
 
@@ -55,6 +56,12 @@ def playbook(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
 def notebook(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
     """List the mistake notes."""
     return show(request, "records.html", records(desk, "note", asked))
+
+
+@router.get("/exemplars")
+def exemplars(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
+    """List the exemplars."""
+    return show(request, "records.html", records(desk, "exemplar", asked))
 
 
 @router.get("/prompt")
@@ -99,4 +106,6 @@ def rendered(desk: Desk) -> dict[str, Any]:
         "tokens": reader.count_tokens(text),
         "counted": reader.exact,
         "budget": desk.config.playbook.token_budget,
+        "exemplars": desk.config.exemplars,
+        "solved": len(view.records(Exemplar.kind)),
     }

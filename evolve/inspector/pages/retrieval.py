@@ -15,6 +15,7 @@ from evolve.prompting import knowledge
 from evolve.skilled.showing import text_kinds
 from memory.records import RecallQuery, Record, Task
 from playbooks.core import core_records
+from playbooks.exemplars import Exemplar, shown_text
 
 router = APIRouter()
 
@@ -34,7 +35,7 @@ def recalled(desk: Desk, text: str) -> dict[str, Any]:
     view = desk.store.view(desk.namespace)
     core = core_records(choose_core(desk.config, view, reader, 0), view)
     shown = recall_for(desk.store, desk.config, Task(id="inspected", instruction=text), core, reader)
-    found = {record.id: record for record in (*shown.core, *shown.recalled, *shown.skills)}
+    found = {record.id: record for record in shown.records}
     rules = knowledge(shown.core, shown.recalled, reader.profile)
     return {
         "rows": [
@@ -42,8 +43,8 @@ def recalled(desk: Desk, text: str) -> dict[str, Any]:
             for each in shown.injected
         ],
         "cut": _cut(desk, text, set(found), reader),
-        "rules": rules,
-        "tokens": reader.count_tokens(rules),
+        "rules": "\n\n".join(filter(None, (rules, shown_text(shown.exemplars)))),
+        "tokens": reader.count_tokens(rules) + sum(_cost(record, reader) for record in shown.exemplars),
         "counted": reader.exact,
         "budget": desk.config.playbook.token_budget,
     }
@@ -64,4 +65,6 @@ def _cut(desk: Desk, text: str, shown: set[str], reader: Onlooker) -> list[dict[
 
 
 def _cost(record: Record[Any], reader: Onlooker) -> int:
+    if record.kind == Exemplar.kind:
+        return reader.count_tokens(shown_text([record]))
     return reader.count_tokens(knowledge((), [record], reader.profile))

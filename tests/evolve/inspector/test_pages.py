@@ -29,7 +29,7 @@ from tests.evolve.inspector.conftest import Visitor, opened
 
 PATHS = [
     *("/", "/runs", "/playbook", "/notebook", "/skills", "/review", "/retrieval", "/policies", "/training"),
-    *("/prompt", "/snapshots", "/retrieval?q=pay+the+bill", "/playbook?status=all&q=mail&order=shown"),
+    *("/exemplars", "/prompt", "/snapshots", "/retrieval?q=pay+the+bill", "/playbook?status=all&q=mail&order=shown"),
 ]
 
 
@@ -46,6 +46,7 @@ def test_every_page_answers(path: str, visitor: Visitor) -> None:
         ("/playbook", "evolve playbook add"),
         ("/playbook?status=all&q=mail", "evolve playbook add"),
         ("/notebook", "evolve run"),
+        ("/exemplars", "evolve run"),
         ("/skills", "evolve run"),
         ("/review", "evolve run --review"),
         ("/retrieval?q=pay", "Nothing known fits"),

@@ -1,0 +1,55 @@
+"""Gate `exemplars`: whether solved tasks help at all, measured for many of them together.
+
+There are hundreds of exemplars, each shown with a few tasks alone: no look could show of one that it helps. So they
+wait until there are `FIRST`, and one look at the select split (`evolve.gates.held_out`) says whether tasks go better
+with all of these than without. After a no as many more as there are have to come before the next look, and at the third
+they are refused. After a yes what follows is let in, unless it is too little trusted to be shown unmeasured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from evolve.gates.held_out import PATIENCE, HeldOut
+from evolve.gates.held_out_rules import replay
+from evolve.gates.rounds import Round, rounds_of, verdict_of
+from evolve.statistics.decision import unmeasured
+from memory.protocols import KnowledgeView
+from memory.records import DeltaOp, Op, Trajectory, Trust, Verdict
+from playbooks.exemplars import Exemplar
+
+FIRST = 8
+"""Exemplars of the first look."""
+
+
+class Exemplars:
+    """Judges exemplars as a group, by looks of a held-out gate. Ops of other kinds pass."""
+
+    name = "exemplars"
+
+    def __init__(
+        self, held_out: HeldOut, past: Callable[[], Sequence[Verdict]] = tuple, *, floor: Trust = Trust.SELF_JUDGED
+    ) -> None:
+        self._held_out, self._past, self._floor = held_out, past, floor
+        self.tasks = held_out.tasks
+
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return a verdict on all exemplars among the ops; counters pass."""
+        looks = [each for verdict in self._past() if verdict.gate == self.name for each in rounds_of(verdict)]
+        helps = any(replay(each).accepted for each in looks)
+        own = [op for op in ops if op.kind == Exemplar.kind and op.op is not Op.TAG]
+        asked = [op for op in own if not (helps and op.provenance.trust.reaches(self._floor))]
+        if not asked:
+            return unmeasured(self.name, ops)
+        ids = tuple(op.op_id for op in asked)
+        refused = sum(not replay(each).accepted for each in looks)
+        wanted = FIRST * 2 ** min(refused, PATIENCE)
+        if len(asked) < wanted:
+            text = f"waits for more: {len(asked)} of {wanted} exemplars that are measured together"
+            return verdict_of(self.name, ops, (), dict.fromkeys(ids, text))
+        decision, short = await self._held_out.look(asked, looks)
+        if decision is None:
+            return verdict_of(self.name, ops, (), dict.fromkeys(ids, str(short)))
+        again = not decision.accepted and refused + 1 < PATIENCE
+        waiting = dict.fromkeys(ids, f"waits for more: {decision.reason}") if again else {}
+        return verdict_of(self.name, ops, (Round(ids, decision),), waiting)

@@ -1,0 +1,109 @@
+"""Exemplars are measured together, and what is not measured stays where it is.
+
+E1  they wait until there are eight; one look then says yes or no to all, in two arms
+E2  after a yes later ones need no look; what is too little trusted does
+E3  a no makes them wait for as many more; the third refuses them
+E4  no other gate that runs tasks admits one
+E5  with the default gates the loop measures them, and shows them from then on
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from evolve.app import open_store
+from evolve.gates.exemplars import FIRST, Exemplars
+from evolve.gates.held_out import HeldOut
+from evolve.gates.rounds import rounds_of
+from evolve.quarantine import withhold
+from evolve.session import Parts, arun
+from evolve.statistics.paired import Passed
+from memory.records import DeltaOp, Op, Provenance, Status, Task, Trust, Verdict
+from playbooks.exemplars import Exemplar, Turn
+from playbooks.view import RecordView
+from tests.evolve.formulas import Formulas, formulas_config, formulas_policy
+
+TASKS = [Task(id=f"t{at}", instruction=f"Task {at}.") for at in range(40)]
+
+
+def solved(at: int, trust: Trust = Trust.VERIFIED) -> DeltaOp:
+    payload = Exemplar(task=f"Task {100 + at}.", turns=(Turn(said="done"),)).model_dump(mode="json")
+    origin = Provenance(trust=trust)
+    return DeltaOp(op=Op.ADD, op_id=f"e{at}", kind="exemplar", payload=payload, provenance=origin)
+
+
+class World:
+    """Half of the tasks pass; with exemplars all of them, or no more."""
+
+    def __init__(self, *, helps: bool) -> None:
+        self.helps, self.asked, self.past = helps, list[int](), list[Verdict]()
+        self.gate = Exemplars(HeldOut(self, TASKS, seed=1), lambda: self.past)
+
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Passed:
+        self.asked.append(len(ops or ()))
+        found: Mapping[str, bool] = {task.id: at % 2 == 0 or bool(ops and self.helps) for at, task in enumerate(tasks)}
+        return found
+
+    async def judge(self, *ops: DeltaOp) -> Verdict:
+        self.past.append(await self.gate.judge(ops, RecordView(), ()))
+        return self.past[-1]
+
+
+def some(count: int, *, first: int = 0, trust: Trust = Trust.VERIFIED) -> list[DeltaOp]:
+    return [solved(first + at, trust) for at in range(count)]
+
+
+async def test_e1_they_wait_for_each_other_and_have_one_look() -> None:
+    world = World(helps=True)
+    early = await world.judge(*some(FIRST - 1))
+    assert (len(early.deferred), early.accepted, world.asked) == (FIRST - 1, (), [])
+    verdict = await world.judge(*some(FIRST))
+    assert set(verdict.accepted) == {op.op_id for op in some(FIRST)}
+    assert set(world.asked) == {0, FIRST}
+    assert len(rounds_of(verdict)) == 1
+
+
+async def test_e2_what_follows_a_yes_needs_no_look_unless_it_is_too_little_trusted() -> None:
+    world = World(helps=True)
+    await world.judge(*some(FIRST))
+    world.asked.clear()
+    verdict = await world.judge(solved(50), solved(51, Trust.TAINTED))
+    assert (verdict.accepted, set(verdict.deferred), world.asked) == (("e50",), {"e51"}, [])
+    verdict = await world.judge(*some(FIRST, first=60, trust=Trust.TAINTED))
+    assert len(verdict.accepted) == FIRST
+    assert FIRST in world.asked
+
+
+async def test_e3_a_no_makes_them_wait_for_more_and_the_third_refuses_them() -> None:
+    world = World(helps=False)
+    for count in (FIRST, 2 * FIRST):
+        verdict = await world.judge(*some(count))
+        assert (len(rounds_of(verdict)), len(verdict.deferred)) == (1, count)
+        assert rounds_of(await world.judge(*some(count + 1))) == ()
+    verdict = await world.judge(*some(4 * FIRST))
+    assert len(verdict.rejected) == 4 * FIRST
+
+
+async def test_e4_a_held_out_yes_to_something_else_admits_no_exemplar() -> None:
+    world = World(helps=True)
+    tainted = solved(0, Trust.TAINTED)
+    rule = DeltaOp(op=Op.ADD, op_id="rule", payload={"content": "Be brief."})
+    verdict = await HeldOut(world, TASKS, seed=1).judge([tainted, rule], RecordView(), ())
+    assert set(verdict.accepted) == {"e0", "rule"}
+    (kept,), _ = withhold([tainted], [verdict], Trust.SELF_JUDGED)
+    assert kept.status is Status.CANDIDATE
+
+
+async def test_e5_the_default_gates_measure_them_together_and_show_them_then(tmp_path: Path) -> None:
+    config = formulas_config(tmp_path, gate={"names": ("default",)}, run={"attempts": 6})
+    result = await arun(config, parts=Parts(policy=formulas_policy(), environment=Formulas()))
+    with open_store(config, read_only=True) as store:
+        verdicts = [Verdict.model_validate(event.data) for event in store.events(type="gate.verdict")]
+        records = [record for record in store.records("default") if record.kind == "exemplar"]
+        stream = store.trajectories(run_id=result.run_id, arm="main")
+    looks = [each for verdict in verdicts if verdict.gate == "exemplars" for each in rounds_of(verdict)]
+    assert [len(each["ops"]) >= FIRST for each in looks] == [True]
+    assert len(records) > FIRST
+    assert not any(episode.injected for episode in stream[:8])
+    assert all(episode.success for episode in stream[12:])

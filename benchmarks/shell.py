@@ -20,6 +20,7 @@ from typing import Any
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
+from memory.errors import NotFound
 from policies.protocols import Message, SamplingParams
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,10 +111,13 @@ class ModelServer:
         return f'name = "openai"\nbase_url = "{self.url}"\nmodel = "{MODEL}"\nprofile = "compact"'
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return a chat completion."""
+        """Return a chat completion; what is no task of the office is answered politely."""
         messages = [Message(role=message["role"], content=message["content"]) for message in body["messages"]]
-        reply = asyncio.run(self.policy.generate(messages, SamplingParams()))
-        message = {"role": "assistant", "content": reply.text}
+        try:
+            text = asyncio.run(self.policy.generate(messages, SamplingParams())).text
+        except NotFound:
+            text = "Hello."
+        message = {"role": "assistant", "content": text}
         return {"id": "1", "model": MODEL, "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
 
     def dead(self) -> bool:

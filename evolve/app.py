@@ -47,6 +47,7 @@ EXTRAS = {
     "tools": "langchain",
     "bfcl": "bfcl",
     "sentence": "embed",
+    "wordllama": "wordllama",
 }
 """What ships here and needs packages that the core does without -> the extra that brings them."""
 
@@ -192,7 +193,10 @@ def make_embedder(config: Config) -> Embedder:
     if name.startswith("sentence:"):
         sentence = {"sentence": lambda: load_object("memory.embedders.sentence:SentenceEmbedder")}
         return _choose("embedder", "sentence", sentence, lambda own: own)(name.removeprefix("sentence:"))
-    known = {"hashing": lambda: load_object("memory.embedders.hashing:HashingEmbedder")()}
+    known = {
+        "hashing": lambda: load_object("memory.embedders.hashing:HashingEmbedder")(),
+        "wordllama": lambda: load_object("memory.embedders.wordllama:WordLlamaEmbedder")(),
+    }
     return _choose("embedder (or sentence:<path>)", name, known, lambda own: own())
 
 

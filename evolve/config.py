@@ -135,7 +135,8 @@ class MemorySection(Section):
     namespace: str = "default"
     """Namespace that is read and written."""
     embedder: str = "hashing"
-    """`hashing` (no download) or `sentence:<path or hub name>`, or `module:function`."""
+    """`hashing` (sees spelling), `wordllama` (meaning, from word vectors that an extra brings), `sentence:<path or hub
+    name>` (meaning, slower), or `module:function`."""
     index: Literal["chroma", "exact"] = "chroma"
     """Vector index of live recall. Frozen evaluations always search exactly."""
     recall_k: int = Field(default=24, ge=0)

@@ -25,7 +25,7 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
         "static", "batch_screen", "held_out", "utility", "exemplars", "online_ab", "review", "canary", "replay", "none",
         DEFAULT,
     ),
-    "embedder (or sentence:<path>)": ("hashing",),
+    "embedder (or sentence:<path>)": ("hashing", "wordllama"),
 }  # fmt: skip
 """What each name may be beside `module:attribute`; `evolve.app` builds them."""
 

@@ -54,13 +54,14 @@ from evolve.watching import WatchedPolicy
 from evolve.worldwords import WorldWords, keep
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
-from memory.records import Frozen, Task, Trajectory, new_id
+from memory.records import Event, Frozen, Task, Trajectory, new_id
 from memory.scratch import sweep
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
 from policies.errors import BudgetExceeded
+from policies.features import features_of
 from policies.protocols import Policy
 
 MODES: dict[str, Callable[[Run], Awaitable[tuple[EvalReport, ...]]]] = {
@@ -227,6 +228,7 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
         _announce(opened, run, resumed=resumed)
         try:
             async with recorded(store, record, opened.policy.version):
+                await _tell_server(opened, run)
                 reports = await MODES[record.mode](run)
         except BudgetExceeded as used_up:
             observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(used_up)))
@@ -241,6 +243,16 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
         save_run(store, latest.model_copy(update={"snapshot_id": result.snapshot_id}))
         observers.notify(RunFinished(run_id=record.run_id, status="done"))
         return result
+
+
+async def _tell_server(opened: _Opened, run: Run) -> None:
+    """Find out what the policy's server can do, where it has one; say it and journal it."""
+    found = await features_of(opened.policy)
+    if found is not None:
+        run_id = run.record.run_id
+        data = found.model_dump(mode="json")
+        opened.store.append(Event(type="run.server", run_id=run_id, subject=found.base_url, data=data))
+        run.deps.observers.notify(Notice(run_id=run_id, text=found.sentence))
 
 
 def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:

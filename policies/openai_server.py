@@ -1,7 +1,7 @@
 """Any OpenAI-compatible server through the raw async client: vLLM first, llama.cpp, Ollama, OpenAI itself.
 
 Against vLLM a reply carries token ids and log-probabilities. A feature that the server refuses is given up with a
-warning and an entry in `fallbacks`, never silently.
+warning and an entry in `fallbacks`, never silently. `server_features` asks beforehand.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 from memory.records import Frozen
 from policies.errors import PolicyRefused
+from policies.features import ServerFeatures
+from policies.openai_probe import probe
 from policies.openai_transport import BadRequest, Connection, NoSuchRoute, Transport
 from policies.openai_wire import Offers, defused, narrow, reply, request
 from policies.price import Price
@@ -63,6 +65,8 @@ class OpenAIPolicy:
             json_schema=self.options.supports_schema is not False, token_ids=self.options.token_ids is True
         )
         self._served: tuple[str, ...] | None = None
+        self._features = ServerFeatures(base_url=self.connection.base_url)
+        self._probed = False
         self._counter = counter
 
     @property
@@ -99,6 +103,28 @@ class OpenAIPolicy:
             else:
                 return self._finished(data, messages)
 
+    async def server_features(self) -> ServerFeatures:
+        """Return what the server can do. It is asked once, by three requests of a few tokens, and from then on only for
+        what it has. Raises as `generate`."""
+        if self._probed:
+            return self._features
+        if self._served is None:
+            await self._look()
+        before = self._offers
+        asked = before.model_copy(update={"token_ids": self.options.token_ids is not False})
+        try:
+            self._features, offers = await probe(self._transport.call, self.name, asked, self._features)
+        except NoSuchRoute as refusal:
+            raise self._unknown_model(refusal) from None
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise self._no_completion(error) from error
+        self._offers, self._probed = offers, True
+        if before.json_schema and not offers.json_schema:
+            self._announce("free text")
+        if before.token_ids and not offers.token_ids:
+            self._announce("no token ids and log-probabilities")
+        return self._features
+
     def count_tokens(self, text: str) -> int:
         return self._counter(text)
 
@@ -115,6 +141,8 @@ class OpenAIPolicy:
             return
         models = [entry for entry in listing.get("data") or () if isinstance(entry, dict)]
         self._served = tuple(str(entry.get("id")) for entry in models)
+        owners = {str(entry.get("owned_by") or "") for entry in models if entry.get("id") == self.name}
+        self._features = self._features.model_copy(update={"server": owners.pop() if owners else ""})
         if self.options.token_ids is None and any(entry.get("owned_by") == "vllm" for entry in models):
             self._offers = self._offers.model_copy(update={"token_ids": True})
 
@@ -136,14 +164,17 @@ class OpenAIPolicy:
         hint = f"did you mean {near[0]!r}?" if near else f"it serves {', '.join(map(repr, self._served[:8]))}"
         return PolicyRefused(f"{self.connection.base_url} does not serve {self.name!r}; {hint}")
 
+    def _no_completion(self, error: Exception) -> PolicyRefused:
+        return PolicyRefused(
+            f"{self.connection.base_url} answered no chat completion ({type(error).__name__}: {error}); it must be an "
+            "OpenAI-compatible API"
+        )
+
     def _finished(self, data: Mapping[str, Any], messages: Sequence[Message]) -> Reply:
         try:
             made = reply(data, self.version)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise PolicyRefused(
-                f"{self.connection.base_url} answered no chat completion ({type(error).__name__} reading "
-                f"{sorted(data)}); it must be an OpenAI-compatible API"
-            ) from error
+            raise self._no_completion(error) from error
         if self._offers.token_ids and (made.token_ids is None or made.logprobs is None):
             self._announce("replies without matching token ids and log-probabilities")
         usage = made.usage

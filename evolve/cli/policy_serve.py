@@ -1,21 +1,27 @@
-"""`evolve policy serve`: vLLM on this machine with the workspace's live generation, until Ctrl-C."""
+"""`evolve policy serve`: a model on this machine until Ctrl-C. llama.cpp serves a GGUF file, vLLM a base with its live
+generation."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evolve.cli.output import Json, load, say, show
 
 if TYPE_CHECKING:
+    from evolve.config import PolicySection
     from policies.generations.registry import Registry
 
 LOOK_S = 5.0
@@ -28,47 +34,116 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     context: typer.Context,
-    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.")] = 8000,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A GGUF file, for llama.cpp, or a folder of safetensors, for vLLM; none = the workspace's base.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")] = 8000,
+    slots: Annotated[
+        int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")
+    ] = None,
+    ctx: Annotated[
+        int | None,
+        typer.Option(
+            "--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."
+        ),
+    ] = None,
     vllm: Annotated[
         Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")
     ] = None,
-    max_rank: Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank to make room for.")] = 16,
-    dtype: Annotated[str, typer.Option("--dtype", help="What to compute in; float32 is compared exactly.")] = "float32",
+    max_rank: Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that vLLM makes room for.")] = 16,
+    dtype: Annotated[
+        str, typer.Option("--dtype", help="What vLLM computes in; float32 is compared exactly.")
+    ] = "float32",
     as_json: Json = False,
 ) -> None:
-    """Serve the base with the live generation, and the one before it, on vLLM; print the URL and wait for Ctrl-C.
+    """Serve a model on 127.0.0.1 only, in OpenAI's format; print the URL and wait for Ctrl-C.
 
-    It listens on 127.0.0.1 only: it loads adapters at run time from any path of this machine.
+    llama.cpp serves a GGUF file (extra `llama`). vLLM serves a folder, or the base of the workspace, with its live
+    generation and the one before it; such a server loads adapters at run time from any path of this machine.
     """
+    config = load(context)
+    if model is not None and not model.is_dir():
+        serving = _llama(config.workspace, model, {"port": port, "slots": slots, "context": ctx})
+    else:
+        sizes = {
+            "--port": port,
+            "--dtype": dtype,
+            "--max-lora-rank": max_rank,
+            "--max-num-seqs": slots,
+            "--max-model-len": ctx,
+        }
+        section = (
+            config.policy.model_copy(update={"name": "local", "model": str(model.resolve())})
+            if model
+            else config.policy
+        )
+        serving = _vllm(
+            config.workspace, section, vllm, {key: value for key, value in sizes.items() if value is not None}
+        )
+    _until_stopped(serving, as_json)
+
+
+Serving = tuple[str, dict[str, Any], str]
+"""URL, what is served for a program, and for a person."""
+
+
+def _until_stopped(serving: AbstractContextManager[Serving], as_json: bool) -> None:
+    """Start, say what is served, and wait for Ctrl-C or SIGTERM."""
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with serving as (url, facts, text):
+            show({"url": url, **facts}, as_json, text)
+            sys.stdout.flush()
+            _wait(url)
+    except KeyboardInterrupt:
+        say("stopped", error=True)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _llama(workspace: Path, model: Path, given: Mapping[str, int | None]) -> Generator[Serving]:
+    """Serve a GGUF file under its own name. What llama.cpp prints goes to the workspace, where there is one."""
+    from policies.llama_server import LlamaOptions, llama_server
+
+    options = LlamaOptions.model_validate({key: value for key, value in given.items() if value is not None})
+    place = nullcontext(workspace) if workspace.is_dir() else tempfile.TemporaryDirectory(prefix="evolve-serve-")
+    with place as folder:
+        log, name = Path(folder) / "llama.log", model.stem
+        say(f"starting llama.cpp, some seconds; it writes to {log}", error=True)
+        with llama_server(model, log=log, name=name, options=options) as url:
+            how = f'[policy]\nname = "openai"\nbase_url = "{url}"\nmodel = {json.dumps(name)}'
+            size = f"{options.slots} requests at once, of {options.context} tokens each with their replies"
+            text = f"{url} serves {name}, {size}. In evolve.toml:\n\n{how}\n"
+            yield url, {"model": name, "slots": options.slots, "ctx": options.context, "log": str(log)}, text
+
+
+@contextmanager
+def _vllm(
+    workspace: Path, section: PolicySection, executable: Path | None, sizes: Mapping[str, int | str]
+) -> Generator[Serving]:
+    """Serve a base with the workspace's live generation, and the one before it."""
     from evolve.generations import model_directory, open_registry
     from policies.generations.storage import version_name
     from policies.vllm_server import ARGUMENTS, LORA, vllm_server
 
-    config = load(context)
-    directory = model_directory(config.policy)
-    executable = _executable(vllm)
-    arguments = (*ARGUMENTS, *LORA, "--max-lora-rank", str(max_rank), "--port", str(port), "--dtype", dtype)
-    log = config.workspace / "vllm.log"
-    with open_registry(config.policy, config.workspace) as registry:
+    directory, command = model_directory(section), _executable(executable)
+    arguments = (*ARGUMENTS, *LORA, *(text for key, value in sizes.items() for text in (key, str(value))))
+    log = workspace / "vllm.log"
+    with open_registry(section, workspace) as registry:
         say(f"starting vLLM, a minute or two; it writes to {log}", error=True)
-        previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            with vllm_server(
-                directory, executable=executable, log=log, name=version_name(0), arguments=arguments
-            ) as url:
-                loaded = asyncio.run(_loaded(registry, url))
-                live = registry.live().version
-                how = f'[policy]\nname = "served"\nbase_url = "{url}"' + (
-                    f'\nmodel = "{directory}"' if config.policy.name == "local" or config.policy.model else ""
-                )
-                text = f"{url} serves {', '.join(loaded)}; {live} is live. In evolve.toml:\n\n{how}\n"
-                show({"url": url, "live": live, "loaded": loaded}, as_json, text)
-                sys.stdout.flush()
-                _wait(url)
-        except KeyboardInterrupt:
-            say("stopped", error=True)
-        finally:
-            signal.signal(signal.SIGTERM, previous)
+        with vllm_server(directory, executable=command, log=log, name=version_name(0), arguments=arguments) as url:
+            loaded = asyncio.run(_loaded(registry, url))
+            live = registry.live().version
+            how = f'[policy]\nname = "served"\nbase_url = "{url}"' + (
+                f'\nmodel = "{directory}"' if section.name == "local" or section.model else ""
+            )
+            text = f"{url} serves {', '.join(loaded)}; {live} is live. In evolve.toml:\n\n{how}\n"
+            yield url, {"live": live, "loaded": loaded}, text
 
 
 async def _loaded(registry: Registry, url: str) -> list[str]:
@@ -112,6 +187,6 @@ def _wait(url: str) -> None:
         try:
             httpx.get(url.removesuffix("v1") + "health", trust_env=False, timeout=60.0)
         except httpx.ConnectError as error:
-            raise PolicyUnavailable(f"vLLM at {url} ended by itself; read its log, then serve again") from error
+            raise PolicyUnavailable(f"the server at {url} ended by itself; read its log, then serve again") from error
         except httpx.HTTPError:
             continue  # busy is not gone

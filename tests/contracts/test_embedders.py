@@ -11,6 +11,7 @@ import pytest
 
 from memory.embedders.hashing import HashingEmbedder
 from memory.embedders.sentence import SentenceEmbedder
+from memory.embedders.wordllama import WordLlamaEmbedder
 from memory.embedding_cache import CachedEmbedder
 from memory.errors import BadInput
 from memory.journal import Journal
@@ -73,7 +74,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_sentence_model(tmp_path_factory.mktemp("model"))
 
 
-@pytest.fixture(params=["hashing", "cached", pytest.param("sentence", marks=pytest.mark.slow)], scope="module")
+SLOW = pytest.param("sentence", marks=pytest.mark.slow)
+
+
+@pytest.fixture(params=["hashing", "cached", "wordllama", SLOW], scope="module")
 def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Embedder]]:
     if request.param == "hashing":
         yield HashingEmbedder
@@ -81,6 +85,9 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         journal = Journal(tmp_path_factory.mktemp("cache") / "evolve.db")
         yield lambda: CachedEmbedder(HashingEmbedder(), journal, persist=True)
         journal.close()
+    elif request.param == "wordllama":
+        pytest.importorskip("wordllama", reason="the `wordllama` extra is not installed")
+        yield WordLlamaEmbedder
     else:
         folder = request.getfixturevalue("model_folder")
         yield lambda: SentenceEmbedder(folder)
@@ -93,7 +100,7 @@ def embedder(make: Callable[[], Embedder]) -> Embedder:
 
 def test_every_implementation_is_covered(root: Path) -> None:
     files = {path.stem for path in (root / "memory" / "embedders").glob("*.py")} - {"__init__"}
-    assert files == {"hashing", "sentence"}
+    assert files == {"hashing", "sentence", "wordllama"}
 
 
 def test_shape_type_and_length(embedder: Embedder) -> None:

@@ -271,7 +271,9 @@ HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
-def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(trained: Path, tmp_path: Path) -> None:
+def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(
+    trained: Path, model: Path, tmp_path: Path
+) -> None:
     """A small program in vLLM's place: it takes the arguments, answers, and is gone afterwards."""
     evolve(trained, "policy", "promote", "1", "--unmeasured")
     program = tmp_path / "vllm"
@@ -280,7 +282,8 @@ def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(trained:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    process = start(trained, "policy", "serve", "--vllm", str(program), "--port", str(port), "--json")
+    sizes = ("--port", str(port), "--slots", "2", "--ctx", "512")
+    process = start(trained, "policy", "serve", str(model), *sizes, "--vllm", str(program), "--json")
     assert process.stdout is not None
     lines: list[str] = []
     while not lines or lines[-1] != "}\n":
@@ -290,7 +293,8 @@ def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(trained:
     assert said == {"url": f"http://127.0.0.1:{port}/v1", "live": "policy-v1", "loaded": ["policy-v0", "policy-v1"]}
     arguments = (tmp_path / "arguments").read_text()
     assert "--enable-lora --max-loras 4" in arguments
-    assert "--served-model-name policy-v0" in arguments
+    assert f"serve {model} --served-model-name policy-v0" in arguments
+    assert "--max-num-seqs 2 --max-model-len 512" in arguments
     process.send_signal(signal.SIGTERM)
     _, err = finish(process)
     assert "stopped" in err

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from policies import vllm_server as module
+from policies import server_process as module
 from policies.errors import PolicyUnavailable
 from policies.vllm_server import vllm_server
 
@@ -114,7 +114,7 @@ def test_a_server_that_never_answers_is_given_up_and_stopped(tmp_path: Path) -> 
 
 def test_an_absent_command_names_the_script_that_installs_it(tmp_path: Path) -> None:
     with (
-        pytest.raises(PolicyUnavailable, match=r"No such file.*scripts/install_vllm_cpu\.sh installs it"),
+        pytest.raises(PolicyUnavailable, match=r"no vLLM at .*absent.*scripts/install_vllm_cpu\.sh installs it"),
         vllm_server(tmp_path, executable=tmp_path / "absent", log=tmp_path / "log"),
     ):
         pass

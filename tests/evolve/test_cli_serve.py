@@ -1,0 +1,78 @@
+"""`evolve policy serve FILE.gguf`, and what a run says of the server that answers it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import httpx
+import pytest
+
+from benchmarks.real import models
+from benchmarks.shell import ModelServer, serving, settings
+from evolve.app import open_store
+from evolve.configfile import load_config
+from tests.evolve.command import complaint, finish, invoke, start
+from tests.policies.gguf_files import gguf_file
+
+SMALL = "smollm2-135m-instruct"
+
+
+def test_what_cannot_be_served_is_one_sentence_and_leaves_no_workspace(tmp_path: Path) -> None:
+    gguf = gguf_file(tmp_path / "tiny.gguf")
+    (tmp_path / "cut.gguf").write_bytes(gguf.read_bytes()[:-1])
+    gguf_file(tmp_path / "base.gguf", template="")
+    for name, said in (
+        ("absent.gguf", "there is no file 'absent.gguf'; expected a model in GGUF format"),
+        ("cut.gguf", "'cut.gguf' is cut short: it has"),
+        ("base.gguf", "'base.gguf' (llama) has no chat template"),
+    ):
+        assert said in complaint(tmp_path, "policy", "serve", name, code=2)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        said = complaint(tmp_path, "policy", "serve", "tiny.gguf", "--port", port, "--ctx", "256", code=1)
+    assert said.startswith(f"llama.cpp cannot listen on port {port} of 127.0.0.1")
+    assert said.endswith("or give another with --port")
+    assert not (tmp_path / ".evolve").exists()
+
+
+def test_a_run_says_and_journals_what_its_server_can_do(tmp_path: Path) -> None:
+    with serving(ModelServer()) as server:
+        folder = settings(tmp_path, tasks=1, policy=server.settings)
+        said = invoke(folder, "run")
+    assert said.exit_code == 0, said.output
+    line = f"server {server.url} (here): replies by JSON schema no, tools yes, log-probabilities no, token ids no"
+    assert line in " ".join(said.stderr.split())
+    with open_store(load_config(folder / "evolve.toml"), read_only=True) as store:
+        (event,) = store.events(type="run.server")
+        assert event.run_id == store.runs()[0]["run_id"]
+    assert (event.subject, event.data["server"], event.data["json_schema"]) == (server.url, "here", False)
+
+
+@pytest.mark.served
+@pytest.mark.skipif(not os.environ.get("EVOLVE_MODELS"), reason="EVOLVE_MODELS names no real models")
+def test_a_real_model_is_served_until_it_is_stopped(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    sizes = ("--port", str(port), "--slots", "2", "--ctx", "512")
+    process = start(tmp_path, "policy", "serve", str(models.gguf(SMALL)), *sizes, "--json")
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or lines[-1] != "}\n":
+        lines.append(process.stdout.readline())
+        assert process.poll() is None, process.communicate()
+    said = json.loads("".join(lines))
+    assert (said["model"], said["slots"], said["ctx"]) == (SMALL, 2, 512)
+    slots = httpx.get(said["url"].removesuffix("v1") + "slots", trust_env=False).json()
+    assert [slot["n_ctx"] for slot in slots] == [512, 512]
+    process.send_signal(signal.SIGTERM)
+    _, err = finish(process)
+    assert "stopped" in err
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(said["url"], trust_env=False)

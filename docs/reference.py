@@ -6,7 +6,7 @@ import inspect
 import json
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
@@ -15,6 +15,7 @@ from evolve.app import ENVIRONMENTS, load_object
 from evolve.config import Config, EnvironmentSection
 from evolve.inspector.words import glossary
 from evolve.preset import Preset, find_preset, preset_names
+from evolve.sections import Section
 from policies.rl import slots
 
 HIDDEN = ("root",)
@@ -25,7 +26,7 @@ def configuration() -> str:
     """Return every section with its keys, their defaults and what they mean, as Markdown."""
     parts = {name: field for name, field in Config.model_fields.items() if name not in HIDDEN}
     single = [_row(name, field) for name, field in parts.items() if not _is_section(field.annotation)]
-    sections = [_section(field.annotation) for field in parts.values() if _is_section(field.annotation)]
+    sections = [_section(each) for field in parts.values() for each in _sections(field.annotation)]
     return "\n".join([_HEAD, *_TABLE, *single, "", *sections])
 
 
@@ -43,6 +44,14 @@ _TABLE = ("| key | default | what |", "| --- | --- | --- |")
 
 def _is_section(annotation: Any) -> bool:
     return inspect.isclass(annotation) and issubclass(annotation, BaseModel)
+
+
+def _sections(annotation: Any) -> Iterator[Any]:
+    """Yield a section, then those that its keys may hold, each once."""
+    if _is_section(annotation):
+        yield annotation
+        held = (each for field in annotation.model_fields.values() for each in get_args(field.annotation))
+        yield from dict.fromkeys(each for each in held if _is_section(each) and issubclass(each, Section))
 
 
 def _section(section: Any) -> str:

@@ -19,7 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 
-from evolve import app
+from evolve import app, roles
 from evolve.config import Config
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.injection import Shown, shown_again
@@ -36,7 +36,7 @@ from evolve.progress import Observer, Observers, Tally
 from evolve.prompting import knowledge
 from evolve.proposals import Standing, standing
 from evolve.protocols import ActionFormat, Episode
-from evolve.replies import RunReplies, about
+from evolve.replies import about
 from evolve.rollout import Acting
 from evolve.runs import AGENT, MCP, keeper
 from evolve.seeds import id_for
@@ -45,12 +45,12 @@ from evolve.sessions import Session, session_record
 from evolve.state import FROZEN, MAIN, Deps, State, Stream
 from evolve.telemetry.start import Traced, traced
 from evolve.usercode import broke_contract, checked_outcome, users
-from evolve.watching import WatchedPolicy, watched
+from evolve.watching import watched
 from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
 from memory.store import Store
-from policies.budget import Budget, BudgetedPolicy
-from policies.cache import CachedPolicy
-from policies.protocols import Policy, ToolSpec
+from policies.budget import Budget
+from policies.protocols import ToolSpec
+from policies.roles import Policies
 from policies.scripted import ScriptedPolicy
 
 Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
@@ -125,7 +125,7 @@ class Agent:
         self._parts = parts or Parts()
         self._observers = Observers(observers)
         self._exit = AsyncExitStack()
-        self._policy: Policy | None = None
+        self._policies: Policies | None = None
         self._store = store
         self._kind = kind
         self._session: Session | None = None
@@ -136,19 +136,22 @@ class Agent:
         self._one_at_a_time = asyncio.Lock()
 
     async def __aenter__(self) -> Agent:
-        policy = self._parts.policy or self._make_policy()
-        if self._parts.policy is None:
-            self._exit.push_async_callback(policy.aclose)
+        config, parts = self._config, self._parts
+        acting = parts.policy or (None if _asks(config) else ScriptedPolicy((), name="none"))
+        made = roles.opened(config.policy, config.workspace, acting, parts.roles)
+        policies = await self._exit.enter_async_context(made)
+        policy = policies.acting
         if self._store is None:
             self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
         record = session_record(self.run_id, self._kind, self._config)
-        acting = {"policy": policy.name, "policy_version": policy.version, "environment": _Elsewhere.name}
-        record = record.model_copy(update={**acting, "gates": gates_of(self._config, None)})
+        who = {"policy": policy.name, "policy_version": policy.version, "roles": roles.names(policies)}
+        world = {"environment": _Elsewhere.name, "gates": gates_of(self._config, None)}
+        record = record.model_copy(update={**who, **world})
         self._session = Session(self._store, record, self._config.memory.namespace)
         about = Traced(self.run_id, "agent", policy, "own")
         self._exit.enter_context(traced(self._config, about, self._observers))
-        budgeted = BudgetedPolicy(WatchedPolicy(policy), Budget(**self._config.budget.model_dump()))
-        self._policy = CachedPolicy(budgeted, RunReplies(self._store, self.run_id), scope=self.run_id)
+        budget = Budget(**config.budget.model_dump())
+        self._policies = roles.journalled(policies, config, self._store, self.run_id, budget)
         return self
 
     async def __aexit__(
@@ -262,17 +265,17 @@ class Agent:
         return Stream(self.run_id, tasks, max(len(tasks), 1), self._config.run.seed, name=name, before=before)
 
     def _deps(self, stream: Stream, *, learning: bool = True) -> Deps:
-        if self._store is None or self._policy is None:
+        if self._store is None or self._policies is None:
             raise RuntimeError(CLOSED)
         config, parts = self._config, self._parts
         return Deps(
             config=config,
             store=self._store,
             environment=_Elsewhere(parts.outside),
-            policy=self._policy,
+            policies=self._policies,
             acting=Acting(world=""),
-            reflector=parts.reflector or app.make_reflector(config, self._policy),
-            curator=parts.curator or app.make_curator(config, self._policy, keeper(self._store), self._store),
+            reflector=parts.reflector or app.make_reflector(config, self._policies.reflector),
+            curator=parts.curator or app.make_curator(config, self._policies, keeper(self._store), self._store),
             gates=app.make_gates(config, own=parts.gates, tasks=self._told.copy) if learning else (),
             stream=stream,
             tally=self._tally,
@@ -281,13 +284,13 @@ class Agent:
             reporter=Trust.IMPORTED if self._kind == MCP else Trust.VERIFIED,
         )
 
-    def _make_policy(self) -> Policy:
-        """Return the configured policy; where no role asks a model, one that is never called."""
-        roles = {self._config.playbook.reflector, *self._config.playbook.curator.split("+")}
-        asked = {role for role in roles if ":" not in role} - {"rules", "none", "direct", "append", "regimes", "batch"}
-        return (
-            app.make_policy(self._config.policy, self._config.workspace) if asked else ScriptedPolicy((), name="none")
-        )
+
+def _asks(config: Config) -> bool:
+    """Tell whether any role asks a model; where none does, no policy is made."""
+    writers = {config.playbook.reflector, *config.playbook.curator.split("+")}
+    judged = config.run.label_free and config.run.judge == "policy"
+    asking = {name for name in writers if ":" not in name} - {"rules", "none", "direct", "append", "regimes", "batch"}
+    return judged or bool(asking)
 
 
 async def _solved(solve: Solve, task: Task, knowledge: str) -> Trajectory:

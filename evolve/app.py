@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from evolve.config import Config, PolicySection
+from evolve.config import Config, ModelSection
 from evolve.environments import jsonl
 from evolve.environments.validation import listed
 from evolve.errors import ConfigError
@@ -31,6 +31,7 @@ from memory.records import Reflection, Task, Trust
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
+from policies.roles import Policies
 
 if TYPE_CHECKING:
     from evolve.gates.measured import Bench
@@ -155,7 +156,7 @@ def _configured(world: World, config: Config) -> Any:
         ) from invalid
 
 
-def make_policy(section: PolicySection, workspace: Path | None = None) -> Policy:
+def make_policy(section: ModelSection, workspace: Path | None = None) -> Policy:
     """Return the configured policy. `local` and `pocket` load their weights, with the workspace's live generation."""
     return _choose(
         "policy",
@@ -172,7 +173,7 @@ def make_policy(section: PolicySection, workspace: Path | None = None) -> Policy
     )
 
 
-def _openai(section: PolicySection) -> Policy:
+def _openai(section: ModelSection) -> Policy:
     from policies.openai_server import OpenAIPolicy, ServerOptions
     from policies.openai_transport import Connection
 
@@ -181,7 +182,7 @@ def _openai(section: PolicySection) -> Policy:
     return OpenAIPolicy(server, section.model, options=options)
 
 
-def _langchain(section: PolicySection) -> Policy:
+def _langchain(section: ModelSection) -> Policy:
     from policies.langchain import LangChainOptions, LangChainPolicy
 
     return LangChainPolicy(section.model, options=LangChainOptions(profile=section.profile, price=section.price))
@@ -228,7 +229,7 @@ def register_kinds() -> None:
 
 
 def make_reflector(config: Config, policy: Policy) -> Reflector:
-    """Return the configured reflector; `model` asks the acting policy."""
+    """Return the configured reflector; `model` asks `policy`, that of the reflecting role."""
     return _choose(
         "reflector",
         config.playbook.reflector,
@@ -246,25 +247,27 @@ def make_reflector(config: Config, policy: Policy) -> Reflector:
 
 def make_curator(
     config: Config,
-    policy: Policy,
+    policies: Policies,
     keep: Callable[[Reflection], object],
     store: Store | None = None,
     world: Environment | None = None,
 ) -> Curator:
     """Return the configured curator; `keep` stores lessons whose curation could not be parsed.
 
-    Those that read episodes or embed texts need the `store`, one that runs what it writes the `world`.
+    It asks the curator of `policies`, the notebook also their judge, `atlas` their teacher. Those that read episodes or
+    embed texts need the `store`, one that runs what it writes the `world`.
     """
     from evolve import methods
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
+    policy = policies.curator
     known = {
         "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
         "direct": lambda: DirectCurator(trust=trust),
-        "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policy, keep, store),
+        "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policies, keep, store),
         "distill": lambda: load_object("evolve.distilling:make_distiller")(config, policy, keep, store, world),
-        **methods.curators(config, policy, keep, store),
+        **methods.curators(config, policies, keep, store),
     }
     names = config.playbook.curator.split("+")
     members: list[Curator] = [_choose("curator", name, known, lambda own: own(policy)) for name in names]
@@ -362,7 +365,7 @@ def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Ta
     return tasks
 
 
-def is_free(policy: Policy, section: PolicySection) -> bool:
+def is_free(policy: Policy, section: ModelSection) -> bool:
     """Return True when control episodes cost nothing but time: computed in this process, and no price is configured."""
     homes = {base.__module__.rsplit(".policy", 1)[0] for base in type(policy).__mro__}
     return bool(homes & FREE_POLICIES) and section.price is None

@@ -170,7 +170,7 @@ class _Trials:
     async def _finding(self, trajectory: Trajectory) -> Finding:
         """Return whether an attempt seems to have failed. The outcome is not read."""
         if self._deps.config.run.judge == "policy":
-            return await by_policy(self._deps.policy, trajectory)
+            return await by_policy(self._deps.policies.judge, trajectory)
         erred = not trajectory.steps or trajectory.steps[-1].error is not None
         return Finding(
             trajectory_id=trajectory.id,

@@ -29,6 +29,7 @@ from evolve.sections import (
 from evolve.training.section import TrainSection
 from memory.records import Trust
 from policies.price import Price
+from policies.roles import ROLES, Role
 
 Mode = Literal["online", "offline", "frozen", "quarantine"]
 
@@ -78,8 +79,8 @@ class RunSection(Section):
     """Sampling temperature of all but the first attempt (runs that learn)."""
 
 
-class PolicySection(Section):
-    """`[policy]`: who acts, reflects and curates."""
+class ModelSection(Section):
+    """Which model, and how it is reached: what `[policy]` and its roles have in common."""
 
     name: str = "pocket"
     """`pocket`, `local`, `served`, `openai`, `langchain`, `scripted`, or `module:function` taking this section. The
@@ -93,16 +94,53 @@ class PolicySection(Section):
     """Server of `openai` and `served`."""
     api_key_env: str | None = None
     """Environment variable that holds the key of `openai`; none = OPENAI_API_KEY for api.openai.com, else no key."""
-    temperature: float = Field(default=0.0, ge=0)
-    """Sampling temperature of the acting role; reflection and curation are greedy."""
-    max_tokens: int = Field(default=512, ge=1)
-    """Most tokens of one action."""
     profile: Literal["full", "compact"] = "full"
     """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
     special_tokens: tuple[str, ...] = ()
     """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
     price: Price | None = None
-    """US dollars per million tokens. Set, no control episodes are done unless asked for."""
+    """US dollars per million tokens. Set for the acting model, no control episodes are done unless asked for."""
+
+    @property
+    def identity(self) -> str:
+        """Return what decides the policy object: sections that differ in their sampling alone share one."""
+        return self.model_dump_json(include=set(ModelSection.model_fields))
+
+
+class RoleSection(ModelSection):
+    """`[policy.reflector]`, `[policy.curator]`, `[policy.judge]`, `[policy.teacher]`: another model for one role.
+
+    A section of its own, which takes over no key of `[policy]`. A role without one is the acting model's.
+    """
+
+    name: str = Field()
+    """As in `[policy]`. Generations of the workspace answer in a role only where its model is that of `[policy]`."""
+    temperature: float | None = Field(default=None, ge=0)
+    """Sampling temperature; none = as the role asks, which is greedy."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer, thinking included; none = as the role asks."""
+
+
+class PolicySection(ModelSection):
+    """`[policy]`: who acts, and who reflects, curates, judges and teaches where no section below names another."""
+
+    temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature of the acting role; the others are greedy."""
+    max_tokens: int = Field(default=512, ge=1)
+    """Most tokens of one action."""
+    reflector: RoleSection | None = None
+    """`[policy.reflector]`: says what an episode teaches."""
+    curator: RoleSection | None = None
+    """`[policy.curator]`: decides how lessons change what is known; writes notes and skills."""
+    judge: RoleSection | None = None
+    """`[policy.judge]`: says whether an episode succeeded where nobody grades (`run.judge`, curator `notebook`)."""
+    teacher: RoleSection | None = None
+    """`[policy.teacher]`: writes the guidance of curator `atlas`."""
+
+    @property
+    def roles(self) -> dict[Role, RoleSection]:
+        """Return the roles that have a section of their own."""
+        return {role: section for role in ROLES if (section := getattr(self, role)) is not None}
 
 
 class EnvironmentSection(Section):

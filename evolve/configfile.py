@@ -12,15 +12,17 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_settings import EnvSettingsSource
 
-from evolve.config import Config, EnvironmentSection
+from evolve.config import Config, EnvironmentSection, RoleSection
 from evolve.errors import ConfigError
 from evolve.preset import find_preset
+from policies.roles import ROLES
 
 FILE = "evolve.toml"
 PRESET = "preset"
 _PREFIX = "EVOLVE_"
 _RENAMED = {("train", "clip"): "max_grad_norm"}
 """Keys that were renamed: section and old key -> the new one."""
+_ROLES = tuple(f"policy.{role}." for role in ROLES)
 _LOOSE = ("root", PRESET)
 """Fields that are no sections."""
 
@@ -47,7 +49,7 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
             if section == PRESET:
                 values[PRESET] = keys
                 continue
-            values[section] = {**_kept(section, values.get(section, {}), keys), **keys}
+            values[section] = _merged(_kept(section, values.get(section, {}), keys), keys)
     if values.get(PRESET) is not None:
         find_preset(values[PRESET])  # says so itself when there is none
     try:
@@ -59,12 +61,12 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
 def assigned(texts: Iterable[str]) -> dict[str, Any]:
     """Return `section.key` -> value of texts like `run.batch_size=8`; a value that is no TOML is the text it is.
 
-    Raises `ConfigError` for any other text.
+    A role's key is `policy.reflector.key`. Raises `ConfigError` for any other text.
     """
     given: dict[str, Any] = {}
     for assignment in texts:
         path, equals, text = assignment.partition("=")
-        if not equals or path.count(".") != 1:
+        if not equals or len(path.split(".")) != (3 if path.startswith(_ROLES) else 2):
             raise ConfigError(f"{assignment!r} was refused; expected section.key=value, as in run.batch_size=8")
         try:
             given[path] = tomllib.loads(f"value = {text}")["value"]
@@ -74,14 +76,16 @@ def assigned(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def by_section(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `section.key` -> value as section -> key -> value; `preset` stands for itself."""
+    """Return `section.key` -> value as section -> key -> value; `preset` stands for itself, a role is a section in
+    its section.
+    """
     nested: dict[str, Any] = {}
     for path, value in values.items():
-        section, _, key = path.partition(".")
-        if key:
-            nested.setdefault(section, {})[key] = value
-        else:
-            nested[section] = value
+        *sections, key = path.split(".")
+        place = nested
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = value
     return nested
 
 
@@ -92,6 +96,12 @@ def _kept(section: str, below: dict[str, Any], above: Mapping[str, Any]) -> dict
     if section != "environment" or above.get("name", name) == name:
         return below
     return {key: value for key, value in below.items() if key in fields}
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section with `above` over `below`; of a role in it key by key."""
+    roles = {role: {**below[role], **above[role]} for role in ROLES if role in below and role in above}
+    return {**below, **above, **roles}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -128,6 +138,10 @@ def _sections() -> str:
 def _sentence(error: dict[str, Any]) -> str:
     """Say one validation error as a sentence with the fix."""
     location = [str(part) for part in error["loc"]]
+    if location[0] == "policy" and len(location) > 2 and location[1] in ROLES:
+        location[:2] = [".".join(location[:2])]
+        if error["type"] == "missing":
+            return f"[{location[0]}] lacks {location[1]!r}; it is a section of its own and takes no key of [policy]"
     if error["type"] != "extra_forbidden":
         where = f"[{location[0]}] {'.'.join(location[1:])}".strip()
         return f"{where} = {error['input']!r} was refused: {error['msg']}"
@@ -136,7 +150,7 @@ def _sentence(error: dict[str, Any]) -> str:
     section, key = location[0], location[-1]
     if (section, key) in _RENAMED:
         return f"unknown key {key!r} in [{section}]; it is now called {_RENAMED[section, key]!r}"
-    model = Config.model_fields[section].annotation
+    model = RoleSection if section.startswith("policy.") else Config.model_fields[section].annotation
     known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
     elsewhere = [
         name for name, field in Config.model_fields.items() if key in getattr(field.annotation, "model_fields", {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evolve.config import Config
+from evolve.config import Config, PolicySection
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.seeds import seed_for
 from memory.records import Frozen, Task, Usage
@@ -87,8 +87,18 @@ def estimate(
     by_ratio = round(config.gate.calls_ratio * tasks * passes * world.max_steps)
     gate_calls = max(by_ratio, world.gate_advance) if gated else 0
     calls = episodes * world.max_steps + learning + gate_calls
-    prompt = calls * (world.tokens + config.playbook.token_budget + _OTHER_TOKENS)
-    completion = calls * config.policy.max_tokens
-    price = config.policy.price
-    cost = price.cost(Usage(prompt_tokens=prompt, completion_tokens=completion)) if price else None
-    return Estimate(episodes=episodes, calls=calls, gate_calls=gate_calls, tokens=prompt + completion, cost_usd=cost)
+    prompt = world.tokens + config.playbook.token_budget + _OTHER_TOKENS
+    each = Usage(prompt_tokens=prompt, completion_tokens=config.policy.max_tokens)
+    tokens = calls * (each.prompt_tokens + each.completion_tokens)
+    cost = _cost(config.policy, each, acting=calls - learning, learning=learning)
+    return Estimate(episodes=episodes, calls=calls, gate_calls=gate_calls, tokens=tokens, cost_usd=cost)
+
+
+def _cost(section: PolicySection, each: Usage, *, acting: int, learning: int) -> float | None:
+    """Return the US dollars of these calls, of which the reflector and the curator share the learning; None without a
+    price.
+    """
+    half = learning // 2
+    asked = ((section, acting), (section.reflector or section, half), (section.curator or section, learning - half))
+    costs = [calls * model.price.cost(each) for model, calls in asked if model.price]
+    return sum(costs) if costs else None

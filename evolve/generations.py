@@ -6,9 +6,9 @@ import os
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from evolve.config import PolicySection
+from evolve.config import ModelSection, PolicySection
 from evolve.errors import ConfigError
 from policies.generations.adapters import MAX_RANK
 from policies.generations.base import base_of
@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 
 FOLDER = "policies"
 """Of the workspace."""
+S = TypeVar("S", bound=ModelSection)
 WITH_GENERATIONS = ("pocket", "local", "served")
 """Policies whose weights are at hand, so that adapters can be trained on them."""
 ANY_RANK = 1 << 30
 
 
-def model_directory(section: PolicySection) -> Path:
+def model_directory(section: ModelSection) -> Path:
     """Return where the base model of a policy is. Raises `ConfigError` for one whose weights are not at hand."""
     if section.name not in WITH_GENERATIONS or (section.name == "local" and not section.model):
         raise ConfigError(
@@ -42,17 +43,17 @@ def model_directory(section: PolicySection) -> Path:
     return Path(section.model)
 
 
-def profile_of(section: PolicySection) -> Profile:
+def profile_of(section: ModelSection) -> Profile:
     """Return which prompts suit the model: those of the shipped one are compact."""
     return "compact" if section.name == "pocket" or not section.model else section.profile
 
 
-def open_registry(section: PolicySection, workspace: Path, *, read_only: bool = False) -> Registry:
+def open_registry(section: ModelSection, workspace: Path, *, read_only: bool = False) -> Registry:
     """Return the workspace's generations, begun when missing. Raises as `Registry`: `WrongState` for another base."""
     return Registry(workspace / FOLDER, base_of(model_directory(section)), read_only=read_only)
 
 
-def live_generation(section: PolicySection, workspace: Path) -> Generation | None:
+def live_generation(section: ModelSection, workspace: Path) -> Generation | None:
     """Return the live generation, None where the base answers. Raises `WrongState` when it adapts another base."""
     if not (workspace / FOLDER / DATABASE).exists():
         return None
@@ -61,7 +62,7 @@ def live_generation(section: PolicySection, workspace: Path) -> Generation | Non
     return live if live.adapter is not None else None
 
 
-def named_generation(section: PolicySection, workspace: Path) -> Generation | None:
+def named_generation(section: ModelSection, workspace: Path) -> Generation | None:
     """Return the generation of the workspace that `policy.adapter` names, None where it names none."""
     if section.adapter is None or not (workspace / FOLDER / DATABASE).exists():
         return None
@@ -71,7 +72,28 @@ def named_generation(section: PolicySection, workspace: Path) -> Generation | No
 
 def elsewhere(section: PolicySection, workspace: Path) -> PolicySection:
     """Return the section that makes the policy of this workspace in another one, which has no generations."""
-    if section.name not in ("pocket", "local"):
+    kept = {role: _pinned(own, home(own, section, workspace)) for role, own in section.roles.items()}
+    return _pinned(section, workspace).model_copy(update=kept)
+
+
+def home(section: ModelSection, acting: ModelSection, workspace: Path | None) -> Path | None:
+    """Return the workspace whose generations a role may answer with: they adapt the acting model and no other.
+
+    Raises `ConfigError` for a role `served` with another model.
+    """
+    if (section.name, section.model) == (acting.name, acting.model):
+        return workspace
+    if section.name == "served":
+        raise ConfigError(
+            f"policy 'served' (model {section.model!r}) answers with generations of this workspace, and they are of "
+            f"{acting.name!r} (model {acting.model!r}); use name = 'openai' for a role with another model"
+        )
+    return None
+
+
+def _pinned(section: S, workspace: Path | None) -> S:
+    """Return the section with the directory of the adapter that answers here, where there is one."""
+    if workspace is None or section.name not in ("pocket", "local"):
         return section
     chosen = named_generation(section, workspace)
     if chosen is None and section.adapter is None:
@@ -81,7 +103,7 @@ def elsewhere(section: PolicySection, workspace: Path) -> PolicySection:
     return section
 
 
-def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
+def in_process(section: ModelSection, workspace: Path | None) -> LocalPolicy:
     """Return `pocket` or `local` with an adapter: of the generation that is named, else of the live one.
 
     Raises `ConfigError` where `policy.adapter` is a directory and a generation is live, `AdapterRefused` where the
@@ -103,7 +125,7 @@ def in_process(section: PolicySection, workspace: Path | None) -> LocalPolicy:
     return LocalPolicy.pocket(section.adapter) if shipped else LocalPolicy(Path(section.model), section.adapter)
 
 
-def acting_with(section: PolicySection, generation: Generation) -> LocalPolicy:
+def acting_with(section: ModelSection, generation: Generation) -> LocalPolicy:
     """Return the model with a generation's adapter, in process. Raises `AdapterRefused` for files that were changed."""
     from policies.local import LocalPolicy
 
@@ -115,7 +137,7 @@ def acting_with(section: PolicySection, generation: Generation) -> LocalPolicy:
     return policy
 
 
-def served(section: PolicySection, workspace: Path | None) -> Policy:
+def served(section: ModelSection, workspace: Path | None) -> Policy:
     """Return the live generation on the vLLM server at `base_url` (`evolve policy serve` starts one)."""
     from policies.generations.router import RoutedPolicy
     from policies.generations.vllm_engine import VllmEngine
@@ -144,7 +166,7 @@ Act = Callable[[Registry, AdapterEngine, str, Inspection], Awaitable[CanaryRepor
 
 
 async def inspected(
-    section: PolicySection,
+    section: ModelSection,
     registry: Registry,
     act: Act,
     version: str,

@@ -12,7 +12,7 @@ from evolve.seeds import id_for
 from memory.records import Event, Reflection, Trust
 from memory.store import Store
 from playbooks.protocols import Curator
-from policies.protocols import Policy
+from policies.roles import Policies
 
 if TYPE_CHECKING:
     from playbooks.methods.atlas import Session
@@ -30,10 +30,10 @@ def growth(store: Store, namespace: str, trajectory_ids: Collection[str]) -> flo
 
 
 def curators(
-    config: Config, policy: Policy, keep: Callable[[Reflection], object], store: Store | None
+    config: Config, policies: Policies, keep: Callable[[Reflection], object], store: Store | None
 ) -> Mapping[str, Callable[[], Curator]]:
     """Return name -> maker. A maker whose curator reads the workspace raises `ConfigError` without a store."""
-    writers = _Writers(config, policy, keep, store)
+    writers = _Writers(config, policies, keep, store)
     makers: tuple[Callable[[], Curator], ...] = (
         writers.append,
         writers.evolver,
@@ -51,7 +51,7 @@ class _Writers:
     """One method per curator; its name is the one in the configuration."""
 
     config: Config
-    policy: Policy
+    policies: Policies
     keep: Callable[[Reflection], object]
     store: Store | None
 
@@ -63,12 +63,12 @@ class _Writers:
     def evolver(self) -> Curator:
         from playbooks.methods.evolver import EvolverCurator
 
-        return EvolverCurator(self.policy, self._opened.embedder, trust=self._trust)
+        return EvolverCurator(self.policies.curator, self._opened.embedder, trust=self._trust)
 
     def cheatsheet(self) -> Curator:
         from playbooks.methods.cheatsheet import CheatsheetCurator
 
-        return CheatsheetCurator(self.policy, self._opened.trajectory, trust=self._trust, keep=self.keep)
+        return CheatsheetCurator(self.policies.curator, self._opened.trajectory, trust=self._trust, keep=self.keep)
 
     def atlas(self) -> Curator:
         from playbooks.methods.atlas import AtlasCurator
@@ -77,12 +77,13 @@ class _Writers:
             self._note(LANE, session.trajectory_id, session.model_dump(mode="json"))
 
         label_free = self.config.run.label_free
-        return AtlasCurator(self.policy, self._opened.trajectory, self._sessions, record=record, label_free=label_free)
+        teacher, find = self.policies.teacher, self._opened.trajectory
+        return AtlasCurator(teacher, find, self._sessions, record=record, label_free=label_free)
 
     def release(self) -> Curator:
         from playbooks.methods.agentdevel import ReleaseCurator
 
-        return ReleaseCurator(self.policy, self._opened.trajectory, trust=self._trust, keep=self.keep)
+        return ReleaseCurator(self.policies.curator, self._opened.trajectory, trust=self._trust, keep=self.keep)
 
     def regimes(self) -> Curator:
         from playbooks.methods.regimes import Histogram, RegimesCurator

@@ -47,14 +47,15 @@ def _named(config: Config) -> Iterator[tuple[str, str, Sequence[str]]]:
     from policies.rl.slots import names
 
     policy, world, train = config.policy, config.environment, config.train.model_dump()
-    chosen = [("environment", world.name), ("policy", policy.name), ("reflector", config.playbook.reflector)]
+    models = (policy, *policy.roles.values())
+    chosen = [("environment", world.name), *(("policy", model.name) for model in models)]
+    chosen.append(("reflector", config.playbook.reflector))
     chosen += [("curator", name) for name in config.playbook.curator.split("+")]
     chosen += [("gate", name) for name in config.gate.names]
     if not config.memory.embedder.startswith("sentence:"):
         chosen.append(("embedder (or sentence:<path>)", config.memory.embedder))
     yield from ((what, name, SHIPPED[what]) for what, name in chosen)
     yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
-    if policy.name == "scripted":
-        yield "policy.model of 'scripted'", policy.model, ()
+    yield from (("policy.model of 'scripted'", model.model, ()) for model in models if model.name == "scripted")
     if world.name == "tools":
         yield from ((f"environment.{key}", str(world.options.get(key, "")), ()) for key in ("tools", "grade"))

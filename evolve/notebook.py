@@ -13,18 +13,18 @@ from memory.records import Event, Reflection, Trajectory
 from memory.store import Store
 from playbooks.notebook.curator import Episodes, NotebookCurator, Settings
 from playbooks.notebook.judge import Audit
-from policies.protocols import Policy
+from policies.roles import Policies
 
 AUDIT = "notebook.audit"
 """Event: how the failures of one batch were found, by which judge, and which episodes have no verdict."""
 
 
 def make_notebook(
-    config: Config, policy: Policy, keep: Callable[[Reflection], object], store: Store | None
+    config: Config, policies: Policies, keep: Callable[[Reflection], object], store: Store | None
 ) -> NotebookCurator:
     """Return the curator: it reads episodes from `store`, embeds with its embedder and journals an audit per batch.
 
-    Without grades (`run.label_free`) the policy judges which episodes failed. Raises `ConfigError` without a store.
+    Without grades (`run.label_free`) the judge says which episodes failed. Raises `ConfigError` without a store.
     """
     if store is None:
         raise ConfigError("curator 'notebook' reads failed episodes from a workspace; got none: give its store")
@@ -40,5 +40,5 @@ def make_notebook(
     def failed_uses(trajectory: Trajectory) -> tuple[str, ...]:
         return faults(trajectory, shown_again(store, trajectory.injected).skills)
 
-    episodes = Episodes(store.trajectory, failed_uses)
-    return NotebookCurator(policy, store.embedder, episodes, settings=settings, keep=keep, record=record)
+    episodes = Episodes(store.trajectory, failed_uses, policies.judge)
+    return NotebookCurator(policies.curator, store.embedder, episodes, settings=settings, keep=keep, record=record)

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from memory.store import Store
+from policies.roles import ACTING
 
 _task: ContextVar[str] = ContextVar("task", default="")
 
@@ -30,13 +31,15 @@ def asked_about() -> str:
 class RunReplies:
     """The reply store of one run, for `policies.cache.CachedPolicy`."""
 
-    def __init__(self, store: Store, run_id: str) -> None:
+    def __init__(self, store: Store, run_id: str, role: str = ACTING) -> None:
+        """Take the run and the role whose calls these are; what each role used is counted by it."""
         self._store = store
         self._run_id = run_id
+        self._role = role
 
     def put_reply(self, key: str, reply: dict[str, Any]) -> None:
         """Journal a reply before it is used."""
-        self._store.put_reply(key, reply, run_id=self._run_id, task_id=_task.get())
+        self._store.put_reply(key, {**reply, "role": self._role}, run_id=self._run_id, task_id=_task.get())
 
     def get_reply(self, key: str) -> dict[str, Any] | None:
         """Return a journalled reply, or None."""

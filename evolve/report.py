@@ -29,6 +29,8 @@ from evolve.metrics import Metrics, summarize
 from evolve.modes.online import place
 from evolve.pass_at_k import PassAtK, pass_at_k
 from evolve.pass_at_k import lines as pass_lines
+from evolve.roles import RoleUse, used
+from evolve.roles import lines as role_lines
 from evolve.runs import COMPARE, RESUMABLE, RunRecord, load_run
 from evolve.skilled.figures import SkillFigures, figures
 from evolve.skilled.figures import lines as skill_lines
@@ -77,6 +79,8 @@ class Report(Frozen):
     """Bullets that were known when the run started."""
     learned: int = 0
     """Changes of knowledge that were applied; counters are none."""
+    roles: tuple[RoleUse, ...] = ()
+    """What each role's model calls used; those of the gates' episodes are among the acting ones."""
     gates: account.GateAccount = account.GateAccount()
     """What the gates decided, and what they spent beside the stream."""
     egl: float | None = None
@@ -128,6 +132,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         retried=pass_at_k(record.config.get("run", {}).get("attempts", 1), stream, further),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
+        roles=used(store, record.run_id, f"{line.policy} {record.policy_version}".rstrip(), record.roles),
         gates=gates,
         egl=growth(store, namespace, {t.id for t in stream}),
         skills=figures(store, record.run_id, stream),
@@ -167,7 +172,8 @@ def lines(report: Report) -> list[str]:
     if report.egl is not None:
         learned += f", new records per task (EGL): {report.egl:.2f}"
     end = [*report.warnings, *(f"note: {each}" for each in report.advice)]
-    return [*head, "", *body, "", learned, *account.lines(report.gates), *skill_lines(report.skills), *end]
+    asked = role_lines(report.roles)
+    return [*head, "", *body, "", learned, *asked, *account.lines(report.gates), *skill_lines(report.skills), *end]
 
 
 def _memory(arm: str) -> str:

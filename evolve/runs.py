@@ -21,13 +21,12 @@ from evolve.config import Config
 from evolve.runlog import about_run, at_snapshot
 from evolve.seeds import id_for
 from evolve.state import MAIN, Deps
-from memory import runlist
+from memory import listing, runlist
 from memory.errors import JournalError, NotFound
 from memory.records import Event, Frozen, Reflection, Snapshot, Usage
 from memory.runlist import KINDS as MODE_KINDS
 from memory.runlist import RunFilter
 from memory.store import Store
-from policies.protocols import Reply
 
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
@@ -55,6 +54,8 @@ class RunRecord(Frozen):
     config_hash: str = ""
     policy: str = ""
     policy_version: str = ""
+    roles: dict[str, str] = Field(default_factory=dict)
+    """Role -> name and version of its policy, where that is not the acting one."""
     environment: str = ""
     tasks: tuple[str, ...] = ()
     """Ids of the stream, in its order."""
@@ -148,19 +149,9 @@ def save_run(store: Store, record: RunRecord) -> None:
     store.put_run(record.run_id, record.model_dump(mode="json", exclude={"run_id"}))
 
 
-class _StoredReply(Frozen):
-    """A journalled reply as `policies.cache` stores it."""
-
-    reply: Reply
-    sha256: str = ""
-
-
 def spent(store: Store, run_id: str) -> Usage:
     """Return what a run's journalled model calls used."""
-    from memory.episodes import find
-
-    replies = find(store.journal, _StoredReply, "replies", run_id=run_id)
-    return sum((stored.reply.usage for stored in replies), Usage())
+    return sum(listing.used_by_role(store.journal, run_id).values(), Usage())
 
 
 def keeper(store: Store) -> Callable[[Reflection], object]:

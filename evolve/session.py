@@ -7,11 +7,11 @@ configuration names, so a model or an environment in hand needs no dotted path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from evolve import app, generations
+from evolve import app, generations, roles
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.environments.validation import check_shape, check_splits
@@ -32,7 +32,6 @@ from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.prompting import briefing, described
 from evolve.protocols import Environment, max_steps_of, tools_of
-from evolve.replies import RunReplies
 from evolve.rollout import Acting
 from evolve.runs import (
     RESUMABLE,
@@ -50,7 +49,6 @@ from evolve.runs import (
 from evolve.search import invitation
 from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
 from evolve.telemetry.start import Traced, traced
-from evolve.watching import WatchedPolicy
 from evolve.worldwords import WorldWords, keep
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
@@ -58,11 +56,11 @@ from memory.records import Event, Frozen, Task, Trajectory, new_id
 from memory.scratch import sweep
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
-from policies.budget import Budget, BudgetedPolicy
-from policies.cache import CachedPolicy
+from policies.budget import Budget
 from policies.errors import BudgetExceeded
 from policies.features import features_of
 from policies.protocols import Policy
+from policies.roles import Policies, Role
 
 MODES: dict[str, Callable[[Run], Awaitable[tuple[EvalReport, ...]]]] = {
     "online": online,
@@ -92,6 +90,8 @@ class Parts:
     """Given by whoever lets several runs take turns."""
     outside: Outside | None = None
     """For an `Agent`, which has no environment: the texts of an episode that strangers can have written."""
+    roles: Mapping[Role, Policy] = field(default_factory=dict[Role, Policy])
+    """Policies of single roles; of the others those that the configuration names, else `policy`."""
 
 
 class RunResult(Frozen):
@@ -146,7 +146,7 @@ class _Opened:
 
     config: Config
     parts: Parts
-    policy: Policy
+    policies: Policies
     environment: Environment
     store: Store
 
@@ -158,14 +158,15 @@ class _Opened:
         refuse_repeats(config, environment)
         app.check_skills(config, environment)
         _check_tasks(config, environment)
-        policy = parts.policy or app.make_policy(config.policy, config.workspace)
-        try:
-            check_exemplars(config, policy)
-            with app.open_store(config, policy.count_tokens) as store:
-                yield cls(config, parts, policy, environment, store)
-        finally:
-            if parts.policy is None:
-                await policy.aclose()
+        async with roles.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
+            check_exemplars(config, policies.acting)
+            with app.open_store(config, policies.acting.count_tokens) as store:
+                yield cls(config, parts, policies, environment, store)
+
+    @property
+    def policy(self) -> Policy:
+        """Return the acting policy."""
+        return self.policies.acting
 
     @property
     def free(self) -> bool:
@@ -212,6 +213,7 @@ def _plan(opened: _Opened) -> RunRecord:
         config_hash=config.digest,
         policy=opened.policy.name,
         policy_version=opened.policy.version,
+        roles=roles.names(opened.policies),
         environment=opened.environment.name,
         tasks=tuple(task.id for task in tasks),
         control=tuple(sorted(sampled(tasks, opened.share[0], config.run.seed))),
@@ -259,8 +261,8 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     """Return the run with its dependencies; the policy is journalled, then budgeted, then the model."""
     config, store, parts = opened.config, opened.store, opened.parts
     budget = Budget(**config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds)
-    budgeted = BudgetedPolicy(WatchedPolicy(opened.policy), budget)
-    policy = CachedPolicy(budgeted, RunReplies(store, record.run_id), scope=record.run_id)
+    policies = roles.journalled(opened.policies, config, store, record.run_id, budget)
+    policy = policies.acting
     acting = Acting(
         world=briefing(opened.environment, policy.profile) + invitation(config, policy.profile),
         max_steps=max_steps_of(opened.environment, config.environment.max_steps),
@@ -282,10 +284,10 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         config=config,
         store=store,
         environment=opened.environment,
-        policy=policy,
+        policies=policies,
         acting=acting,
-        reflector=parts.reflector or app.make_reflector(config, policy),
-        curator=parts.curator or app.make_curator(config, policy, keeper(store), store, opened.environment),
+        reflector=parts.reflector or app.make_reflector(config, policies.reflector),
+        curator=parts.curator or app.make_curator(config, policies, keeper(store), store, opened.environment),
         gates=app.make_gates(config, bench, parts.gates),
         stream=stream,
         tally=Tally(_planned(opened, record), done),
@@ -351,14 +353,15 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
         notify(Notice(run_id=record.run_id, text=preset.sentence))
     if generation := generations.sentence(opened.policy):
         notify(Notice(run_id=record.run_id, text=generation))
+    if others := roles.names(opened.policies):
+        notify(Notice(run_id=record.run_id, text=roles.sentence(others)))
     if stack := stack_sentence(config, opened.environment):
         notify(Notice(run_id=record.run_id, text=stack))
     if config.exemplars.enabled and config.run.label_free:
         notify(Notice(run_id=record.run_id, text=SELF_JUDGED))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
-    if record.policy_version != opened.policy.version:
-        text = f"the run was started with policy {record.policy_version!r}, now it is {opened.policy.version!r}"
+    for text in roles.changes({"policy": record.policy_version, **record.roles}, opened.policies):
         notify(Notice(run_id=record.run_id, text=text))
 
 

@@ -18,6 +18,7 @@ from memory.records import Task, Trust
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
+from policies.roles import Policies
 
 MAIN = "main"
 NO_MEMORY = "no_memory"
@@ -104,7 +105,7 @@ class Deps:
     config: Config
     store: Store
     environment: Environment
-    policy: Policy
+    policies: Policies
     acting: Acting
     reflector: Reflector
     curator: Curator
@@ -119,6 +120,11 @@ class Deps:
     """What the gates may spend."""
     reporter: Trust = Trust.VERIFIED
     """Who says what became of the tasks; what somebody outside reports has no weight against what was verified."""
+
+    @property
+    def policy(self) -> Policy:
+        """Return the acting policy."""
+        return self.policies.acting
 
     @property
     def namespace(self) -> str:

@@ -133,6 +133,18 @@ def used(journal: Journal, run_id: str) -> tuple[int, Usage]:
     return row[0], Usage.model_validate(dict(zip(names, row[1:], strict=True)))
 
 
+def used_by_role(journal: Journal, run_id: str) -> dict[str, Usage]:
+    """Return role -> what its journalled model calls of a run used; the role is empty where none was stored."""
+    names = tuple(Usage.model_fields)
+    sums = ", ".join(f"total(c.body ->> '$.reply.usage.{name}')" for name in names)
+    rows = journal.query(
+        f"SELECT coalesce(c.body ->> '$.role', ''), {sums} FROM replies r JOIN content c ON c.hash = r.hash"
+        " WHERE r.run_id = ? GROUP BY 1",
+        (run_id,),
+    )
+    return {role: Usage.model_validate(dict(zip(names, sums, strict=True))) for role, *sums in rows}
+
+
 def episodes(journal: Journal, names: str | Sequence[str], *, offset: int = 0, limit: int = -1) -> list[EpisodeLine]:
     """Return a page of the episodes journalled under a run's name, or under several, in the order they were done."""
     rows = journal.query(

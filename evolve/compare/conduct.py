@@ -15,7 +15,8 @@ from evolve import app
 from evolve.compare.arms import Arm
 from evolve.compare.plan import Plan, Replicate
 from evolve.compare.turns import Turns
-from evolve.config import Config
+from evolve.config import Config, ModelSection
+from evolve.generations import home
 from evolve.parallel import all_of
 from evolve.progress import Observer
 from evolve.runs import DONE, RunRecord, exclusive
@@ -23,23 +24,28 @@ from evolve.session import Parts, aresume, arun
 from evolve.transfer import copy_database
 from policies.errors import BudgetExceeded
 from policies.protocols import Policy
+from policies.roles import Role
 
 Watch = Callable[[Replicate, Arm], Observer]
 """Gives who watches a life."""
 
 
 class Policies:
-    """One policy for each `[policy]` section, shared by all lives, so that weights are loaded once."""
+    """One policy for each section of `[policy]` and its roles, shared by all lives: weights are loaded once."""
 
     def __init__(self) -> None:
         self._made: dict[str, Policy] = {}
 
     def parts(self, config: Config) -> Parts:
         """Return the parts of a life."""
-        key = config.policy.model_dump_json()
-        if key not in self._made:
-            self._made[key] = app.make_policy(config.policy)
-        return Parts(policy=self._made[key])
+        acting = config.policy
+        own: dict[Role, Policy] = {role: self._one(section, acting) for role, section in acting.roles.items()}
+        return Parts(policy=self._one(acting, acting), roles=own)
+
+    def _one(self, section: ModelSection, acting: ModelSection) -> Policy:
+        if section.identity not in self._made:
+            self._made[section.identity] = app.make_policy(section, home(section, acting, None))
+        return self._made[section.identity]
 
     async def aclose(self) -> None:
         """Close all of them."""

@@ -17,6 +17,7 @@ from evolve.report import Report, make_report
 from evolve.runs import DONE, RunRecord, spent
 from memory.errors import NotFound
 from memory.records import Frozen, Usage
+from policies.roles import ROLES
 
 
 class Learned(Frozen):
@@ -68,7 +69,8 @@ def read_lives(plan: Plan, folder: Path) -> tuple[Life, ...]:
     for replicate in plan.replicates:
         for arm in plan.arms:
             life = _life(plan, folder, arm, replicate)
-            other = versions.setdefault(f"{replicate.world} {arm.config['policy']}", life)
+            acting = {key: value for key, value in arm.config["policy"].items() if key not in ROLES}
+            other = versions.setdefault(f"{replicate.world} {acting}", life)
             if other.policy_version != life.policy_version:
                 raise RunMismatch(
                     f"policy {life.policy!r} changed meanwhile: {other.arm} in {other.replicate} had version "
@@ -138,5 +140,9 @@ def _learned(plan: Plan, folder: Path, arm: Arm, replicate: Replicate) -> Learne
 
 def _reflector(arm: Arm) -> str:
     """Return who reflects and who curates; a snapshot or an arm without memory has neither."""
-    section = arm.config["playbook"]
-    return f"{section['reflector']} / {section['curator']}" if arm.learns and section["enabled"] else "-"
+    section, roles = arm.config["playbook"], arm.config["policy"]
+    if not (arm.learns and section["enabled"]):
+        return "-"
+    models = {role: roles.get(role) for role in ("reflector", "curator")}
+    by = {role: f" by {own['name']} {own['model']}".rstrip() if own else "" for role, own in models.items()}
+    return f"{section['reflector']}{by['reflector']} / {section['curator']}{by['curator']}"

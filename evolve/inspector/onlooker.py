@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from evolve.config import PolicySection
+from evolve.config import ModelSection
 from evolve.generations import WITH_GENERATIONS, model_directory, profile_of
 from policies.errors import PolicyRefused
 from policies.protocols import Message, Profile, Reply, SamplingParams
@@ -23,7 +23,7 @@ class Onlooker:
     supports_schema = False
     version = ""
 
-    def __init__(self, section: PolicySection) -> None:
+    def __init__(self, section: ModelSection) -> None:
         self.name = section.name
         known = section.name in WITH_GENERATIONS
         self.profile: Profile = profile_of(section) if known else section.profile

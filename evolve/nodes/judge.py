@@ -54,7 +54,8 @@ async def judge_episode(trajectory: Trajectory, deps: Deps) -> None:
     messages = [Message(role="user", content=prompt)]
     async with deps.slots:
         with about(trajectory.task.id):
-            answer = await generate_structured(deps.policy, messages, SelfJudgement, SamplingParams(max_tokens=256))
+            policy, params = deps.policies.judge, SamplingParams(max_tokens=256)
+            answer = await generate_structured(policy, messages, SelfJudgement, params)
     value = answer.value
     data = {"success": value.success if value else None, "reason": value.reason if value else answer.raw}
     deps.store.append(Event(type="judgement", run_id=deps.stream.run_id, subject=trajectory.id, data=data))

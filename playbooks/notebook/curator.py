@@ -32,6 +32,8 @@ class Episodes:
     """Returns the trajectory of an id."""
     faults: Callable[[Trajectory], Sequence[str]] = lambda _: ()
     """What went wrong in one beside its grade: it is written about even if it succeeded."""
+    judge: Policy | None = None
+    """Says which of them failed where no outcome is read; None = the policy that writes."""
 
 
 class Settings(Frozen):
@@ -45,7 +47,7 @@ class Settings(Frozen):
     writer: Literal["model", "rules"] = "model"
     """`rules` writes notes from the reflections' lessons and joins them, without a model."""
     label_free: bool = False
-    """No outcome is read: the policy judges which episodes failed."""
+    """No outcome is read: `Episodes.judge` says which episodes failed."""
 
 
 class NotebookCurator:
@@ -102,11 +104,11 @@ class NotebookCurator:
         unique = {reflection.trajectory_id: reflection for reflection in reflections}
         episodes = {key: trajectory for key in unique if (trajectory := self._episodes.find(key)) is not None}
         faults = {key: tuple(self._episodes.faults(trajectory)) for key, trajectory in episodes.items()}
-        judge = self._policy if label_free else None
+        judge = (self._episodes.judge or self._policy) if label_free else None
         found = {f.trajectory_id: f for f in await find_failures(tuple(episodes.values()), judge)}
         findings = [found.get(key) or _lost(reflection) for key, reflection in unique.items()]
         if findings:
-            self._record(audit(findings, self._policy.name if label_free else "reward"))
+            self._record(audit(findings, judge.name if judge else "reward"))
         self._keep_all([_unjudged(finding, f"{self.name}:judge") for finding in findings if finding.raw])
         return [
             failure_of(episodes[key], finding, unique[key], label_free=label_free, faults=faults[key])

@@ -13,6 +13,7 @@ import pytest
 from evolve.app import make_curator, make_environment, make_gates, make_policy, make_reflector
 from evolve.config import Config
 from evolve.errors import ConfigError
+from policies.roles import Policies
 from tests.evolve.command import complaint, evolve, evolve_json, settings
 
 
@@ -75,7 +76,7 @@ def test_the_names_that_are_checked_are_those_that_are_built(tmp_path: Path) -> 
             "policy": lambda: make_policy(config.policy),
             "gate": lambda: make_gates(config),
             "reflector": lambda: make_reflector(config, policy),
-            "curator": lambda: make_curator(config, policy, lambda kept: None),
+            "curator": lambda: make_curator(config, Policies.of(policy), lambda kept: None),
         }
         with pytest.raises(ConfigError) as error:
             build[what]()

@@ -21,6 +21,7 @@ from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Injection, Insight, Op, Record, Reflection, Status, Step, Task, Trajectory
 from playbooks.bullets import Bullet
 from playbooks.view import RecordView
+from policies.roles import Policies
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import Doors, doors_config, replies
 
@@ -253,7 +254,7 @@ def build_all(config: Config) -> None:
 
         policy = ScriptedPolicy(())
     app.make_reflector(config, policy)
-    app.make_curator(config, policy, print)
+    app.make_curator(config, Policies.of(policy), print)
 
 
 def test_a_dotted_path_loads_ones_own(tmp_path: Path) -> None:

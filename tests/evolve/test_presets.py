@@ -17,6 +17,7 @@ from evolve.config import Config, NotebookSection, PlaybookSection
 from evolve.configfile import load_config
 from evolve.errors import ConfigError
 from evolve.preset import applied, find_preset, preset_names
+from policies.roles import Policies
 from policies.scripted import ScriptedPolicy
 
 NAMES = preset_names()
@@ -32,7 +33,7 @@ def test_every_preset_is_a_configuration_and_its_roles_can_be_built(name: str, t
     policy = ScriptedPolicy(["x"])
     with open_store(config) as store:
         assert make_reflector(config, policy).name
-        assert make_curator(config, policy, lambda _: None, store).name
+        assert make_curator(config, Policies.of(policy), lambda _: None, store).name
 
 
 def test_the_values_of_a_preset_are_those_of_its_file() -> None:

@@ -23,6 +23,7 @@ from evolve.inspector.prompts import told
 from evolve.inspector.rendering import show
 from evolve.inspector.waterfall import waterfall
 from evolve.lives import compared, life_with
+from evolve.roles import used
 from evolve.runs import KINDS, LANGGRAPH, load_run
 from evolve.state import NO_MEMORY
 from memory import episodes, listing, runlist
@@ -111,6 +112,7 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
         "curve": curve(every) if streamed else "",
         "halves": halves(every) if streamed else parts(summary),
         "totals": totals(every),
+        "roles": used(desk.store, run_id, f"{record.policy} {record.policy_version}".strip(), record.roles),
         "rows": [{"at": at, "main": each, "control": control.get(each.task_id)} for at, each in shown],
         "paging": paging,
         "verdicts": said[:VERDICTS],

@@ -45,7 +45,7 @@ def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool, taint
 
 def text_of(op: DeltaOp) -> str:
     """Return the text that the op would show in prompts; empty where its payload is none of its kind."""
-    payload = _payload(op)
+    payload = payload_of(op)
     return payload.text() if payload else ""
 
 
@@ -54,14 +54,15 @@ def texts_of(op: DeltaOp) -> tuple[str, ...]:
 
     Of an exemplar each text by itself, without the marks of comments: `# input` is no heading there.
     """
-    payload = _payload(op)
+    payload = payload_of(op)
     if isinstance(payload, Exemplar):
         return tuple(filter(None, (_COMMENT.sub("", text) for text in payload.texts())))
     texts = [payload.text() if payload else "", *(prose(payload) if isinstance(payload, Skill) else ())]
     return tuple(filter(None, texts))
 
 
-def _payload(op: DeltaOp) -> Payload | None:
+def payload_of(op: DeltaOp) -> Payload | None:
+    """Return what the op would store, or None where its payload is none of its kind."""
     if op.payload is None:
         return None
     try:

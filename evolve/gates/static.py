@@ -1,9 +1,9 @@
 """Gate `static`: what can be refused by reading alone, without running a task.
 
 Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; what hides, poses
-or points outside is `playbooks.content.refusal`; here comes the leak check: a text that repeats a long run of words
-from a task is about that task, not about the world, unless many tasks have those words: tickets and forms are written
-from a template. An operator's own words are not read for content.
+or points outside is `playbooks.content.refusal`; what says nothing of the world is `evolve.gates.echo`; here comes the
+leak check: a text that repeats a long run of words from a task is about that task, not about the world, unless many
+tasks have those words: tickets and forms are written from a template. An operator's own words are not read for content.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from evolve.trust import text_of, texts_of
+from evolve.gates.echo import echo
+from evolve.trust import payload_of, text_of, texts_of
 from memory.content import canonical
 from memory.protocols import Gate, KnowledgeView
 from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict
@@ -64,7 +65,7 @@ class StaticGate:
         for gate in self._kinds.values():
             rejected |= (await gate.judge(short, view, trajectories)).rejected
         for op in (each for each in ops if each.op_id not in rejected):
-            reason = self._leak(op, trajectories) or self._content(op)
+            reason = self._leak(op, trajectories) or self._echo(op, trajectories) or self._content(op)
             if reason:
                 rejected[op.op_id] = reason
             else:
@@ -81,6 +82,10 @@ class StaticGate:
         known, strict = self._known(), trust in FROM_OUTSIDE and not trust.reaches(self._trust)
         found = (refusal(text, known, strict=strict and text == text_of(op)) for text in texts_of(op))
         return next(filter(None, found), "")
+
+    def _echo(self, op: DeltaOp, trajectories: Sequence[Trajectory]) -> str:
+        payload = None if op.provenance.trust is Trust.OPERATOR else payload_of(op)
+        return echo(payload, trajectories, self._n) if payload else ""
 
     def _leak(self, op: DeltaOp, trajectories: Sequence[Trajectory]) -> str:
         """Return which task's words the op's text repeats, or an empty text."""

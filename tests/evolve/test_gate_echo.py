@@ -1,0 +1,108 @@
+"""Gate `static` refuses what says nothing of the world, and lets every true lesson pass that we have.
+
+E1  what a prompt shows as an answer, in part or as a whole, is no lesson; the words are those of the files
+E2  nor is what only repeats the task, or could not be false
+E3  none of the office's house rules is refused, and none of a playbook that a large model learned on AppWorld
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.gates.echo import PACKAGES, WORLDS
+from evolve.gates.static import StaticGate
+from memory.records import DeltaOp, Op, Provenance, Task, Trajectory, Trust
+from playbooks.view import RecordView
+from policies.prompts import prompt_names
+from tests.playbooks.conftest import PARTS
+
+TRAINED = "appworld_offline_trained_no_gt_playbook.txt"
+EPISODE = Trajectory(task=Task(id="t1", instruction="Send the quarterly report to Ann before noon."))
+
+
+def add(content: str, trust: Trust = Trust.VERIFIED) -> DeltaOp:
+    return DeltaOp(op=Op.ADD, op_id=content, payload={"content": content}, provenance=Provenance(trust=trust))
+
+
+async def refused(*ops: DeltaOp) -> dict[str, str]:
+    """Return op id -> reason of those that the gate refuses for what they say, not for being alike."""
+    verdict = await StaticGate().judge(ops, RecordView(), [EPISODE])
+    return {key: why for key, why in verdict.rejected.items() if "duplicate" not in why}
+
+
+def examples() -> list[str]:
+    """Return the quoted values of the answers that our prompts show, of more than one word."""
+    found: list[str] = []
+    for package in PACKAGES:
+        for name in set(prompt_names(package)) - WORLDS:
+            text = (resources.files(package) / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+            answers = re.findall(r"^\s*\{\"?.*", re.sub(r"\{[{%].*?[}%]\}", "", text), re.DOTALL | re.MULTILINE)
+            found += [value for answer in answers for value in re.findall(r'"([^"]*\w \w[^"]*)"', answer)]
+    return found
+
+
+@pytest.mark.parametrize("parroted", ["the rule", "the call to make then", "for ADD, EDIT, MERGE"])
+async def test_the_placeholders_that_a_small_model_once_learned_are_refused(parroted: str) -> None:
+    (why,) = (await refused(add(parroted))).values()
+    assert why.startswith("repeats the words of our own prompts")
+
+
+async def test_whatever_a_prompt_shows_as_an_answer_is_refused() -> None:
+    shown = examples()
+    assert len(shown) > 10
+    found = await refused(*map(add, dict.fromkeys(shown)))
+    assert set(found) == set(shown)
+
+
+async def test_a_part_of_a_prompt_in_a_longer_text_is_refused() -> None:
+    lesson = "In general: no names, ids or amounts that belong to this task alone, as always."
+    assert "repeats the words of our own prompts" in (await refused(add(lesson)))[lesson]
+
+
+async def test_a_note_is_read_part_by_part() -> None:
+    def note(**parts: Any) -> DeltaOp:
+        return DeltaOp(op=Op.ADD, op_id="note", kind="note", payload={**PARTS, **parts})
+
+    assert await refused(note()) == {}
+    assert "our own prompts" in (await refused(note(strategy="the call to make then")))["note"]
+
+
+@pytest.mark.parametrize("lesson", ["Send the quarterly report", "before noon"])
+async def test_what_only_repeats_the_task_is_refused(lesson: str) -> None:
+    assert "repeats words of task 't1'" in (await refused(add(lesson)))[lesson]
+    assert await refused(add(f"{lesson}: attach it as a PDF.")) == {}
+
+
+@pytest.mark.parametrize(
+    "lesson", ["Always follow the instructions carefully.", "Avoid mistakes and use the right call!"]
+)
+async def test_what_could_not_be_false_is_refused(lesson: str) -> None:
+    assert "could be false" in (await refused(add(lesson)))[lesson]
+    assert await refused(add(f"{lesson} Amounts are in cents.")) == {}
+
+
+async def test_an_operators_own_words_are_not_read() -> None:
+    assert await refused(add("the rule", Trust.OPERATOR)) == {}
+
+
+async def test_no_rule_of_an_office_is_refused() -> None:
+    rules = {rule for deployment in range(10) for rule in Office(OfficeConfig(deployment=deployment)).oracle}
+    assert len(rules) > 50
+    assert await refused(*map(add, sorted(rules))) == {}
+
+
+async def test_no_lesson_that_a_large_model_learned_is_refused() -> None:
+    folder = os.environ.get("EVOLVE_TEST_DATA")
+    if not folder or not (Path(folder) / TRAINED).exists():
+        pytest.skip(f"EVOLVE_TEST_DATA names no folder with {TRAINED}")
+    lessons = re.findall(r"^\[[a-z]+-\d+\] (.+)$", (Path(folder) / TRAINED).read_text(), re.MULTILINE)
+    assert len(lessons) == 318
+    found = await refused(*map(add, dict.fromkeys(lessons)))
+    assert {why for why in found.values() if "our own prompts" in why or "could be false" in why} == set()

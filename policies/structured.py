@@ -84,7 +84,20 @@ def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
 
 @cache
 def _schema(model_cls: type[BaseModel]) -> dict[str, Any]:
-    return model_cls.model_json_schema()
+    """Return the schema without titles and descriptions: a weak model gives them back as its answer."""
+    return _bare(model_cls.model_json_schema())
+
+
+def _bare(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_bare(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {key: value for key, value in schema.items() if key not in ("title", "description")}
+    return {
+        key: {name: _bare(each) for name, each in value.items()} if key in ("properties", "$defs") else _bare(value)
+        for key, value in kept.items()
+    }
 
 
 def _reask(policy: Policy, model_cls: type[BaseModel], error: str) -> str:

@@ -8,22 +8,26 @@ group by number, so that a prompt cache survives learning.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.protocols import Action, ActionFormat, Environment
+from evolve.protocols import Action, ActionFormat, Environment, StepResult
 from memory.records import Record, Step, Task
 from playbooks.bullets import one_line
 from playbooks.render import neutral
 from playbooks.render import render as render_knowledge
 from policies.prompts import render
 from policies.protocols import Message, Profile, Reply
+from skills.names import parsed
 
-_FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_FENCE = re.compile(r"```(?:python3?|py)?[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE)
 
 NO_CODE = "error: no code was found; reply with one ```python block"
 """Observation for a reply of the full profile that holds no code block."""
+AGAIN = "This very action failed in the same way before: change it."
+"""Stands under the error of an action that is repeated, in the full profile."""
 FORGOTTEN = "[an earlier observation, left out since the conversation is long]"
 """Stands in for an observation where the conversation would be longer than `environment.history_chars`."""
 
@@ -66,7 +70,7 @@ def opening_messages(
         rules = "\n".join(filter(None, (rules, guidance)))
         content = render("evolve", "act_compact", **told, rules=rules, task=task.instruction)
         return [Message(role="user", content=content)]
-    system = render("evolve", "act", **told, learned=learned(rules))
+    system = render("evolve", "act", **told, learned=learned(rules) if rules else "").strip()
     opening = [Message(role="system", content=system), Message(role="user", content=task.instruction)]
     return [*opening, Message(role="user", content=guidance)] if guidance else opening
 
@@ -132,7 +136,8 @@ def briefing(environment: Environment, profile: Profile) -> str:
     world = environment.describe(profile)
     if profile == "compact":
         return world
-    return render("evolve", f"act_{environment.action_format}", world=world)
+    more = {"imports": tuple(getattr(environment, "imports", ()))} if environment.action_format == "code" else {}
+    return render("evolve", f"act_{environment.action_format}", world=world.strip(), **more).strip()
 
 
 def described(allow: Sequence[str], world: Environment | None) -> str:
@@ -145,11 +150,27 @@ def actions_of(reply: Reply, action_format: ActionFormat, profile: Profile) -> t
     """Return the actions a reply asks for, in order; empty when it asks for none.
 
     Native tool calls are performed one per step; a reply of words alone is an action too, and the environment decides
-    what it means (usually: finished). In the compact profile the whole reply is the code.
+    what it means (usually: finished). In the compact profile the whole reply is the code, in the full one only where it
+    holds no block and is a program as it stands.
     """
     if action_format == "tools" and reply.tool_calls:
         return tuple(Action(text=reply.text, tool_calls=(call,)) for call in reply.tool_calls)
     if action_format != "code" or profile == "compact":
         return (Action(text=reply.text),)
     blocks: list[str] = _FENCE.findall(reply.text)
+    if not blocks and _does_something(reply.text.strip()):
+        blocks = [reply.text.strip()]
     return (Action(text="\n".join(blocks)),) if blocks else ()
+
+
+def _does_something(text: str) -> bool:
+    """Tell whether a text is a program: Python, and not only names, numbers or the like, as a word or an answer is."""
+    tree = parsed(text)
+    said = [node.value if isinstance(node, ast.Expr) else node for node in tree.body] if tree else []
+    return any(isinstance(node, ast.Call | ast.stmt) and getattr(node, "value", node) is not None for node in said)
+
+
+def answered(action: str, result: StepResult, steps: Sequence[Step], profile: Profile) -> str:
+    """Return what the agent reads of a result: also, in the full profile, that an earlier step failed just so."""
+    again = result.error and any((step.action, step.error) == (action, result.error) for step in steps)
+    return f"{result.observation}\n{AGAIN}" if again and profile == "full" else result.observation

@@ -55,6 +55,8 @@ class Environment(Protocol):
       run it again (`evolve.gates.evaluator`).
     - `live = True`: no task can be run again (a live stream). Gate `default` is then `static` and `online_ab`, and what
       would repeat a task is refused (`evolve.live`).
+    - `imports = ("math", "re")`: modules that code may import, and no others; the agent is told. A world that runs code
+      in `skills.sandbox.monty` takes `importable()` from there.
     - `max_steps = 40`: actions that an episode may take, where `environment.max_steps` is not set.
     - `max_concurrency = 1`: most episodes that may be open at the same time, where the world has global state (a
       parser, a gateway to another runtime, a singleton).

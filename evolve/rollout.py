@@ -18,6 +18,7 @@ from evolve.parallel import slot
 from evolve.prompting import (
     NO_CODE,
     actions_of,
+    answered,
     forget_oldest,
     knowledge,
     opening_messages,
@@ -37,13 +38,13 @@ from evolve.protocols import (
 from evolve.search import SEARCH, Search, asked
 from evolve.seeds import seed_for
 from evolve.skilled.prelude import Started, start
-from evolve.skilled.replies import answered
+from evolve.skilled.replies import answered as skill_answered
 from evolve.skilled.replies import asked as skill_asked
 from evolve.watching import watched
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
 from playbooks.render import neutral
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
-from policies.protocols import Message, Policy, Reply, SamplingParams
+from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 from skills.catalogue import catalogue
 
 
@@ -202,10 +203,11 @@ async def _act(
             continue
         if acting.skills and policy.profile == "full" and (wish := skill_asked(reply.text)):
             shown = progress.started.skills if progress.started else ()
-            _record(progress, answered(wish, reply, attempt.task, progress.steps, shown, acting.described), reply)
+            _record(progress, skill_answered(wish, reply, attempt.task, progress.steps, shown, acting.described), reply)
             continue
         actions = actions_of(reply, environment.action_format, policy.profile)
-        if await _perform(episode, reply, actions[: acting.max_steps - len(progress.steps)], acting, progress):
+        actions = actions[: acting.max_steps - len(progress.steps)]
+        if await _perform(episode, reply, actions, acting, progress, policy.profile):
             progress.stop = StopReason.DONE
             return
 
@@ -228,7 +230,12 @@ def _shown(attempt: Attempt, progress: _Progress) -> tuple[Injection, ...]:
 
 
 async def _perform(
-    episode: Episode, reply: Reply, actions: Sequence[Action], acting: Acting, progress: _Progress
+    episode: Episode,
+    reply: Reply,
+    actions: Sequence[Action],
+    acting: Acting,
+    progress: _Progress,
+    profile: Profile,
 ) -> bool:
     """Do what one reply asks for, step by step; return whether the episode is over. Its first step bears the usage."""
     if not actions:
@@ -238,8 +245,9 @@ async def _perform(
     for at, action in enumerate(actions):
         started = time.perf_counter()
         result = await _step(episode, action, len(progress.steps))
-        observation, omitted = shortened(result.observation, acting.observation_chars)
         text = call_text(action.tool_calls[0]) if action.tool_calls else action.text
+        seen = answered(text, result, progress.steps, profile)
+        observation, omitted = shortened(seen, acting.observation_chars)
         step = Step(
             index=0,
             action=text,

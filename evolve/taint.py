@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from evolve.prompting import AGAIN
 from evolve.protocols import Environment, TellsOutside
 from evolve.search import SEARCH
 from evolve.trust import runs
@@ -50,7 +51,8 @@ def _asked(episode: Trajectory) -> Iterator[str]:
 
 
 def _observed(step: Step) -> str:
-    """Return an observation without its error message; what the agent's own memory answered is nobody's."""
+    """Return an observation without its error message; what the loop itself said is nobody's."""
     if step.action.startswith(f"{SEARCH}("):
         return ""
-    return "\n".join(step.observation.split(step.error)) if step.error else step.observation
+    said = step.observation.replace(AGAIN, "")
+    return "\n".join(said.split(step.error)) if step.error else said

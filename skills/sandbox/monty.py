@@ -9,6 +9,7 @@ interpreter covers a subset of Python (no `yield`, `del`, class inheritance; few
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -165,6 +166,17 @@ class MontySandboxSession:
             for name, functions in modules.items()
         }
         return ExternalModule(wrapped, id=_IDS)
+
+
+@cache
+def importable() -> tuple[str, ...]:
+    """Return the standard modules that code can import, found by trying each."""
+    names = sorted(name for name in sys.stdlib_module_names if not name.startswith("_"))
+    session = shared().session({})
+    try:
+        return tuple(name for name in names if session.run(f"import {name}").error is None)
+    finally:
+        session.close()
 
 
 @cache

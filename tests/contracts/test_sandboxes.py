@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skills.protocols import Limits, Sandbox
-from skills.sandbox.monty import MontySandbox
+from skills.sandbox.monty import MontySandbox, importable
 from skills.sandbox.process import ProcessSandbox
 
 SANDBOXES = {"monty": MontySandbox, "process": lambda: ProcessSandbox(same_user=True)}
@@ -172,3 +172,13 @@ def test_a_fork_goes_its_own_way(sandbox: Sandbox) -> None:
     assert root.run("print(add(5), log)").stdout == "5 [1, 5]\n"
     root.close()
     fork.close()
+
+
+def test_what_is_said_to_be_importable_is_and_nothing_else() -> None:
+    found = importable()
+    assert {"datetime", "json", "math", "re"} <= set(found)
+    assert {"numpy", "subprocess", "socket"}.isdisjoint(found)
+    session = MontySandbox().session({})
+    assert session.run("".join(f"import {name}\n" for name in found)).error is None
+    assert "ModuleNotFoundError" in str(session.run("import statistics").error)
+    session.close()

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from evolve.prompting import NO_CODE
+from evolve.prompting import AGAIN, NO_CODE
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.rollout import Acting, Attempt, rollout
+from evolve.taint import outside_texts
 from memory.records import Outcome, StopReason, Task, ToolCall, Usage
 from policies.errors import BudgetExceeded, OutputUnparsable, PolicyRefused, PolicyUnavailable
 from policies.protocols import Reply, ToolSpec
@@ -48,6 +49,16 @@ async def test_step_seeds_differ_and_repeat() -> None:
         await attempt(policy, max_steps=3)
     assert seen[0] == seen[1]
     assert len(set(seen[0])) == 3
+
+
+@pytest.mark.parametrize(("profile", "told"), [("full", [False, True, False, True]), ("compact", [False] * 4)])
+async def test_who_repeats_what_failed_is_told_so_in_the_full_profile(profile: Any, told: list[bool]) -> None:
+    said = ["open red", "open red", "open blue", "open red"]
+    replies = [f"```python\n{text}\n```" if profile == "full" else text for text in said]
+    trajectory = await attempt(ScriptedPolicy(replies, profile=profile), max_steps=4)
+    assert [AGAIN in step.observation for step in trajectory.steps] == told
+    assert not any(AGAIN in (step.error or "") for step in trajectory.steps)
+    assert not any("failed in the same way" in text for text in outside_texts(Doors(), trajectory))
 
 
 async def test_code_is_taken_from_the_fence_in_the_full_profile() -> None:

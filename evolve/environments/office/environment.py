@@ -21,6 +21,7 @@ from memory.errors import BadInput, NotFound
 from memory.records import Task, Trajectory
 from policies.prompts import render
 from policies.protocols import ToolSpec
+from skills.sandbox.monty import importable
 
 _READS_OTHERS = re.compile(r"\.\s*(?:read|list)\b|\bgetattr\b")
 """Code that can read what others wrote: `apps.mail.read`, `apps.todo.list`, under whatever name of the app."""
@@ -82,6 +83,11 @@ class Office:
         functions = {app: {name: f.signature for name, f in endpoints.items()} for app, endpoints in APPS.items()}
         docs = {app: {name: f.doc for name, f in endpoints.items()} for app, endpoints in APPS.items()}
         return render("evolve", "office_apps", signatures=functions, docs=docs)
+
+    @property
+    def imports(self) -> tuple[str, ...]:
+        """Return the modules that code can import."""
+        return importable()
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the tasks of a split. Raises BadInput for an unknown one."""

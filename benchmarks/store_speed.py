@@ -48,7 +48,7 @@ class StoreTimes:
     """What was measured."""
 
     engine: str
-    """Index that answered recall: `chroma` or `exact`."""
+    """What answered recall: `chroma` or `exact`."""
     deltas: dict[str, Times]
     """Kind of delta -> time of its own commit, one right after the other while the index follows."""
     rested: Times

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.index_worker import EXACT_BELOW
+from memory.index_worker import EXACT_NUMBERS
 from memory.journal import Journal
 from memory.live import LiveIndex
 from memory.vectors import from_blobs
@@ -22,7 +22,7 @@ def agreement(journal: Journal, index: LiveIndex, *, dim: int) -> float | None:
     """
     large = journal.query(
         "SELECT namespace, kind, count(*) FROM records WHERE status IN ('provisional', 'active') AND NOT forgotten"
-        f" GROUP BY namespace, kind HAVING count(*) > {EXACT_BELOW}"
+        f" GROUP BY namespace, kind HAVING count(*) > {EXACT_NUMBERS // dim}"
     )
     if not large or not index.flush(_WAIT_SECONDS):
         return None

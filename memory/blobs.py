@@ -38,8 +38,8 @@ class BlobSearch:
             self._refresh(namespace)
             return self._index.search(collection_name(namespace, kind), vector, k)
 
-    def vectors(self, versions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Vector]:
-        """Return the vectors of those (record id, version) pairs that have one; it never changes, so it is kept."""
+    def vectors(self, versions: Sequence[tuple[str, int]]) -> list[Vector | None]:
+        """Return the vector of each (record id, version) pair, None without one; it never changes, so it is kept."""
         with self._lock:
             new = [pair for pair in versions if pair not in self._recent]
             if new:
@@ -53,7 +53,7 @@ class BlobSearch:
                         ((row[0], row[1]) for row in rows), from_blobs([row[2] for row in rows], self._dim), strict=True
                     )
                 )
-            return {pair: self._recent[pair] for pair in versions if pair in self._recent}
+            return [self._recent.get(pair) for pair in versions]
 
     def count(self, namespace: str, kind: str) -> int:
         """Return how many records the last search of that kind could choose from."""

@@ -67,7 +67,8 @@ class Change:
         }
         row = self.event(op.op.lower(), record_id, meta, self._reason(op))
         self.number += 1
-        self._index(row, record_id, 1, op.status, item)
+        self._add_text(row, item.text)
+        self._index(record_id, 1, op.status, item)
         return record_id
 
     def revise(self, name: str, target: Target, op: DeltaOp, **state: Any) -> int:
@@ -90,7 +91,8 @@ class Change:
             self.copy_vector(target.id, target.version, version)
             self.enqueue(target.id, version, status)
         else:
-            self._index(target.row, target.id, version, status, item)
+            self._set_text(target.row, item.text)
+            self._index(target.id, version, status, item)
         return version
 
     def return_to(self, target: Target, version: int) -> None:
@@ -119,8 +121,7 @@ class Change:
     def _reason(self, op: DeltaOp) -> str | None:
         return self.journal.put_body(canonical({"reason": op.reason})) if op.reason else None
 
-    def _index(self, row: int, record_id: str, version: int, status: Status, item: Prepared) -> None:
-        self._set_text(row, item.text)
+    def _index(self, record_id: str, version: int, status: Status, item: Prepared) -> None:
         self.journal.conn.execute(
             "INSERT INTO embeddings VALUES (?, ?, ?, ?, ?, ?)",
             (record_id, version, self.model, self.dim, item.key_hash, item.vector),
@@ -129,6 +130,9 @@ class Change:
 
     def _set_text(self, row: int, text: str) -> None:
         self.journal.conn.execute("DELETE FROM record_text WHERE rowid = ?", (row,))
+        self._add_text(row, text)
+
+    def _add_text(self, row: int, text: str) -> None:
         self.journal.conn.execute("INSERT INTO record_text (rowid, text) VALUES (?, ?)", (row, text))
 
     def copy_vector(self, record_id: str, old: int, new: int) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from memory.redact import may_hold_secret, redact, redact_named
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
 
 def clean(value: Any) -> Any:
     """Return a JSON value with secrets redacted and unstorable characters (lone surrogates, NUL) replaced.
@@ -40,7 +42,7 @@ def _cleaned(value: Any) -> Any:
 
 def canonical(value: Any) -> str:
     """Return the one JSON text of a value: sorted keys, no spaces, UTF-8 kept."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def clean_body(value: Any) -> str:

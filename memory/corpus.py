@@ -9,32 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from threading import Lock
 from typing import Any, Protocol
 
 import numpy as np
 
+from memory.catalogue import Candidate, Catalogue, Known
 from memory.indexes.exact import ExactIndex
 from memory.journal import Journal
 from memory.live import LiveIndex
 from memory.protocols import Vector
-from memory.records import Record, UsageCounts
+from memory.records import Record
 from memory.snapshots import frozen
 from memory.sql import sqlite3
 from memory.vectors import from_blobs
 from memory.view import Reader
-from memory.words import TOKENIZER, Vocabulary, match_expression
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """What ranking needs to know of a record, without parsing it."""
-
-    id: str
-    number: int
-    utility: float
-
+from memory.words import TOKENIZER, WordSearch
 
 Admitted = tuple[list[Candidate], Vector]
 """Candidates and their vectors `(n, dim)`, row by row."""
@@ -69,7 +60,8 @@ class Sources:
     journal: Journal
     reader: Reader
     index: LiveIndex
-    vocabulary: Vocabulary
+    words: WordSearch
+    catalogue: Catalogue
     dim: int
 
 
@@ -81,51 +73,44 @@ class LiveCorpus:
     namespace: str
     kinds: Sequence[str]
 
+    @cached_property
+    def _known(self) -> Known:
+        return self.sources.catalogue.of(self.namespace)
+
     def lexical(self, words: Sequence[str], limit: int) -> Hits:
         journal = self.sources.journal
         with journal.lock:
             stamp = journal.query("SELECT max(seq) FROM records")
-            match = match_expression(words, self.sources.vocabulary.frequency(words, stamp))
-            if not match:
-                return {}, False
-            rows = journal.query(
-                "SELECT r.id, r.namespace, r.kind, t.score FROM (SELECT rowid AS row, rank AS score FROM record_text"
-                " WHERE record_text MATCH ? ORDER BY rank, rowid LIMIT ?) AS t JOIN records r ON r.row = t.row",
-                (match, limit),
-            )
-        found = {row[0]: -row[3] for row in rows if row[1] == self.namespace and row[2] in self.kinds}
-        return found, len(rows) == limit
+            rows, scores = self.sources.words.best(words, stamp)
+        known = self._known.by_row
+        found: dict[str, float] = {}
+        for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
+            candidate = known.get(row)
+            if candidate is not None and candidate.kind in self.kinds:
+                found[candidate.id] = score
+                if len(found) == limit:
+                    return found, True
+        return found, False
 
     def nearest(self, vector: Vector, limit: int) -> Hits:
         found: dict[str, float] = {}
         more = False
-        for kind in self.kinds:
+        for kind in sorted(self._known.kinds.intersection(self.kinds)):
             near = self.sources.index.search(self.namespace, kind, vector, limit)
             more = more or len(near) == limit
             found.update(near)
         return found, more
 
     def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
-        rows = self.sources.journal.query(
-            "SELECT r.id, r.number, u.helpful, u.harmful, r.version FROM json_each(?) j"
-            " CROSS JOIN records r ON r.id = j.value CROSS JOIN usage u ON u.record_id = r.id"
-            " WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten",
-            (json.dumps(list(ids)),),
-        )
+        known = self._known.by_id
         barred = _drawn_from(self.sources.journal, without_tasks)
-        known = [row for row in rows if row[0] not in barred]
-        vectors = self.sources.index.blobs.vectors([(row[0], row[4]) for row in known])
-        known = [row for row in known if (row[0], row[4]) in vectors]
-        found = [Candidate(row[0], row[1], _utility(row[2], row[3])) for row in known]
-        return found, _matrix([vectors[row[0], row[4]] for row in known], self.sources.dim)
+        found = [each for key in ids if key not in barred and (each := known.get(key)) is not None]
+        vectors = self.sources.index.blobs.vectors([(each.id, each.version) for each in found])
+        pairs = [(each, vector) for each, vector in zip(found, vectors, strict=True) if vector is not None]
+        return [each for each, _ in pairs], _matrix([vector for _, vector in pairs], self.sources.dim)
 
     def records(self, ids: Sequence[str]) -> list[Record[Any]]:
         return list(self.sources.reader.load(ids))
-
-
-@lru_cache(maxsize=4096)
-def _utility(helpful: int, harmful: int) -> float:
-    return UsageCounts(helpful=helpful, harmful=harmful).utility
 
 
 def _matrix(vectors: Sequence[Vector], dim: int) -> Vector:
@@ -162,7 +147,7 @@ class FrozenCorpus:
             "INSERT INTO record_text (rowid, text) VALUES (?, ?)",
             [(record.number, record.payload.text()) for record in self._records.values()],
         )
-        self._vocabulary = Vocabulary(self._text, "record_text")
+        self._words = WordSearch(self._text, "record_text")
         self._lock = Lock()
 
     def _read_vectors(self, dim: int) -> dict[str, Vector]:
@@ -180,14 +165,9 @@ class FrozenCorpus:
     def lexical(self, words: Sequence[str], limit: int) -> list[tuple[Record[Any], float]]:
         """Return up to `limit` (record, BM25) of any kind."""
         with self._lock:
-            match = match_expression(words, self._vocabulary.frequency(words, "frozen"))
-            if not match:
-                return []
-            rows = self._text.execute(
-                "SELECT rowid, rank FROM record_text WHERE record_text MATCH ? ORDER BY rank, rowid LIMIT ?",
-                (match, limit),
-            ).fetchall()
-        return [(self._by_number[number], -score) for number, score in rows]
+            rows, scores = self._words.best(words, "frozen")
+        best = zip(rows[:limit].tolist(), scores[:limit].tolist(), strict=True)
+        return [(self._by_number[number], score) for number, score in best]
 
     def nearest(self, kind: str, vector: Vector, limit: int) -> list[tuple[str, float]]:
         """Return up to `limit` (id, cosine) of one kind."""
@@ -202,7 +182,9 @@ class FrozenCorpus:
         barred = _drawn_from(self._journal, without_tasks)
         known = [self._records[row[0]] for row in rows if row[0] in self._vectors and row[0] not in barred]
         vectors = [self._vectors[record.id] for record in known]
-        found = [Candidate(record.id, record.number, record.usage.utility) for record in known]
+        found = [
+            Candidate(record.id, record.kind, record.number, record.version, record.usage.utility) for record in known
+        ]
         return found, _matrix(vectors, self._dim)
 
     def record(self, record_id: str) -> Record[Any]:

@@ -30,7 +30,7 @@ class Detector:
     name: str
     pattern: re.Pattern[str]
     signs: tuple[str | re.Pattern[str], ...]
-    """One of these is in every text that holds such a secret: looking for them is fast."""
+    """One of these is in every text that holds such a secret, and in the text as JSON: looking for them is fast."""
     folded: bool = False
     """Texts among the signs are in lower case and sought without regard to case."""
     accepts: Callable[[Match], bool] = lambda match: True
@@ -219,7 +219,7 @@ DETECTORS: tuple[Detector, ...] = (
         r"\$(?:1|2[abxy]|5|6|y|apr1)\$[A-Za-z0-9./$=,]{22,}",
         "$1$", "$2a$", "$2b$", "$2x$", "$2y$", "$5$", "$6$", "$y$", "$apr1$",
     ),
-    _format("docker-auth", r"(?P<keep>\"auth\"\s{0,4}+:\s{0,4}+\")[A-Za-z0-9+/=]{16,}", "\"auth\""),
+    _format("docker-auth", r"(?P<keep>\"auth\"\s{0,4}+:\s{0,4}+\")[A-Za-z0-9+/=]{16,}", "\"auth\"", r"\"auth\""),
     _folded(
         "authorization",
         r"(?P<keep>\bauthorization\s{0,3}+:\s{0,3}+[a-z]{2,20}\s{1,3}+)[^\s,;'\"\[]{12,}",
@@ -256,7 +256,7 @@ DETECTORS: tuple[Detector, ...] = (
         "--password", "--token", "--api-key", "--secret",
         accepts=_has_digit,
     ),
-    _folded("netrc", r"(?P<keep>\blogin\s{1,3}+\S{1,64}+\s{1,3}+password\s{1,3}+)[^\s\[]{4,}", " password "),
+    _folded("netrc", r"(?P<keep>\blogin\s{1,3}+\S{1,64}+\s{1,3}+password\s{1,3}+)[^\s\[]{4,}", "password"),
     _folded(
         "session-cookie",
         r"(?P<keep>\b(?:sessionid|session|connect\.sid|phpsessid|jsessionid)=)[a-z0-9%._-]{24,}",

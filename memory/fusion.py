@@ -32,7 +32,8 @@ def reciprocal_ranks(sides: Iterable[tuple[Scores, float]]) -> Scores:
 
     `sides` are (scores, weight) pairs. Only order counts, so scores of different scale need no calibration.
     """
-    return np.sum([np.nan_to_num(weight / (RRF_CONSTANT + ranks(scores))) for scores, weight in sides], axis=0)
+    placed = [(ranks(scores), weight) for scores, weight in sides]
+    return np.sum([np.where(np.isnan(at), 0.0, weight / (RRF_CONSTANT + at)) for at, weight in placed], axis=0)
 
 
 def diversify(relevance: Scores, vectors: Vector, *, k: int, trade: float) -> list[int]:

@@ -23,8 +23,9 @@ from memory.protocols import Vector
 if TYPE_CHECKING:
     from memory.indexes.chroma import ChromaIndex
 
-EXACT_BELOW = 200
-"""Up to this many vectors a graph search with `ef_search` = 200 looks at all of them, so exact search is the same."""
+EXACT_NUMBERS = 4_000_000
+"""Numbers in a collection's vectors (10,416 vectors of 384) up to which they are all compared: 16 MB, which fit into
+the cache of a processor, take 0.3 to 1 ms, and Chroma's graph takes more than that."""
 POLL_SECONDS = 0.4
 """How often the owner looks for outbox rows that other processes wrote."""
 SETTLE_SECONDS = 0.2
@@ -36,6 +37,11 @@ _ATTEMPTS = 2
 """How often one process rebuilds the index before it gives up and says so."""
 
 _log = structlog.get_logger("evolve.index")
+
+
+def large(vectors: int, dim: int) -> bool:
+    """Return whether Chroma should be asked for the neighbours among so many vectors."""
+    return vectors * dim > EXACT_NUMBERS
 
 
 class IndexWorker(Thread):
@@ -76,7 +82,11 @@ class IndexWorker(Thread):
 
     def serves(self, collection: str) -> bool:
         """Return whether a search of that collection should ask Chroma."""
-        return self.ready.is_set() and self._counts.get(collection, 0) > EXACT_BELOW
+        return self.ready.is_set() and large(self._counts.get(collection, 0), self._dim)
+
+    def serves_any(self) -> bool:
+        """Return whether there is a collection of which a search should ask Chroma."""
+        return any(self.serves(collection) for collection in tuple(self._counts))
 
     def search(self, collection: str, vector: Vector, k: int) -> list[tuple[str, float]] | None:
         """Return Chroma's neighbours, or None when it is not open or failed just now (which `failure` then tells)."""
@@ -169,11 +179,10 @@ class IndexWorker(Thread):
         moved = 0
         while not self._stopping.is_set() and not self._dropping.is_set():
             started = time.monotonic()
-            step = outbox.drain(journal, index, dim=self._dim)
-            moved += step
-            if step:
-                if step == outbox.BATCH and not self.hurry.is_set():
-                    self._stopping.wait(time.monotonic() - started)
+            moved += outbox.drain(journal, index, dim=self._dim)
+            if outbox.pending(journal):
+                if not self.hurry.is_set():
+                    self._stopping.wait(max(GATHER_SECONDS, time.monotonic() - started))
                 continue
             if moved and self._changed_at is not None:
                 self.lag_seconds = time.monotonic() - self._changed_at

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from memory import outbox
 from memory.blobs import BlobSearch
-from memory.index_worker import EXACT_BELOW, IndexWorker
+from memory.index_worker import IndexWorker, large
 from memory.journal import Journal
 from memory.owner import Owner
 from memory.protocols import Vector
@@ -32,7 +32,7 @@ class IndexState:
     """What `evolve memory stats` and `doctor` show."""
 
     engine: str
-    """`chroma`, or `exact`: what answers now."""
+    """What answers now: `chroma` where a collection is large enough for it, else `exact`."""
     owner: bool
     pending: int
     """Outbox rows that wait."""
@@ -63,7 +63,7 @@ class LiveIndex:
         if near is not None:
             return near
         near = self.blobs.search(namespace, kind, vector, k)
-        if self._worker is not None and self.blobs.count(namespace, kind) > EXACT_BELOW:
+        if self._worker is not None and large(self.blobs.count(namespace, kind), self._dim):
             self._worker.want()
         return near
 
@@ -118,7 +118,7 @@ class LiveIndex:
         """Return what serves searches now and how far Chroma is behind."""
         worker = self._worker
         return IndexState(
-            engine="chroma" if worker is not None and worker.ready.is_set() else "exact",
+            engine="chroma" if worker is not None and worker.serves_any() else "exact",
             owner=worker is not None,
             pending=outbox.pending(self._journal),
             lag_seconds=worker.lag_seconds if worker else 0.0,

@@ -54,25 +54,44 @@ def apply(conn: sqlite3.Connection, seq: int, entry: Entry, created_at: str) -> 
 
 
 def _new_record(event: Applied) -> None:
-    meta, subject = event.entry.meta, event.entry.subject
+    meta, subject, created = event.entry.meta, event.entry.subject, event.created_at
+    provenance = canonical(meta["provenance"])
     event.conn.execute(
         "INSERT INTO records (row, id, namespace, kind, schema_version, number, slug, status, version, max_version,"
         " pinned, supersedes, content_hash, provenance, ns_version, forgotten, created_at, updated_at, seq)"
-        " VALUES (?, ?, ?, ?, ?, ?, '', '', 0, 0, 0, ?, '', '', 0, 0, ?, '', 0)",
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
         (
             event.seq, subject, event.entry.namespace, meta["kind"], meta["schema_version"], meta["number"],
-            canonical(meta["supersedes"]), event.created_at,
+            meta["slug"], meta["status"], meta["version"], meta["version"], meta["pinned"],
+            canonical(meta["supersedes"]), meta["content_hash"], provenance, meta["ns_version"], created, created,
+            event.seq,
         ),
     )  # fmt: skip
+    _add_version(event, provenance)
     counts = [meta["usage"].get(name, 0) for name in COUNTS]
     event.conn.execute("INSERT INTO usage VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (subject, *counts, event.seq))
-    _touch(event, number=meta["number"])
-    _new_version(event)
+    _touch(event, version=meta["ns_version"], number=meta["number"])
+    _remember_op(event, meta["version"])
 
 
 def _new_version(event: Applied) -> None:
-    meta, subject = event.entry.meta, event.entry.subject
+    meta = event.entry.meta
     provenance = canonical(meta["provenance"])
+    _add_version(event, provenance)
+    event.conn.execute(
+        "UPDATE records SET version = ?, max_version = ?, status = ?, pinned = ?, slug = ?, content_hash = ?,"
+        " provenance = ?, updated_at = ?, ns_version = ?, seq = ? WHERE id = ?",
+        (
+            meta["version"], meta["version"], meta["status"], meta["pinned"], meta["slug"], meta["content_hash"],
+            provenance, event.created_at, meta["ns_version"], event.seq, event.entry.subject,
+        ),
+    )  # fmt: skip
+    _touch(event, version=meta["ns_version"])
+    _remember_op(event, meta["version"])
+
+
+def _add_version(event: Applied, provenance: str) -> None:
+    meta, subject = event.entry.meta, event.entry.subject
     event.conn.execute(
         "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
@@ -80,15 +99,12 @@ def _new_version(event: Applied) -> None:
             event.created_at, event.seq,
         ),
     )  # fmt: skip
-    event.conn.executemany(
-        "INSERT OR IGNORE INTO record_tasks VALUES (?, ?)", [(subject, task) for task in meta["provenance"]["task_ids"]]
-    )
-    event.conn.execute("UPDATE records SET max_version = ? WHERE id = ?", (meta["version"], subject))
-    _point(event)
+    if tasks := meta["provenance"]["task_ids"]:
+        event.conn.executemany("INSERT OR IGNORE INTO record_tasks VALUES (?, ?)", [(subject, task) for task in tasks])
 
 
 def _point(event: Applied) -> None:
-    """Make a version the current one: the new one of a change, an old one in a rollback."""
+    """Make an older version the current one again."""
     meta, subject = event.entry.meta, event.entry.subject
     event.conn.execute(
         "UPDATE records SET version = v.version, status = v.status, pinned = v.pinned, slug = v.slug,"

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.corpus import Candidate, Corpus, FrozenCorpus, LiveCorpus, Sources
+from memory.catalogue import Candidate, Catalogue
+from memory.corpus import Corpus, FrozenCorpus, LiveCorpus, Sources
 from memory.errors import BadInput, NotFound
 from memory.fusion import Scores, diversify, reciprocal_ranks, within_budget
 from memory.journal import Journal
@@ -23,7 +24,7 @@ from memory.live import LiveIndex
 from memory.protocols import Embedder, Vector
 from memory.records import Recalled, RecallQuery, Record
 from memory.view import Reader
-from memory.words import Vocabulary, query_words
+from memory.words import WordSearch, query_words
 
 UTILITY_WEIGHT = 0.5
 """Against 1 for words and for vectors: what helped before breaks near-ties and never replaces relevance."""
@@ -67,8 +68,8 @@ class Recaller:
     ) -> None:
         self._journal, self._embedder, self._count_tokens = journal, embedder, count_tokens
         with journal.lock:
-            vocabulary = Vocabulary(journal.conn, "record_text")
-        self._sources = Sources(journal, reader, index, vocabulary, embedder.dim)
+            words = WordSearch(journal.conn, "record_text")
+        self._sources = Sources(journal, reader, index, words, Catalogue(journal), embedder.dim)
         self._frozen: OrderedDict[str, FrozenCorpus] = OrderedDict()
         self._tokens: OrderedDict[str, int] = OrderedDict()
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from functools import reduce
+from dataclasses import dataclass
+from functools import lru_cache, reduce
 
 from memory.projection import COUNTS
 from memory.records import Provenance, Status, Trust, UsageCounts
@@ -41,9 +41,12 @@ def find_target(conn: sqlite3.Connection, record_id: str) -> Target | None:
     ).fetchone()
     if row is None:
         return None
-    values = dict(zip((field.name for field in fields(Target)), row, strict=True))
-    values |= {"status": Status(row[5]), "provenance": Provenance.model_validate_json(row[10])}
-    return Target(**values)
+    return Target(*row[:5], Status(row[5]), *row[6:10], _provenance(row[10]), *row[11:])
+
+
+@lru_cache(maxsize=256)
+def _provenance(body: str) -> Provenance:
+    return Provenance.model_validate_json(body)
 
 
 def total_usage(conn: sqlite3.Connection, targets: Sequence[Target]) -> UsageCounts:

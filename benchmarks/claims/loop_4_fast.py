@@ -85,7 +85,7 @@ def store_rows(root: Path, size: Size) -> list[Row]:
     ]
     rested = found.rested
     rows.append(Row(f"one ADD committed {at} after a pause (cold caches), p50 ms", rested.p(50), n=len(rested.wall)))
-    lag = f"index lag after one delta {at} ({found.engine})"
+    lag = f"index lag after one delta {at} (chroma)"
     best = min(found.recall, key=lambda times: times.p(95))
     text = f"recall {at} ({found.engine}, hashed query), quietest of {len(found.recall)} rounds"
     return [

@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from memory import agreement as compared
+from memory import index_worker
 from memory.agreement import agreement
 from memory.embedders.hashing import HashingEmbedder
 from memory.health import probe
-from memory.index_worker import EXACT_BELOW, IndexWorker
+from memory.index_worker import IndexWorker
 from memory.indexes.chroma import ChromaIndex
 from memory.journal import Journal
 from memory.owner import Owner
@@ -25,7 +27,9 @@ from memory.store import Store
 
 Add = Callable[..., DeltaOp]
 DIM = 64
-N = EXACT_BELOW + 60
+N = 260
+ENOUGH = 200 * 32
+"""Numbers in a collection's vectors from which on Chroma is asked here."""
 TOPICS = ["invoice", "calendar", "mailbox", "payment", "contact", "folder", "todo", "token", "date", "page"]
 
 
@@ -42,6 +46,12 @@ def open_store(path: Path, **options: object) -> Store:
 def answers(store: Store, count: int = 12) -> list[list[tuple[str, int]]]:
     queries = [RecallQuery(text=sentence(i * 13), k=10) for i in range(count)]
     return [[(found.record.id, found.tokens) for found in store.recall(query)] for query in queries]
+
+
+@pytest.fixture(autouse=True)
+def few_vectors_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (index_worker, compared):
+        monkeypatch.setattr(module, "EXACT_NUMBERS", ENOUGH)
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,7 @@ SECRETS = {
     "assigned": 'client_secret = "qwerty-12345-uiop"',
     "environment": "OPENAI_API_KEY=abcdef1234567890abcdef",
     "json": '{"password": "hunter2hunter2"}',
+    "netrc": "machine db.example login bob\npassword hunter2hunter2",
 }
 HARMLESS = [
     "Confirm with payments.confirm(token) before the 2nd call; the token is in the answer.",

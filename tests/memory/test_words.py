@@ -1,4 +1,4 @@
-"""User text becomes an FTS5 query that holds no syntax and has a bounded cost."""
+"""Words are ranked as FTS5 ranks them, at a bounded cost; no text is syntax."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.sql import sqlite3
-from memory.words import TOKENIZER, Vocabulary, match_expression, query_words
+from memory.words import TOKENIZER, WordSearch, query_words, rarest
 
 HOSTILE = [
     '"',
@@ -42,9 +42,8 @@ def table() -> sqlite3.Connection:
 
 
 def search(conn: sqlite3.Connection, text: str) -> list[int]:
-    words = query_words(text)
-    match = match_expression(words, Vocabulary(conn, "record_text").frequency(words, 0))
-    return [row[0] for row in conn.execute("SELECT rowid FROM record_text(?) ORDER BY rank", (match,))] if match else []
+    rows, _ = WordSearch(conn, "record_text").best(query_words(text), 0)
+    return rows.tolist()
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -53,16 +52,34 @@ def test_syntax_is_text(table: sqlite3.Connection, text: str) -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_legal_query(text: str) -> None:
+def test_any_text_finds_itself(text: str) -> None:
     words = query_words(text)
     conn = sqlite3.connect(":memory:", isolation_level=None)
     conn.execute(f"CREATE VIRTUAL TABLE record_text USING fts5 (text, tokenize = '{TOKENIZER}')")
-    conn.execute(
-        "INSERT INTO record_text (text) VALUES (?)", (text.encode("utf-8", "replace").decode().replace("\0", ""),)
-    )
-    match = match_expression(words, dict.fromkeys(words, 1))
-    if match:
-        conn.execute("SELECT rowid FROM record_text(?)", (match,)).fetchall()
+    conn.execute("INSERT INTO record_text (text) VALUES (?)", (" ".join(words),))
+    found = search(conn, text)
+    assert found == [1] or not any(word.isascii() for word in words)
+    conn.close()
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from(["mail", "mails", "pay", "file", "files", "token", "naïve", "aaa"]), max_size=300),
+        min_size=1,
+    ),
+    st.lists(st.sampled_from(["mail", "pay", "files", "token", "absent", "aaa"]), min_size=1, unique=True),
+)
+def test_the_ranking_is_that_of_fts5(texts: list[list[str]], words: list[str]) -> None:
+    conn = sqlite3.connect(":memory:", isolation_level=None)
+    conn.execute(f"CREATE VIRTUAL TABLE record_text USING fts5 (text, tokenize = '{TOKENIZER}')")
+    conn.executemany("INSERT INTO record_text (text) VALUES (?)", [(" ".join(text),) for text in texts])
+    conn.execute("DELETE FROM record_text WHERE rowid = 2")
+    rows, scores = WordSearch(conn, "record_text").best(words, 0)
+    expected = conn.execute(
+        "SELECT rowid, -rank FROM record_text(?) ORDER BY rank, rowid", (" OR ".join(words),)
+    ).fetchall()
+    assert dict(zip(rows.tolist(), scores.tolist(), strict=True)) == pytest.approx(dict(expected), rel=1e-9)
+    assert scores.tolist() == sorted(scores.tolist(), reverse=True)
     conn.close()
 
 
@@ -83,15 +100,16 @@ def test_function_words_say_nothing(table: sqlite3.Connection) -> None:
 def test_rarest_words_enter_first_and_cost_is_bounded() -> None:
     frequency = {"common": 900, "rare": 3, "middle": 80, "absent": 0}
     words = tuple(frequency)
-    assert match_expression(words, frequency, postings=2000) == '"rare" OR "middle" OR "common"'
-    assert match_expression(words, frequency, postings=100) == '"rare" OR "middle"'
-    assert match_expression(("common",), frequency, postings=100) == '"common"'
-    assert match_expression(("absent",), frequency) == ""
+    assert rarest(words, frequency, postings=2000) == ["rare", "middle", "common"]
+    assert rarest(words, frequency, postings=100) == ["rare", "middle"]
+    assert rarest(("common",), frequency, postings=100) == ["common"]
+    assert rarest(("absent",), frequency) == []
 
 
-def test_counts_follow_the_table_when_the_stamp_moves(table: sqlite3.Connection) -> None:
-    vocabulary = Vocabulary(table, "record_text")
-    assert vocabulary.frequency(["mails"], 1) == {"mails": 3}
-    table.execute("INSERT INTO record_text (text) VALUES ('more mail')")
-    assert vocabulary.frequency(["mails"], 1) == {"mails": 3}
-    assert vocabulary.frequency(["mails", "nowhere"], 2) == {"mails": 4, "nowhere": 0}
+def test_what_is_kept_follows_the_table_when_the_stamp_moves(table: sqlite3.Connection) -> None:
+    words = WordSearch(table, "record_text")
+    assert words.best(["mails"], 1)[0].tolist() == [1, 3, 2]
+    table.execute("INSERT INTO record_text (text) VALUES ('mail mail')")
+    assert words.best(["mails"], 1)[0].tolist() == [1, 3, 2]
+    assert words.best(["mails", "nowhere"], 2)[0].tolist() == [6, 1, 3, 2]
+    assert words.frequency(["mails", "nowhere"], 2) == {"mails": 4, "nowhere": 0}

@@ -70,7 +70,7 @@ def _world(name: str) -> str:
 
 def _row(name: str, field: Any) -> str:
     told = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | {'required' if field.is_required() else _default(field.default)} | {told} |"
+    return f"| `{name}` | {'required' if field.is_required() else _default(field.get_default(call_default_factory=True))} | {told} |"
 
 
 def _default(value: object) -> str:

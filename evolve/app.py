@@ -71,6 +71,8 @@ ENVIRONMENTS: Mapping[str, World] = {
     "bfcl": World("evolve.environments.bfcl", "Bfcl", "BfclConfig"),
     "formula": World("evolve.environments.formula", "Formula", "FormulaConfig", ("train", "validation")),
     "lifelong_db": World("evolve.environments.lifelong_db", "LifelongDb", "LifelongDbConfig", ("data",)),
+    "textworld": World("evolve.environments.textworld", "TextWorld", "TextWorldConfig", ("cache",)),
+    "gym": World("evolve.environments.gym", "Gym", "GymConfig"),
 }
 
 
@@ -144,8 +146,9 @@ def _own_environment(own: Callable[..., Environment], name: str, options: Mappin
 
 def _configured(world: World, config: Config) -> Any:
     model: type[BaseModel] = load_object(f"{world.module}:{world.options}")
-    options = config.environment.options
-    options |= {key: str(config.root / str(options[key])) for key in world.paths if key in options}
+    fields, options = model.model_fields, config.environment.options
+    paths = {key: options.get(key, fields[key].default) for key in world.paths}
+    options |= {key: str(config.root / path) for key, path in paths.items() if isinstance(path, str)}
     try:
         return load_object(f"{world.module}:{world.make}")(model(**options))
     except ValidationError as invalid:

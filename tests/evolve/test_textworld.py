@@ -1,0 +1,95 @@
+"""TextWorld's cooking games: made once from a seed, won by TextWorld's own commands, refusals told as errors.
+
+A game takes seconds to make, so one is made for all of these tests.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from evolve.app import make_environment
+from evolve.config import Config
+from evolve.environments.check import play
+from evolve.environments.textworld import INSTALL, TextWorld, TextWorldConfig
+from evolve.errors import ConfigError
+from evolve.protocols import Action
+from evolve.rollout import Acting, Attempt, rollout
+from memory.errors import BadInput
+from memory.records import Task
+from playbooks.rules import RulesReflector
+from policies.scripted import ScriptedPolicy
+
+INSTALLED = all(find_spec(name) for name in ("textworld", "jericho", "tatsu"))
+needs_textworld = pytest.mark.skipif(not INSTALLED, reason=f"textworld is not installed ({INSTALL})")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> TextWorld:
+    return TextWorld(TextWorldConfig(cache=str(tmp_path_factory.mktemp("games")), train=2, dev=1, test=1))
+
+
+@pytest.mark.skipif(INSTALLED, reason="textworld is installed")
+def test_without_its_packages_it_says_what_to_install() -> None:
+    with pytest.raises(ConfigError, match=r"needs the package 'textworld': pip install 'evolve-agents\[textworld\]'"):
+        make_environment(Config(environment={"name": "textworld"}))
+
+
+@needs_textworld
+def test_tasks_are_seeds_and_need_no_game(world: TextWorld) -> None:
+    found = {
+        split: [task.id for task in world.tasks(split)] for split in ("train", "dev", "test_normal", "test_challenge")
+    }
+    assert found == {
+        "train": ["cooking-1", "cooking-2"],
+        "dev": ["cooking-1000001"],
+        "test_normal": ["cooking-2000001"],
+        "test_challenge": [],
+    }
+    with pytest.raises(BadInput, match="textworld has no task 'x'"):
+        world.gold(Task(id="x", instruction="x"))
+
+
+@needs_textworld
+async def test_gold_wins_what_is_idle_does_not_and_a_game_is_made_once(world: TextWorld) -> None:
+    task = world.tasks("train")[0]
+    gold = list(world.gold(task))
+    made = {path: path.stat().st_mtime_ns for path in Path(world.config.cache).iterdir()}
+    assert sorted(path.suffix for path in made) == [".json", ".z8"]
+    assert (await play(world, task, gold)).reward == 1.0
+    short = await play(world, task, gold[:-1])
+    assert not short.success
+    assert 0 < short.reward < 1
+    assert (await play(world, task, [])).reward == 0.0
+    assert (await play(world, task, [Action(text=""), Action(text="xyzzy\x00"), Action(text="é" * 300)])).reward == 0.0
+    assert {path: path.stat().st_mtime_ns for path in Path(world.config.cache).iterdir()} == made
+
+
+@needs_textworld
+async def test_the_first_room_is_told_and_commands_where_they_are_wanted(world: TextWorld) -> None:
+    task = world.tasks("train")[0]
+    episode = world.start(task)
+    assert (await episode.opening()).startswith("-= Kitchen =-")
+    result = await episode.step(Action(text="> examine cookbook.\nThen I shall see."))
+    assert "Recipe" in result.observation
+    assert not {"Commands:", "\n>"} & set(result.observation.splitlines())
+    assert result.error is None
+    await episode.close()
+    helped = TextWorld(world.config.model_copy(update={"commands": True})).start(task)
+    assert "\n\nCommands: " in await helped.opening()
+    await helped.close()
+
+
+@needs_textworld
+async def test_reflector_rules_learns_from_a_refused_command(world: TextWorld) -> None:
+    task = world.tasks("train")[0]
+    take = next(action.text for action in world.gold(task) if action.text.startswith("take"))
+    wrong = take.split(" from ")[0] + " from ceiling"
+    attempt = Attempt(id="tr-1", task=task, seed=0)
+    trajectory = await rollout(world, ScriptedPolicy([wrong, take]), attempt, Acting(world="W", max_steps=2))
+    assert trajectory.steps[0].error
+    assert trajectory.steps[1].error is None
+    reflection = await RulesReflector().reflect(trajectory, ())
+    assert f"Use `{take}`" in [insight.content for insight in reflection.insights]

@@ -69,6 +69,11 @@ class RunSection(Section):
     """Learned changes wait for `evolve review` instead of being applied: gate `review` after all others."""
     label_free: bool = False
     """Learn without reading any outcome: from the environment's answers alone."""
+    plan_review: bool = False
+    """Full prompts: the agent's first reply is its plan, and the teacher (`[policy.teacher]`) answers it."""
+    teacher_retry: bool = False
+    """Full prompts: once an episode the teacher says what to do instead of an action that failed. That step is given
+    back."""
     judge: Literal["none", "policy"] = "none"
     """Let the policy judge its own episodes: label-free, to credit the rules it was shown; with several attempts, to
     choose the one to answer with."""
@@ -135,7 +140,8 @@ class PolicySection(ModelSection):
     judge: RoleSection | None = None
     """`[policy.judge]`: says whether an episode succeeded where nobody grades (`run.judge`, curator `notebook`)."""
     teacher: RoleSection | None = None
-    """`[policy.teacher]`: writes the guidance of curator `atlas`."""
+    """`[policy.teacher]`: advises inside episodes (`run.plan_review`, `run.teacher_retry`), and is what curator `atlas`
+    asks."""
 
     @property
     def roles(self) -> dict[Role, RoleSection]:

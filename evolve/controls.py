@@ -83,10 +83,11 @@ def estimate(
     further = 0 if run.mode == "frozen" else tasks * (run.attempts - 1)
     episodes = (round(tasks * (1 + share)) + further) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
+    steps = world.max_steps + 2 * (run.plan_review + run.teacher_retry)
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
-    by_ratio = round(config.gate.calls_ratio * tasks * passes * world.max_steps)
+    by_ratio = round(config.gate.calls_ratio * tasks * passes * steps)
     gate_calls = max(by_ratio, world.gate_advance) if gated else 0
-    calls = episodes * world.max_steps + learning + gate_calls
+    calls = episodes * steps + learning + gate_calls
     prompt = world.tokens + config.playbook.token_budget + _OTHER_TOKENS
     each = Usage(prompt_tokens=prompt, completion_tokens=config.policy.max_tokens)
     tokens = calls * (each.prompt_tokens + each.completion_tokens)

@@ -40,6 +40,7 @@ from evolve.seeds import seed_for
 from evolve.skilled.prelude import Started, start
 from evolve.skilled.replies import answered as skill_answered
 from evolve.skilled.replies import asked as skill_asked
+from evolve.teacher import PLAN, Teacher
 from evolve.watching import watched
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
 from playbooks.render import neutral
@@ -64,6 +65,8 @@ class Acting:
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
     described: str = ""
     """What the gates are told of the world (`prompting.described`): by it a skill that the agent saves is answered."""
+    teacher: Teacher | None = None
+    """Advises inside episodes; None = nobody does."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,10 @@ class _Progress:
     stop: StopReason = StopReason.MAX_STEPS
     error: str | None = None
     forgotten: int = 0
+    given: int = 0
+    """Steps beyond `max_steps`, given by the teacher."""
+    advised: bool = False
+    """Whether the teacher was asked about an action that failed."""
     found: list[Injection] = field(default_factory=lambda: [])
     """What the agent's searches brought."""
     waited: float = 0.0
@@ -179,7 +186,7 @@ async def _act(
 ) -> None:
     """Let policy and environment take turns until one of them is done or the steps are used up."""
     tools, opening = tools_of(environment, attempt.task), len(progress.messages)
-    while len(progress.steps) < acting.max_steps:
+    while (left := acting.max_steps + progress.given - len(progress.steps)) > 0:
         progress.forgotten += forget_oldest(progress.messages, opening, acting.history_chars)
         params = SamplingParams(
             temperature=acting.temperature,
@@ -198,6 +205,9 @@ async def _act(
                 raise
             progress.stop, progress.error = StopReason.ERROR, f"{type(error).__name__}: {error}"
             return
+        if acting.teacher and acting.teacher.plan and not progress.steps:
+            await _planned(acting.teacher, attempt.task, reply, progress)
+            continue
         if attempt.search is not None and (query := asked(reply.text)):
             _search(attempt.search, query, reply, progress)
             continue
@@ -205,11 +215,31 @@ async def _act(
             shown = progress.started.skills if progress.started else ()
             _record(progress, skill_answered(wish, reply, attempt.task, progress.steps, shown, acting.described), reply)
             continue
-        actions = actions_of(reply, environment.action_format, policy.profile)
-        actions = actions[: acting.max_steps - len(progress.steps)]
+        actions = actions_of(reply, environment.action_format, policy.profile)[:left]
         if await _perform(episode, reply, actions, acting, progress, policy.profile):
             progress.stop = StopReason.DONE
             return
+        if acting.teacher and acting.teacher.retry and not progress.advised and progress.steps[-1].error:
+            await _advised(acting.teacher, attempt.task, progress)
+
+
+async def _planned(teacher: Teacher, task: Task, reply: Reply, progress: _Progress) -> None:
+    """Let the teacher answer a plan: a step that the world never sees and that does not count."""
+    said, usage = await teacher.review(task.opened(progress.opening), reply.text)
+    step = Step(index=0, action=PLAN, reply=reply.text, observation=said, usage=reply.usage + usage)
+    _record(progress, step, reply)
+    progress.given += 1
+
+
+async def _advised(teacher: Teacher, task: Task, progress: _Progress) -> None:
+    """Put the teacher's advice under the error of the last step, and give that step back where there is any."""
+    progress.advised = True
+    said, usage = await teacher.advise(task.opened(progress.opening), progress.steps)
+    step, seen = progress.steps[-1], progress.messages[-1]
+    text = f"{step.observation}\n{said}" if said else step.observation
+    progress.steps[-1] = step.model_copy(update={"observation": text, "usage": step.usage + usage})
+    progress.messages[-1] = seen.model_copy(update={"content": text})
+    progress.given += bool(said)
 
 
 def _search(search: Search, query: str, reply: Reply, progress: _Progress) -> None:

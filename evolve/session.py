@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from evolve import app, generations, roles
+from evolve import app, generations, roles, teacher
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.environments.validation import check_shape, check_splits
@@ -263,8 +263,9 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     budget = Budget(**config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds)
     policies = roles.journalled(opened.policies, config, store, record.run_id, budget)
     policy = policies.acting
+    told = briefing(opened.environment, policy.profile)
     acting = Acting(
-        world=briefing(opened.environment, policy.profile) + invitation(config, policy.profile),
+        world=told + invitation(config, policy.profile) + teacher.invitation(config, policy.profile),
         max_steps=max_steps_of(opened.environment, config.environment.max_steps),
         observation_chars=config.environment.observation_chars,
         history_chars=config.environment.history_chars,
@@ -272,6 +273,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         max_tokens=config.policy.max_tokens,
         skills=config.skills.enabled and config.playbook.enabled,
         described=described(config.gate.allow, opened.environment),
+        teacher=teacher.make_teacher(config, policies, told),
     )
     keep(store, record.run_id, WorldWords(text=acting.world, profile=policy.profile, tools=opened.environment.tools))
     tasks = _tasks(opened, record)

@@ -1,0 +1,121 @@
+"""A teacher inside episodes: it answers the plan and one failed action, reads no grade, and is off unless asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.controls import WorldCost, estimate
+from evolve.errors import ConfigError
+from evolve.report import make_report
+from evolve.rollout import Acting, Attempt, rollout
+from evolve.session import Parts, arun
+from evolve.teacher import GO_ON, PLAN, Teacher
+from memory.records import Task, Trajectory
+from policies.errors import PolicyRefused
+from policies.protocols import Message, SamplingParams
+from policies.scripted import Answer, ScriptedPolicy
+from tests.evolve.toy_doors import Doors, doors_config, doors_policy, password
+
+TASK = Task(id="train-0", instruction="Open the red door.")
+WRONG, RIGHT = "```python\nopen red\n```", f"```python\nopen red {password('red')}\n```"
+
+
+def advice(text: str) -> str:
+    return json.dumps({"advice": text})
+
+
+async def taught(replies: Sequence[str], *answers: Answer, **acting: Any) -> tuple[Trajectory, ScriptedPolicy]:
+    policy = ScriptedPolicy(answers, name="teacher")
+    settings = {"plan": False, "retry": False, **acting.pop("when", {})}
+    teacher = Teacher(policy, "teacher 1", "doors that open to a word", **settings)
+    attempt = Attempt(id="tr-1", task=TASK, seed=7)
+    return await rollout(Doors(), ScriptedPolicy(replies), attempt, Acting("W", teacher=teacher, **acting)), policy
+
+
+async def test_a_plan_is_answered_before_the_first_action_and_takes_no_step() -> None:
+    trajectory, teacher = await taught(
+        ["I shall open it.", RIGHT], advice("Say the word."), when={"plan": True}, max_steps=1
+    )
+    plan, action = trajectory.steps
+    assert (plan.action, plan.reply, plan.observation) == (PLAN, "I shall open it.", "Your teacher: Say the word.")
+    assert (action.index, trajectory.success) == (1, True)
+    (asked,) = teacher.seen
+    assert "I shall open it." in asked[0].content
+    assert "doors that open to a word" in asked[0].content
+    assert plan.usage.calls == 2
+
+
+@pytest.mark.parametrize("answer", [advice(""), "no JSON", PolicyRefused("too long")])
+async def test_a_teacher_that_says_nothing_lets_the_agent_go_on(answer: Answer) -> None:
+    trajectory, _ = await taught(["Plan.", RIGHT], answer, "again no JSON", when={"plan": True})
+    assert trajectory.steps[0].observation == GO_ON
+    assert trajectory.success
+
+
+async def test_one_failed_action_is_advised_upon_and_given_back() -> None:
+    trajectory, teacher = await taught(
+        [WRONG, WRONG, WRONG], advice("Say the word."), when={"retry": True}, max_steps=2
+    )
+    first, second, third = trajectory.steps
+    assert first.observation.endswith("\nYour teacher: Say the word.")
+    assert first.usage.calls == 2
+    assert not any("Your teacher" in step.observation for step in (second, third))
+    assert teacher.calls == 1
+    assert "open red" in teacher.seen[0][0].content
+    assert trajectory.outcome is not None
+
+
+async def test_the_agent_reads_the_advice_and_a_silent_teacher_gives_nothing_back() -> None:
+    seen: list[str] = []
+
+    def reply(messages: Sequence[Message], params: SamplingParams) -> str:
+        seen.append(messages[-1].content)
+        return WRONG
+
+    teacher = Teacher(ScriptedPolicy([advice("Say the word.")]), "t", "W", plan=False, retry=True)
+    await rollout(Doors(), ScriptedPolicy(reply), Attempt("tr", TASK, 7), Acting("W", max_steps=1, teacher=teacher))
+    assert [text.endswith("Your teacher: Say the word.") for text in seen] == [False, True]
+    silent, _ = await taught([WRONG], advice(""), when={"retry": True}, max_steps=1)
+    assert len(silent.steps) == 1
+
+
+async def test_a_run_names_its_teacher_and_counts_what_it_said(tmp_path: Path) -> None:
+    def act(messages: Sequence[Message], params: SamplingParams) -> str:
+        return "I shall open it." if len(messages) == 2 else RIGHT
+
+    teacher = ScriptedPolicy(lambda messages, params: advice("Mind the word."), name="master", version="1")
+    parts = Parts(policy=ScriptedPolicy(act, name="pupil"), environment=Doors(), roles={"teacher": teacher})
+    config = doors_config(
+        tmp_path,
+        run={"tasks": 1, "plan_review": True},
+        playbook={"reflector": "none", "curator": "direct"},
+        controls={"no_memory": 0},
+    )
+    result = await arun(config, parts=parts)
+    with open_store(config, read_only=True) as store:
+        (trajectory,) = store.trajectories(run_id=result.run_id)
+        uses = {use.role: (use.policy, use.usage.calls) for use in make_report(store, result.run_id).roles}
+    assert trajectory.steps[0].observation == "Your teacher: Mind the word."
+    assert uses["teacher"] == ("master 1", 1)
+    assert uses["acting"][1] == 2
+
+
+async def test_compact_prompts_have_no_such_turn_and_that_is_said(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, run={"teacher_retry": True})
+    with pytest.raises(ConfigError, match="full prompts, and 'doors' has compact ones"):
+        await arun(config, parts=Parts(policy=doors_policy(), environment=Doors()))
+
+
+def test_it_is_off_and_the_estimate_counts_it() -> None:
+    plain = Config()
+    assert (plain.run.plan_review, plain.run.teacher_retry) == (False, False)
+    both = Config.model_validate({"run": {"plan_review": True, "teacher_retry": True}})
+    costs = [estimate(config, 10, 0.0, WorldCost(tokens=0, max_steps=3)).calls for config in (plain, both)]
+    assert costs[1] - costs[0] == 10 * 4

@@ -9,6 +9,7 @@ from evolve.history import WITH_MEMORY, WITHOUT_MEMORY, RunSummary, find_summary
 from evolve.metrics import flips
 from evolve.runs import load_run
 from evolve.statistics.clusters import Difference, compare, pairing
+from memory.listing import EpisodeLine
 from memory.records import Frozen
 from memory.store import Store
 
@@ -45,7 +46,7 @@ class Against(Frozen):
 
 def against(store: Store, base: str, other: str) -> Against:
     """Compare two runs. What was done with memory counts, of a run without any what it did. Raises `NotFound`."""
-    marks = marks_of(store, base), marks_of(store, other)
+    marks = [{task: each.success for task, each in last_episodes(store, run).items()} for run in (base, other)]
     shared = [task for task in marks[0] if task in marks[1]]
     flipped = flips(*marks)
     return Against(
@@ -72,11 +73,11 @@ def lines(found: Against) -> list[str]:
     ]
 
 
-def marks_of(store: Store, run_id: str) -> dict[str, bool | None]:
-    """Return task -> solved; of several attempts the last counts."""
+def last_episodes(store: Store, run_id: str) -> dict[str, EpisodeLine]:
+    """Return task -> the last episode that a run did of it with memory; of a run without any, without memory."""
     episodes = run_episodes(store, run_id)
-    shown = {each.task_id: each.success for each in episodes if each.arm in WITH_MEMORY}
-    return dict(shown or {each.task_id: each.success for each in episodes if each.arm in WITHOUT_MEMORY})
+    shown = {each.task_id: each for each in episodes if each.arm in WITH_MEMORY}
+    return shown or {each.task_id: each for each in episodes if each.arm in WITHOUT_MEMORY}
 
 
 def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -161,19 +161,19 @@ def _configured(world: World, config: Config) -> Any:
 
 def make_policy(section: ModelSection, workspace: Path | None = None) -> Policy:
     """Return the configured policy. `local` and `pocket` load their weights, with the workspace's live generation."""
-    return _choose(
-        "policy",
-        section.name,
-        {
-            "pocket": lambda: load_object("evolve.generations:in_process")(section, workspace),
-            "local": lambda: load_object("evolve.generations:in_process")(section, workspace),
-            "served": lambda: load_object("evolve.generations:served")(section, workspace),
-            "openai": lambda: _openai(section),
-            "langchain": lambda: _langchain(section),
-            "scripted": lambda: load_object("policies.scripted:ScriptedPolicy")(load_object(section.model)),
-        },
-        lambda own: own(section),
-    )
+    return _choose("policy", section.name, shipped_policies(section, workspace), lambda own: own(section))
+
+
+def shipped_policies(section: ModelSection, workspace: Path | None = None) -> Mapping[str, Callable[[], Policy]]:
+    """Return name -> builder."""
+    return {
+        "pocket": lambda: load_object("evolve.generations:in_process")(section, workspace),
+        "local": lambda: load_object("evolve.generations:in_process")(section, workspace),
+        "served": lambda: load_object("evolve.generations:served")(section, workspace),
+        "openai": lambda: _openai(section),
+        "langchain": lambda: _langchain(section),
+        "scripted": lambda: load_object("policies.scripted:ScriptedPolicy")(load_object(section.model)),
+    }
 
 
 def _openai(section: ModelSection) -> Policy:
@@ -197,11 +197,15 @@ def make_embedder(config: Config) -> Embedder:
     if name.startswith("sentence:"):
         sentence = {"sentence": lambda: load_object("memory.embedders.sentence:SentenceEmbedder")}
         return _choose("embedder", "sentence", sentence, lambda own: own)(name.removeprefix("sentence:"))
-    known = {
+    return _choose("embedder (or sentence:<path>)", name, shipped_embedders(), lambda own: own())
+
+
+def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
+    """Return name -> builder, but for `sentence:<path>`."""
+    return {
         "hashing": lambda: load_object("memory.embedders.hashing:HashingEmbedder")(),
         "wordllama": lambda: load_object("memory.embedders.wordllama:WordLlamaEmbedder")(),
     }
-    return _choose("embedder (or sentence:<path>)", name, known, lambda own: own())
 
 
 def open_store(
@@ -233,19 +237,19 @@ def register_kinds() -> None:
 
 def make_reflector(config: Config, policy: Policy) -> Reflector:
     """Return the configured reflector; `model` asks `policy`, that of the reflecting role."""
-    return _choose(
-        "reflector",
-        config.playbook.reflector,
-        {
-            "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
-            "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
-            "none": lambda: load_object("playbooks.silent:SilentReflector")(),
-            "reasoningbank": lambda: load_object("playbooks.methods.reasoningbank:ReasoningBankReflector")(policy),
-            "evolver": lambda: load_object("playbooks.methods.evolver:EvolverReflector")(policy),
-            "symptoms": lambda: load_object("playbooks.methods.agentdevel:SymptomReflector")(policy),
-        },
-        lambda own: own(policy),
-    )
+    return _choose("reflector", config.playbook.reflector, shipped_reflectors(policy), lambda own: own(policy))
+
+
+def shipped_reflectors(policy: Policy) -> Mapping[str, Callable[[], Reflector]]:
+    """Return name -> builder."""
+    return {
+        "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
+        "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
+        "none": lambda: load_object("playbooks.silent:SilentReflector")(),
+        "reasoningbank": lambda: load_object("playbooks.methods.reasoningbank:ReasoningBankReflector")(policy),
+        "evolver": lambda: load_object("playbooks.methods.evolver:EvolverReflector")(policy),
+        "symptoms": lambda: load_object("playbooks.methods.agentdevel:SymptomReflector")(policy),
+    }
 
 
 def make_curator(
@@ -260,21 +264,33 @@ def make_curator(
     It asks the curator of `policies`, the notebook also their judge, `atlas` their teacher. Those that read episodes or
     embed texts need the `store`, one that runs what it writes the `world`.
     """
+    policy = policies.curator
+    known = shipped_curators(config, policies, keep, store, world)
+    names = config.playbook.curator.split("+")
+    members: list[Curator] = [_choose("curator", name, known, lambda own: own(policy)) for name in names]
+    return members[0] if len(members) == 1 else load_object("playbooks.several:SeveralCurators")(members)
+
+
+def shipped_curators(
+    config: Config,
+    policies: Policies,
+    keep: Callable[[Reflection], object],
+    store: Store | None = None,
+    world: Environment | None = None,
+) -> Mapping[str, Callable[[], Curator]]:
+    """Return name -> builder."""
     from evolve import methods
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
     policy = policies.curator
-    known = {
+    return {
         "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
         "direct": lambda: DirectCurator(trust=trust),
         "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policies, keep, store),
         "distill": lambda: load_object("evolve.distilling:make_distiller")(config, policy, keep, store, world),
         **methods.curators(config, policies, keep, store),
     }
-    names = config.playbook.curator.split("+")
-    members: list[Curator] = [_choose("curator", name, known, lambda own: own(policy)) for name in names]
-    return members[0] if len(members) == 1 else load_object("playbooks.several:SeveralCurators")(members)
 
 
 def make_gates(
@@ -301,11 +317,23 @@ def make_gates(
 
 def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
     from evolve.gates import measured
+    from evolve.live import gates_of
+
+    known = shipped_gates(config, bench, tasks)
+    names = gates_of(config, bench.evaluator.environment if bench else None)
+    gates = [_choose("gate", name, known, lambda own: own(config.gate)) for name in names]
+    return measured.exercised(gates, bench)
+
+
+def shipped_gates(
+    config: Config, bench: Bench | None = None, tasks: Callable[[], Iterable[str]] = tuple
+) -> Mapping[str, Callable[[], Gate]]:
+    """Return name -> builder; `default` stands for several of them."""
+    from evolve.gates import measured
     from evolve.gates.leaks import ExemplarGate
     from evolve.gates.none import NoGate
     from evolve.gates.review import ReviewGate
     from evolve.gates.static import StaticGate
-    from evolve.live import gates_of
     from playbooks.deltas import Rules
     from skills.gate import SkillGate
 
@@ -320,7 +348,7 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
     def told() -> Iterable[str]:
         return (task.instruction for task in bench.stream) if bench else tasks()
 
-    known = {
+    return {
         "static": lambda: StaticGate(
             rules,
             config.gate.leak_ngram,
@@ -339,9 +367,6 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
         "replay": lambda: measured.make("replay", config, bench),
         "none": NoGate,
     }
-    names = gates_of(config, bench.evaluator.environment if bench else None)
-    gates = [_choose("gate", name, known, lambda own: own(config.gate)) for name in names]
-    return measured.exercised(gates, bench)
 
 
 def _held_out(config: Config, environment: Environment) -> Iterator[Task]:

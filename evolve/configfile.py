@@ -58,6 +58,22 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
 
 
+def stored_config(kept: Mapping[str, Any], root: Path) -> Config:
+    """Return a configuration as a run or a training was begun with, whose journalled keys may have been renamed since.
+
+    Raises `ConfigError` for one that this version does not read.
+    """
+    values = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in kept.items()}
+    for (section, old), new in _RENAMED.items():
+        if old in values.get(section, ()):
+            values[section].setdefault(new, values[section].pop(old))
+    try:
+        return Config.model_validate({**values, "root": root})
+    except ValidationError as invalid:
+        wrong = "; ".join(_sentence(dict(error)) for error in invalid.errors())
+        raise ConfigError(f"it was begun with settings that this version does not read: {wrong}") from invalid
+
+
 def assigned(texts: Iterable[str]) -> dict[str, Any]:
     """Return `section.key` -> value of texts like `run.batch_size=8`; a value that is no TOML is the text it is.
 

@@ -13,7 +13,20 @@ from typing import Any
 
 from evolve.gates.evaluator import run_of
 from evolve.lives import ENDED, life_episodes
-from evolve.runs import AGENT, COMPARE, DONE, EVAL, KINDS, LANGCHAIN, LEARN, MCP, RESUMABLE, RUNNING, SESSION
+from evolve.runs import (
+    AGENT,
+    COMPARE,
+    DONE,
+    EVAL,
+    KINDS,
+    LANGCHAIN,
+    LEARN,
+    MCP,
+    RESUMABLE,
+    RUNNING,
+    SESSION,
+    is_worked_on,
+)
 from evolve.state import FROZEN, MAIN, NO_MEMORY
 from memory import listing, runlist
 from memory.errors import BadInput, NotFound
@@ -23,7 +36,7 @@ from memory.runlist import ArmTotals, RunFilter, RunRow
 from memory.store import Store
 
 STALE = "stale"
-"""Status of a run that says `running` and of which the journal has heard nothing for `LEASE`."""
+"""Status of what says `running` and does not: a run whose process is gone, a session not heard of for `LEASE`."""
 TEACHING = (LEARN, AGENT, LANGCHAIN, MCP, SESSION)
 """Kinds of runs in which something may be learned from episodes."""
 LEASE = timedelta(hours=1)
@@ -44,7 +57,8 @@ class RunSummary(Frozen):
     tags: tuple[str, ...] = ()
     mode: str = ""
     status: str
-    """`running`, `done`, `stopped`, or `stale`: it says running, and there was no sign of it for an hour."""
+    """`running`, `done`, `stopped`, or `stale`: it says running, and its process is gone, or there was no sign of a
+    session for an hour."""
     reason: str = ""
     started: datetime
     ended: datetime
@@ -266,8 +280,16 @@ def _times(store: Store, row: RunRow) -> tuple[str, datetime, datetime]:
     over = row.record is not None and status != RUNNING
     last = runlist.moment(store.journal, row.latest) if over else runlist.last_sign(store.journal, row.run_id)
     started, ended = datetime.fromisoformat(row.started), datetime.fromisoformat(last)
-    stale = status == RUNNING and datetime.now(UTC) - ended > LEASE
-    return STALE if stale else status, started, ended
+    if status == RUNNING and not _is_alive(store, row, ended):
+        status = STALE
+    return status, started, ended
+
+
+def _is_alive(store: Store, row: RunRow, heard: datetime) -> bool:
+    """Tell whether a run that says `running` does: by its lock, or what holds none by the time it was last heard of."""
+    if row.kind in RESUMABLE:
+        return is_worked_on(store.journal.path.parent, row.run_id)
+    return datetime.now(UTC) - heard <= LEASE
 
 
 def _with_evaluated(store: Store, found: list[RunSummary], exams: Collection[str]) -> list[RunSummary]:

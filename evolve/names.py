@@ -5,29 +5,13 @@ A name of the user's own is imported, since nothing else tells whether it is the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
-from evolve.app import ENVIRONMENTS, check_name
+from evolve import app
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.stack import DEFAULT
 from evolve.training.section import MEMBERS
-
-SHIPPED: Mapping[str, tuple[str, ...]] = {
-    "environment": tuple(ENVIRONMENTS),
-    "policy": ("pocket", "local", "served", "openai", "langchain", "scripted"),
-    "reflector": ("model", "rules", "none", "reasoningbank", "evolver", "symptoms"),
-    "curator": (
-        "model", "direct", "notebook", "distill",
-        "append", "evolver", "cheatsheet", "atlas", "release", "regimes", "batch",
-    ),
-    "gate": (
-        "static", "batch_screen", "held_out", "utility", "exemplars", "online_ab", "review", "canary", "replay", "none",
-        DEFAULT,
-    ),
-    "embedder (or sentence:<path>)": ("hashing", "wordllama"),
-}  # fmt: skip
-"""What each name may be beside `module:attribute`; `evolve.app` builds them."""
 
 
 def check_names(config: Config) -> None:
@@ -35,14 +19,14 @@ def check_names(config: Config) -> None:
     wrong: list[str] = []
     for what, name, known in _named(config):
         try:
-            check_name(what, name, known)
+            app.check_name(what, name, known)
         except ConfigError as unknown:
             wrong.append(str(unknown))
     if wrong:
         raise ConfigError("; ".join(wrong))
 
 
-def _named(config: Config) -> Iterator[tuple[str, str, Sequence[str]]]:
+def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
     """Yield what a name is for, the name, and what it may be."""
     from policies.rl.slots import names
 
@@ -54,8 +38,25 @@ def _named(config: Config) -> Iterator[tuple[str, str, Sequence[str]]]:
     chosen += [("gate", name) for name in config.gate.names]
     if not config.memory.embedder.startswith("sentence:"):
         chosen.append(("embedder (or sentence:<path>)", config.memory.embedder))
-    yield from ((what, name, SHIPPED[what]) for what, name in chosen)
+    known = _shipped(config)
+    yield from ((what, name, known[what]) for what, name in chosen)
     yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
     yield from (("policy.model of 'scripted'", model.model, ()) for model in models if model.name == "scripted")
     if world.name == "tools":
         yield from ((f"environment.{key}", str(world.options.get(key, "")), ()) for key in ("tools", "grade"))
+
+
+def _shipped(config: Config) -> Mapping[str, Iterable[str]]:
+    """Return what may be named -> the names that `evolve.app` builds something of."""
+    from policies.roles import Policies
+    from policies.scripted import ScriptedPolicy
+
+    nobody = ScriptedPolicy((), name="none")
+    return {
+        "environment": app.ENVIRONMENTS,
+        "policy": app.shipped_policies(config.policy),
+        "reflector": app.shipped_reflectors(nobody),
+        "curator": app.shipped_curators(config, Policies.of(nobody), lambda _: None),
+        "gate": (*app.shipped_gates(config), DEFAULT),
+        "embedder (or sentence:<path>)": app.shipped_embedders(),
+    }

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 from pydantic import Field, model_validator
 
 from evolve.config import Config
+from evolve.configfile import stored_config
 from evolve.runlog import about_run, at_snapshot
 from evolve.seeds import id_for
 from evolve.state import MAIN, Deps
@@ -137,8 +138,11 @@ def load_run(store: Store, run_id: str | None = None) -> RunRecord:
 
 
 def started_with(record: RunRecord, config: Config) -> Config:
-    """Return the configuration of a run's start; budget, speed, and where it is kept and watched are `config`'s."""
-    kept = Config.model_validate({**record.config, "root": config.root})
+    """Return the configuration of a run's start; budget, speed, and where it is kept and watched are `config`'s.
+
+    Raises `ConfigError` as `stored_config` does.
+    """
+    kept = stored_config(record.config, config.root)
     fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
     today = {"budget": config.budget, "memory": config.memory, "telemetry": config.telemetry, "log": config.log}
     return kept.model_copy(update={**today, "run": fast})
@@ -169,17 +173,31 @@ def keeper(store: Store) -> Callable[[Reflection], object]:
 @contextmanager
 def exclusive(workspace: Path, run_id: str) -> Generator[None]:
     """Hold the run's lock. Raises `JournalError` when another process works on it."""
-    folder = workspace / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
-    taken = f"run {run_id!r} is being worked on by another process; wait for it or stop it"
-    with alone(folder / f"{run_id}.lock", taken):
+    file = _lock_file(workspace, run_id)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with alone(file, f"run {run_id!r} is being worked on by another process; wait for it or stop it"):
         yield
+
+
+def is_worked_on(workspace: Path, run_id: str) -> bool:
+    """Tell whether a living process holds the run's lock, which ends with its process."""
+    file = _lock_file(workspace, run_id)
+    try:
+        if file.exists():
+            FileLock(file, blocking=False).acquire().lock.release()
+        return False
+    except (Timeout, OSError):
+        return True
+
+
+def _lock_file(workspace: Path, run_id: str) -> Path:
+    return workspace / "runs" / f"{run_id}.lock"
 
 
 @contextmanager
 def alone(file: Path, taken: str) -> Generator[None]:
     """Hold a lock. Raises `JournalError` with the text `taken` where another process holds it."""
-    lock = FileLock(file, blocking=False)
+    lock = FileLock(file, timeout=0.2)  # `is_worked_on` may hold it for an instant
     try:
         lock.acquire()
     except Timeout as held:

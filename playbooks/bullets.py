@@ -79,7 +79,7 @@ def clean_text(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return `text` on one line: every run of blank space with a line break in it becomes one space."""
-    return re.sub(r"\s*\n\s*", " ", clean_text(text))
+    return re.sub(r"\s+", lambda run: " " if "\n" in run[0] else run[0], clean_text(text))
 
 
 class Bullet(Payload):

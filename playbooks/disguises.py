@@ -43,7 +43,7 @@ _ESCAPED = re.compile(
     r"(?:\\x[0-9a-fA-F]{2}|\\u\{?[0-9a-fA-F]{2,6}\}?|\\[0-7]{3}|%[0-9a-fA-F]{2}|=[0-9A-F]{2}|&#x?[0-9a-fA-F]+;|"
     r"U\+[0-9A-F]{4,6}\s?){4,}"
 )
-_ASCII85 = re.compile(r"<~.{10,}?~>", re.DOTALL)
+_ASCII85 = re.compile(r"<~(?:(?!<~).){10,}?~>", re.DOTALL)
 _BINARY = re.compile(r"(?:\b[01]{7,8}\b\s?){4,}")
 _MORSE = re.compile(r"(?:(?<!\S)[.\-\u2022\u2013]{1,5}(?:\s{1,3}(?:/\s)?|$)){8,}")
 _SPACED = re.compile(r"(?:(?<![^\W_])[^\W\d_][ .\-_*|]){6,}")
@@ -63,6 +63,11 @@ _SENTENCE = re.compile(r"[^.!?\n;:]+")
 def folded(text: str) -> str:
     """Return the text in plain letters: compatibility forms resolved, look-alikes of Latin letters replaced."""
     return unicodedata.normalize("NFKC", text).translate(_ALIKE)
+
+
+def squeezed(text: str) -> str:
+    """Return the text with every run of blank space as one character: a line break where it holds one."""
+    return re.sub(r"\s+", lambda run: "\n" if "\n" in run[0] else " ", text)
 
 
 def hidden(text: str) -> str:

@@ -16,6 +16,7 @@ from playbooks.bullets import clean_text, one_line
 from playbooks.contradictions import marks
 from playbooks.notes import Note
 from playbooks.view import creation_order
+from policies.prompts import broken_up
 from policies.protocols import Profile
 
 CORE_HEADING = "## Rules of this environment"
@@ -24,8 +25,6 @@ NOTES_HEADING = """\
 ## Notes on past mistakes
 Judge each note before you use it: applicable, partly applicable or irrelevant to this task. Follow what is applicable,
 take from a partly applicable one only what fits, and leave an irrelevant one aside."""
-
-_DELIMITERS = ("<|", "|>")
 
 
 def render_record(record: Record[Any], profile: Profile, rival: Record[Any] | None = None) -> str:
@@ -75,8 +74,5 @@ def cost(records: Sequence[Record[Any]], profile: Profile, count_tokens: Callabl
 
 
 def neutral(text: str) -> str:
-    """Return learned text without control characters and with chat delimiters (`<|...|>`) broken up."""
-    text = clean_text(text)
-    for delimiter in _DELIMITERS:
-        text = text.replace(delimiter, " ".join(delimiter))
-    return text
+    """Return learned text without control characters and with chat delimiters (`<|...|>`, `[INST]` ...) broken up."""
+    return broken_up(clean_text(text)).replace("|>", "| >")

@@ -1,7 +1,7 @@
 """Prompts are files: `<package>/prompts/<name>.md`, rendered by a sandboxed Jinja that accepts no gap and no surplus.
 
 What was learned enters as a value only. A value is never parsed as a template, so braces in it stay text; a chat
-delimiter in it (`<|`) is broken up, since servers turn such text into control tokens.
+delimiter in it (`<|`, `[INST]` ...) is broken up, since servers turn such text into control tokens.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ _NAME = re.compile(r"[a-z0-9_]+")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _INVISIBLE = re.compile(r"[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _STRUCTURE = re.compile(r"^(?=#|```|~~~|---|===)")
+_DELIMITER = re.compile(r"<(?=\||</?SYS>>|(?:start|end)_of_turn>|/?s>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])", re.IGNORECASE)
+"""The first character of what opens or ends a turn in ChatML, Llama, Mistral or Gemma."""
 
 
 def render(package: str, name: str, /, **values: object) -> str:
@@ -52,11 +54,16 @@ def oneline(value: object) -> str:
     return _STRUCTURE.sub(r"\\", text)
 
 
+def broken_up(text: str) -> str:
+    """Return a text in which no chat delimiter is whole: a blank stands behind its first character."""
+    return _DELIMITER.sub(lambda first: f"{first[0]} ", text)
+
+
 def _printable(value: object) -> object:
     """Pass a printed value on without chat delimiters; None is a forgotten value, not the word."""
     if value is None:
         raise BadInput("a prompt would print None; give the value, or guard it in the template")
-    return value.replace("<|", "< |") if isinstance(value, str) else value
+    return broken_up(value) if isinstance(value, str) else value
 
 
 @cache

@@ -41,7 +41,7 @@ class Board:
 
     def say(self, text: str) -> None:
         """Print a line above the bars."""
-        self.console.print(plain(text), markup=False, highlight=False)
+        self.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class LifeBar:

@@ -78,7 +78,7 @@ class Display:
             self._say(f"{event.done}/{event.total}: {text}")
 
     def _say(self, text: str) -> None:
-        self.console.print(plain(text), markup=False, highlight=False)
+        self.console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _percent(share: float | None) -> str:

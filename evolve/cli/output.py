@@ -73,7 +73,7 @@ def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "not
     for row in rows:
         drawn.add_row(*(Text(plain(_cell(value))) for value in row.values()))
     console = Console()
-    if not console.is_terminal:  # a program reads it: one line a row, no id is cut
+    if not sys.stdout.isatty():  # a program reads it, whatever FORCE_COLOR says: one line a row, no id is cut
         console.width = console.measure(drawn, options=console.options.update(max_width=10**6)).maximum
     console.print(drawn)
 

@@ -14,6 +14,7 @@ from typing import Any
 from evolve.app import load_tasks, make_environment
 from evolve.compare.arms import Arm, Role
 from evolve.config import Config
+from evolve.configfile import stored_config
 from evolve.errors import ConfigError, RunMismatch
 from evolve.seeds import seed_for
 from memory.errors import NotFound
@@ -94,16 +95,14 @@ class Plan(Frozen):
         if frozen:
             run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report)}
             run |= {"snapshot": arm.snapshot}
-        return Config.model_validate(
-            {
-                **{section: value for section, value in arm.config.items() if section != "preset"},
-                "root": folder / replicate.name / str(self.arms.index(arm)),
-                "run": run,
-                "environment": {**arm.config["environment"], **replicate.environment},
-                "memory": {**arm.config["memory"], "workspace": ".evolve"},
-                "controls": {"no_memory": 0, "aa": False},
-            }
-        )
+        values = {
+            **{section: value for section, value in arm.config.items() if section != "preset"},
+            "run": run,
+            "environment": {**arm.config["environment"], **replicate.environment},
+            "memory": {**arm.config["memory"], "workspace": ".evolve"},
+            "controls": {"no_memory": 0, "aa": False},
+        }
+        return stored_config(values, folder / replicate.name / str(self.arms.index(arm)))
 
 
 def make_plan(arms: Sequence[Arm], asked: Asked, command: str = "evolve compare") -> Plan:
@@ -206,4 +205,4 @@ def _seed(arm: Arm, replicate: Replicate) -> int:
 
 def _deciding(config: dict[str, Any]) -> list[tuple[str, Any]]:
     """Return the sections of a configuration as its digest sees them."""
-    return [("digest", Config.model_validate({k: v for k, v in config.items() if k != "preset"}).digest)]
+    return [("digest", stored_config({k: v for k, v in config.items() if k != "preset"}, Path()).digest)]

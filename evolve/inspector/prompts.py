@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pydantic import ValidationError
-
 from evolve.app import make_environment
 from evolve.config import Config
+from evolve.configfile import stored_config
+from evolve.errors import ConfigError
 from evolve.exemplars.showing import with_examples
 from evolve.history import owner_of
 from evolve.injection import shown_again
@@ -83,9 +83,9 @@ def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
     if run is None:
         return desk.config, ""
     try:
-        return Config.model_validate({**run.get("config", {}), "root": desk.config.root}), ""
-    except ValidationError as error:
-        return desk.config, f"the settings of run {trajectory.run_id!r}, which this version does not read: {error}"
+        return stored_config(run.get("config", {}), desk.config.root), ""
+    except ConfigError as error:
+        return desk.config, f"the settings of run {trajectory.run_id!r}: {error}"
 
 
 def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords) -> Told:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from evolve.config import Config
+from evolve.configfile import stored_config
 from evolve.errors import RunMismatch
 from evolve.generations import FOLDER
 from evolve.training import ledger
@@ -44,7 +45,7 @@ def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -
     """Return a training that is not `done`, the latest where none is named, and the configuration it was begun with.
 
     Where it is kept and watched is as `config` says. Raises `NotFound` where there is none, and `RunMismatch` for one
-    that is finished, or that does not say how it was begun.
+    that is finished, or that does not say how it was begun; and as `stored_config` does.
     """
     folders = (config.workspace / FOLDER / ledger.FOLDER).glob("*")
     places = {place.name: place for place in sorted(folders, key=lambda path: path.stat().st_mtime)}
@@ -61,7 +62,7 @@ def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -
     if not (place / FILE).exists():
         raise RunMismatch(f"training {chosen!r} keeps no {FILE}; go on with the command that began it")
     begun = Begun.model_validate_json((place / FILE).read_text(encoding="utf-8"))
-    kept = Config.model_validate({**begun.config, "root": config.root})
+    kept = stored_config(begun.config, config.root)
     memory = kept.memory.model_copy(update={"workspace": config.memory.workspace})
     return chosen, begun, kept.model_copy(update={"memory": memory, "telemetry": config.telemetry, "log": config.log})
 

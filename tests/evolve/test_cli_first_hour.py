@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-from collections.abc import Callable
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from evolve.app import make_curator, make_environment, make_gates, make_policy, make_reflector
-from evolve.config import Config
-from evolve.errors import ConfigError
-from policies.roles import Policies
 from tests.evolve.command import complaint, evolve, evolve_json, settings
 
 
@@ -62,31 +58,6 @@ def test_every_wrong_name_is_named_at_once_and_ones_own_are_looked_up(tmp_path: 
     assert "no module 'nowhere'" in complaint(tmp_path, "config", "check", code=2)
 
 
-def test_the_names_that_are_checked_are_those_that_are_built(tmp_path: Path) -> None:
-    from evolve.names import SHIPPED
-
-    def known(what: str) -> set[str]:
-        wrong = {"environment": "environment.name", "policy": "policy.name", "gate": "gate.names"}
-        section, _, key = wrong.get(what, f"playbook.{what}").partition(".")
-        value: object = ["no-such"] if key == "names" else "no-such"
-        config = Config.model_validate({"root": tmp_path, section: {key: value}})
-        policy: Any = None
-        build: dict[str, Callable[[], object]] = {
-            "environment": lambda: make_environment(config),
-            "policy": lambda: make_policy(config.policy),
-            "gate": lambda: make_gates(config),
-            "reflector": lambda: make_reflector(config, policy),
-            "curator": lambda: make_curator(config, Policies.of(policy), lambda kept: None),
-        }
-        with pytest.raises(ConfigError) as error:
-            build[what]()
-        return set(str(error.value).partition("there are ")[2].partition(", or give")[0].split(", "))
-
-    for what in ("environment", "policy", "reflector", "curator"):
-        assert known(what) == set(SHIPPED[what])
-    assert known("gate") | {"default"} == set(SHIPPED["gate"])
-
-
 @pytest.mark.parametrize("verb", [("run",), ("eval",), ("compare", "default", "none")])
 def test_nothing_is_begun_in_a_folder_without_settings(verb: tuple[str, ...], tmp_path: Path) -> None:
     said = complaint(tmp_path, *verb, code=2)
@@ -112,7 +83,11 @@ def test_what_a_pipe_reads_is_one_line_a_row(tmp_path: Path) -> None:
     said = evolve(tmp_path, "logs", "list", "--run", run_id).splitlines()
     assert len(said) == len(rows) + 1
     assert all(row["episode"] in line for row, line in zip(rows, said[1:], strict=True))
-    assert run_id in evolve(tmp_path, "logs", "list")
+    wide = subprocess.run(
+        [sys.executable, "-m", "evolve.cli.main", "logs", "list"],
+        cwd=tmp_path, env=os.environ | {"FORCE_COLOR": "1", "COLUMNS": "40"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert [run_id in line for line in wide.stdout.splitlines()] == [False, True]
 
 
 RULES = ("Log in before anything else.", "Amounts are in cents.", "Names are written in capitals.")

@@ -15,6 +15,7 @@ from evolve.configfile import load_config
 from evolve.proposals import proposals, submit
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, evolve_json, invoke, start
+from tests.evolve.inspector.conftest import opened
 
 ERROR_TEXT = "contact's email"
 
@@ -83,6 +84,17 @@ def test_an_episode_of_another_task_loses_the_quoted_text_alone(learned: Path, t
     assert len(left.steps) == len(before[left.id].steps)
     assert not any(step.action or step.observation or step.reply for step in left.steps)
     assert all(text.encode() not in (learned / ".evolve" / "evolve.db").read_bytes() for text in said)
+
+
+def test_the_page_says_of_a_forgotten_episode_that_it_was_forgotten(learned: Path, task: str) -> None:
+    with open_store(load_config(learned / "evolve.toml"), read_only=True) as store:
+        (episode,) = store.trajectories(task_id=task, arm="main")
+    evolve(learned, "memory", "forget", "--task", task, "--purge", "--yes")
+    with opened(learned) as visitor:
+        page = visitor.text(f"/episodes/{episode.id}")
+    assert "This episode was forgotten: its figures still count" in page
+    assert "(erased)" in page
+    assert "nothing came back" not in page
 
 
 def test_a_purge_after_a_forgetting_erases_the_text(learned: Path, task: str) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 
 import pytest
 
+from evolve.app import open_store
+from evolve.configfile import load_config
 from tests.evolve.command import ROOT, TASKS, evolve, evolve_json, finish, invoke, one_sentence, settings, start
 
 HEAVY = [
@@ -131,6 +133,7 @@ def test_a_budget_ends_with_3_and_more_of_it_ends_the_run(tmp_path: Path, once_l
     assert "calls" in stopped.stderr
     assert evolve_json(folder, "logs", "list")[0]["status"] == "stopped"
     settings(tmp_path)
+    begun_before_a_key_was_renamed(folder)
     resumed = evolve_json(folder, "resume")
     assert resumed["status"] == "done"
     assert learned_text(folder) == learned_text(once_learned)
@@ -149,6 +152,7 @@ def test_a_stopped_process_is_taken_up_where_it_was(tmp_path: Path, once_learned
         assert "evolve resume" in one_sentence(err)
     done = episodes(folder)
     assert 6 <= done < TASKS
+    assert evolve_json(folder, "logs", "list")[0]["status"] == ("stale" if how is signal.SIGKILL else "stopped")
     added = evolve_json(folder, "memory", "stats")
     assert evolve_json(folder, "memory", "doctor") == []
     _, told = finish(start(folder, "resume"))
@@ -164,6 +168,7 @@ def test_a_person_writes_beside_a_run(tmp_path: Path) -> None:
     (folder / "slow.py").write_text(SLOW)
     process = start(folder, "run", "--policy", "slow:policy")
     wait_for_episodes(folder, 4, process)
+    assert evolve_json(folder, "logs", "list")[0]["status"] == "running"
     evolve(folder, "playbook", "add", "Always greet the accountant.")
     finish(process)
     rows = evolve_json(folder, "playbook", "list")
@@ -183,6 +188,16 @@ def test_light_verbs_load_no_heavy_package(line: str, learned: Path) -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], cwd=learned, check=True, capture_output=True, text=True)
     assert ran.stdout.splitlines()[-1].split() == ["LOADED"]
+
+
+def begun_before_a_key_was_renamed(folder: Path) -> None:
+    """Give the latest run the settings that an earlier version journalled."""
+    with open_store(load_config(folder / "evolve.toml"), owner=False) as store:
+        (record,) = store.runs()
+        train = {**record["config"]["train"], "clip": 0.5}
+        del train["max_grad_norm"]
+        config = {**record["config"], "train": train}
+        store.put_run(record["run_id"], {**record, "config": config})
 
 
 def episodes(folder: Path) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
+import subprocess
+import sys
 
 import pytest
 
@@ -93,6 +96,27 @@ def test_odd_texts_are_refused_whoever_wrote_them(name: str) -> None:
 @pytest.mark.parametrize("text", HONEST)
 def test_honest_lessons_of_many_worlds_pass(text: str) -> None:
     assert refusal(text) == ""
+
+
+WORST = ["a", "a-", "a.", "a.b", "1", "0x", "*", "from ", "a.b if ", "<~", " ", "\n", " \n"]
+"""Repeated, each made some pattern read the text again from every one of its characters."""
+
+
+def test_the_longest_text_is_read_within_seconds() -> None:
+    program = (
+        "import json, resource, sys\n"
+        "from playbooks.bullets import one_line\n"
+        "from playbooks.content import refusal\n"
+        "for motif in json.load(sys.stdin):\n"
+        "    print(repr(motif), flush=True)\n"
+        "    used = int(resource.getrusage(resource.RUSAGE_SELF).ru_utime)\n"
+        "    resource.setrlimit(resource.RLIMIT_CPU, (used + 10, -1))\n"
+        "    text = 'x' + motif * (50_000 // len(motif)) + 'x'\n"
+        "    refusal(text, strict=True)\n"
+        "    one_line(text)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], input=json.dumps(WORST), text=True, capture_output=True)
+    assert ran.returncode == 0, f"stopped after 10 processor seconds: {ran.returncode} {ran.stdout} {ran.stderr}"
 
 
 def test_every_rule_of_the_office_passes() -> None:

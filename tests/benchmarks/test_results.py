@@ -1,0 +1,29 @@
+"""What is stored of the claims can be traced: each figure names a commit of this repository."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import pytest
+
+from benchmarks.table import RESULTS, ROOT
+
+
+def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True)
+
+
+def test_every_stored_figure_names_a_commit_that_exists() -> None:
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        pytest.skip("this clone has no whole history to look the commits up in")
+    stored = sorted(RESULTS.rglob("*.json"))
+    named = {(path.relative_to(RESULTS).as_posix(), commit) for path in stored for commit in _commits(path.read_text())}
+    assert {name for name, _ in named} >= {path.name for path in RESULTS.glob("*.json")}
+    assert [each for each in sorted(named) if git("cat-file", "-e", f"{each[1]}^{{commit}}").returncode] == []
+
+
+def _commits(text: str) -> set[str]:
+    data = json.loads(text)
+    rows = data if isinstance(data, list) else [data]
+    return {row["commit"] for row in rows if isinstance(row, dict) and "commit" in row}

@@ -10,6 +10,7 @@ from evolve.app import make_policy
 from evolve.config import Config, ModelSection, PolicySection
 from evolve.generations import home
 from evolve.replies import RunReplies
+from evolve.usercode import users
 from evolve.watching import WatchedPolicy
 from memory import listing
 from memory.records import Frozen, Usage
@@ -45,7 +46,7 @@ async def opened(
         def one(wanted: ModelSection) -> Policy:
             if wanted.identity not in made:
                 made[wanted.identity] = make_policy(wanted, home(wanted, section, workspace))
-                closing.push_async_callback(made[wanted.identity].aclose)
+                closing.push_async_callback(_close, made[wanted.identity])
             return made[wanted.identity]
 
         if acting is not None:
@@ -53,6 +54,11 @@ async def opened(
         first = one(section)
         named = {role: one(wanted) for role, wanted in section.roles.items() if role not in own}
         yield Policies.of(first, **named, **own)
+
+
+async def _close(policy: Policy) -> None:
+    with users(f"aclose() of policy {policy.name!r}"):
+        await policy.aclose()
 
 
 def journalled(policies: Policies, config: Config, store: Store, run_id: str, budget: Budget) -> Policies:

@@ -104,10 +104,12 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
 def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Config:
     """Return the configuration for a verb that works through tasks, as `load`.
 
-    Raises `ConfigError` in a folder with neither settings nor a workspace: nothing is begun there unasked.
+    Raises `ConfigError` in a folder with neither settings nor a workspace: nothing is begun there unasked; and for a
+    name that stands for nothing, before a model is loaded.
     """
     from evolve.configfile import find_config
     from evolve.errors import ConfigError
+    from evolve.names import check_names
 
     config = load(context, changes)
     if context.obj is None and find_config() is None and not (config.workspace / "evolve.db").exists():
@@ -115,6 +117,7 @@ def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> C
             f"no evolve.toml in {str(Path.cwd())!r} or above; `evolve init` writes one here, `evolve --config FILE` "
             "names another"
         )
+    check_names(config)
     return config
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evolve.cli.output import Json, load, say, show, table
+from evolve.cli.output import Json, load, reading, say, show, table
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def sft(
     as_json: Json = False,
 ) -> None:
     """Train on the journal's successes alone, without a new rollout."""
+    _journalled(context)
     from evolve.training.session import GROUPS, train_from_logs
 
     config = configured(context, "grpo" if groups else "sft", values)
@@ -77,6 +78,7 @@ def sft(
 @app.command()
 def internalise(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train on the journal's successes as if nothing had been shown: the weights take in the playbook."""
+    _journalled(context)
     from evolve.training.session import train_from_logs
 
     config = configured(context, "internalise", values)
@@ -177,6 +179,12 @@ def _online(context: typer.Context, recipe: str, values: list[str] | None, as_js
     with _progress(as_json) as report:
         done = train(config, recipe or "run", report)
     _told(done, as_json)
+
+
+def _journalled(context: typer.Context) -> None:
+    """Raise `NotFound` where there is no journal to train on, before torch is loaded."""
+    with reading(context):
+        pass
 
 
 def configured(context: typer.Context, recipe: str, values: list[str] | None) -> Config:

@@ -67,14 +67,17 @@ def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -
     return chosen, begun, kept.model_copy(update={"memory": memory, "telemetry": config.telemetry, "log": config.log})
 
 
-def require_same(folder: Path, name: str, start: str) -> None:
-    """Raise `RunMismatch` where a training that is gone on with by name would be another one today."""
-    if folder.name == name:
+def require_same(folder: Path, start: str, today: str) -> None:
+    """Raise `RunMismatch` where a training would not go on from what it began with: its `start`, or its journal.
+
+    `today` is the name that the same training would get now; of one by rollouts, whose settings are all that it was
+    given, its own.
+    """
+    begun = Begun.model_validate_json((folder / FILE).read_text(encoding="utf-8"))
+    if begun.start != start:
+        why = f"it goes on from {begun.start}, and {start} is live"
+    elif folder.name != today:
+        why = "the journal offers other episodes than when it began, or another version of evolve began it"
+    else:
         return
-    begun = Begun.model_validate_json((folder.parent / name / FILE).read_text(encoding="utf-8"))
-    why = (
-        f"it goes on from {begun.start}, and {start} is live"
-        if begun.start != start
-        else "the journal offers other episodes than when it began"
-    )
-    raise RunMismatch(f"training {name!r} cannot go on: {why}; begin a new one, or bring back what was live then")
+    raise RunMismatch(f"training {folder.name!r} cannot go on: {why}; begin a new one, or bring back what was then")

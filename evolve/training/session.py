@@ -151,10 +151,11 @@ def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Ge
     live = generations.live_generation(config.policy, config.workspace)
     section = config.train
     loss, correction = section.member("loss"), section.member("correction") if section.correction else None
-    folder = config.workspace / generations.FOLDER / ledger.FOLDER / name_of(config, recipe, live, data)
+    today = name_of(config, recipe, live, data)
+    folder = config.workspace / generations.FOLDER / ledger.FOLDER / (name or today)
     start = live.version if live else BASE
     if name:
-        resumption.require_same(folder, name, start)
+        resumption.require_same(folder, start, today if data else name)
     folder.mkdir(parents=True, exist_ok=True)
     taken = f"{folder.name} is under way in another process; wait for it, or stop it"
     with alone(folder / ".lock", taken):

@@ -23,6 +23,13 @@ def test_every_stored_figure_names_a_commit_that_exists() -> None:
     assert [each for each in sorted(named) if git("cat-file", "-e", f"{each[1]}^{{commit}}").returncode] == []
 
 
+def test_the_readme_says_on_which_source_each_claim_was_measured() -> None:
+    readme = (ROOT / "README.md").read_text()
+    for path in RESULTS.glob("*.json"):
+        (row,) = [line for line in readme.splitlines() if line.startswith(f"| `{path.stem}` |")]
+        assert all(commit[:7] in row for commit in _commits(path.read_text())), row
+
+
 def _commits(text: str) -> set[str]:
     data = json.loads(text)
     rows = data if isinstance(data, list) else [data]

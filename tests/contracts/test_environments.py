@@ -5,7 +5,6 @@ A new environment joins through `environments_under_test`.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -135,28 +134,6 @@ async def test_doing_nothing_earns_nothing(make: Maker) -> None:
 def acts(action: Action) -> bool:
     """Return True for an action that does more than say that all is done."""
     return bool(action.tool_calls) or action.text not in ("", "Done.")
-
-
-@every_environment
-async def test_an_episode_is_copied_by_pickling(make: Maker) -> None:
-    environment = make()
-    for task in sample(environment):
-        actions = gold_of(environment, task)
-        half = len(actions) // 2
-        episode = environment.start(task)
-        for action in actions[:half]:
-            await episode.step(action)
-        copy = pickle.loads(pickle.dumps(episode))
-        spoilt = pickle.loads(pickle.dumps(episode))
-        if isinstance(environment, StateDiff):
-            await spoilt.step(environment.extra_write(task))
-        for fork in (episode, copy, spoilt):
-            for action in actions[half:]:
-                await fork.step(action)
-        assert [(await fork.grade()).reward for fork in (episode, copy)] == [1.0, 1.0], task.id
-        await episode.close()
-        await copy.close()
-        await spoilt.close()
 
 
 REACHES = {

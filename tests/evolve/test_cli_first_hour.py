@@ -72,6 +72,33 @@ def test_a_split_that_is_not_there_is_refused_before_a_model_is_loaded(tmp_path:
     assert "'nope'" in complaint(tmp_path, "eval", "--split", "nope", code=2)
 
 
+@pytest.mark.parametrize(
+    ("key", "wrong", "meant"),
+    [
+        ("gate.names", "['statc']", "static"),
+        ("playbook.reflector", "ruels", "rules"),
+        ("playbook.curator", "direkt", "direct"),
+        ("memory.embedder", "hashin", "hashing"),
+    ],
+)
+def test_a_misspelt_name_is_refused_before_a_model_is_loaded(key: str, wrong: str, meant: str, tmp_path: Path) -> None:
+    (tmp_path / "evolve.toml").write_text('[policy]\nname = "local"\nmodel = "/no/such/model"\n')
+    assert f"did you mean {meant!r}?" in complaint(tmp_path, "run", "--set", f"{key}={wrong}", code=2)
+    assert not (tmp_path / ".evolve").exists()
+
+
+def test_a_training_without_a_workspace_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    settings(tmp_path)
+    code = (
+        "import sys; sys.argv = ['evolve', 'train', 'sft']\n"
+        "from evolve.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, 'torch' in sys.modules)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert ran.stdout.split() == ["1", "False"]
+    assert "no workspace database" in ran.stderr
+
+
 def test_what_a_pipe_reads_is_one_line_a_row(tmp_path: Path) -> None:
     settings(tmp_path, tasks=4)
     evolve(tmp_path, "playbook", "add", "Log in before anything else, and then go on as the manual says. " * 4)

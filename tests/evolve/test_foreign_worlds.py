@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from evolve.app import open_store
 from evolve.environments.bfcl import Bfcl
+from evolve.progress import Progress, RunStarted
 from evolve.protocols import Action, Episode, StepResult
 from evolve.report import Report, lines, make_report
 from evolve.rollout import Acting, Attempt, rollout
@@ -192,6 +194,30 @@ async def test_a_report_says_the_mean_reward_why_episodes_ended_and_what_was_cut
     assert "reward 0.312" in text
     assert "ended by max_steps 4" in text
     assert "4 observations were longer than environment.observation_chars" in text
+
+
+async def test_what_a_run_may_cost_counts_the_schemas_of_its_tools(tmp_path: Path) -> None:
+    said: dict[str, tuple[int, int]] = {}
+    for name, tools in (("bare", ()), ("tools", (ToolSpec(name="look", description="word " * 1_000, parameters={}),))):
+        doors, heard = Doors(4), Heard()
+        doors.tools = tools
+        config = doors_config(tmp_path / name)
+        await arun(config, parts=Parts(policy=doors_policy(), environment=doors), observers=[heard])
+        calls, tokens = re.findall(r"at most (\d+) calls.* about (\d+) tokens", " ".join(heard.estimates))[0]
+        said[name] = int(calls), int(tokens)
+    assert said["tools"][0] == said["bare"][0]
+    assert said["tools"][1] - said["bare"][1] >= 1_000 * said["bare"][0]
+
+
+class Heard:
+    """An observer that keeps what runs may cost."""
+
+    def __init__(self) -> None:
+        self.estimates: list[str] = []
+
+    def notify(self, event: Progress) -> None:
+        if isinstance(event, RunStarted):
+            self.estimates.append(event.estimate)
 
 
 def test_no_episode_has_to_pickle() -> None:

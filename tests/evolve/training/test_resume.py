@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.training import ledger
+from evolve.training import ledger, resumption
 from policies.rl.protocols import Array, Episodes
 from tests.evolve.command import invoke, start
 from tests.evolve.training.test_cli_train import SETTINGS, told
@@ -58,8 +58,6 @@ def test_it_goes_on_by_name_with_its_own_settings_to_the_same_weights(stopped: P
     (row,) = told(own, "train", "status")
     assert row["state"] == "unfinished: `evolve train resume` goes on"
     (own / "evolve.toml").write_text(LONG.replace("rank = 4", "rank = 8"))
-    settings = own / ".evolve" / "policies" / "training" / row["training"] / "training.json"
-    settings.write_text(settings.read_text().replace('"max_grad_norm"', '"clip"'))  # as an earlier version called it
     done = told(own, "train", "resume", row["training"])
     assert done["name"] == row["training"] == through["name"]
     one, other = Path(done["folder"]) / "adapter", Path(through["folder"]) / "adapter"
@@ -69,6 +67,16 @@ def test_it_goes_on_by_name_with_its_own_settings_to_the_same_weights(stopped: P
     assert again.exit_code == 1
     assert "is finished, its candidate is published; unfinished are: none" in again.stderr
     assert "no training to go on with; unfinished are: none" in invoke(own, "train", "resume").stderr
+
+
+def test_one_that_an_earlier_version_began_goes_on_with_its_own_settings(stopped: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(stopped, tmp_path / "own"))
+    (row,) = told(own, "train", "status")
+    place = own / ".evolve" / "policies" / "training" / row["training"]
+    earlier = place.rename(place.with_name("sage-0123456789"))  # settings were hashed with other keys
+    settings = earlier / resumption.FILE
+    settings.write_text(settings.read_text().replace('"max_grad_norm"', '"clip"'))
+    assert told(own, "train", "resume")["name"] == earlier.name
 
 
 def test_one_that_is_not_there_is_named_with_those_that_are(stopped: Path) -> None:

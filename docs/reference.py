@@ -70,7 +70,8 @@ def _world(name: str) -> str:
 
 def _row(name: str, field: Any) -> str:
     told = " ".join((field.description or "").split()).replace("|", "\\|")
-    return f"| `{name}` | {'required' if field.is_required() else _default(field.get_default(call_default_factory=True))} | {told} |"
+    default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+    return f"| `{name}` | {default} | {told} |"
 
 
 def _default(value: object) -> str:

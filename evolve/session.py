@@ -248,13 +248,14 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
 
 
 async def _tell_server(opened: _Opened, run: Run) -> None:
-    """Find out what the policy's server can do, where it has one; say it and journal it."""
-    found = await features_of(opened.policy)
-    if found is not None:
-        run_id = run.record.run_id
-        data = found.model_dump(mode="json")
-        opened.store.append(Event(type="run.server", run_id=run_id, subject=found.base_url, data=data))
-        run.deps.observers.notify(Notice(run_id=run_id, text=found.sentence))
+    """Find out what the servers of the roles can do, where they have one; say it and journal it."""
+    run_id, store = run.record.run_id, opened.store
+    for policy in opened.policies.distinct:
+        found = await features_of(policy)
+        if found is not None:
+            data = found.model_dump(mode="json")
+            store.append(Event(type="run.server", run_id=run_id, subject=found.base_url, data=data))
+            run.deps.observers.notify(Notice(run_id=run_id, text=found.sentence))
 
 
 def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:

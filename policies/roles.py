@@ -30,6 +30,11 @@ class Policies:
         """Return `acting` in every role that `own` does not name."""
         return cls(**{ACTING: acting, **dict.fromkeys(ROLES, acting), **own})
 
+    @property
+    def distinct(self) -> list[Policy]:
+        """Return every object once, the acting one first."""
+        return list({id(p): p for p in (getattr(self, role) for role in (ACTING, *ROLES))}.values())
+
     def each(self, change: Callable[[str, Policy], Policy]) -> Policies:
         """Return the policies with `change(role, policy)` in the place of each."""
         return Policies(**{role: change(role, getattr(self, role)) for role in (ACTING, *ROLES)})

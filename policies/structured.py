@@ -84,8 +84,11 @@ def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
 
 @cache
 def _schema(model_cls: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema without titles and descriptions: a weak model gives them back as its answer."""
-    return _bare(model_cls.model_json_schema())
+    """Return the schema without titles and descriptions: a weak model gives them back as its answer.
+
+    Its own title stays: some backends call it by that.
+    """
+    return {"title": model_cls.__name__, **_bare(model_cls.model_json_schema())}
 
 
 def _bare(schema: Any) -> Any:

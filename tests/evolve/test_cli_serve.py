@@ -54,6 +54,14 @@ def test_a_run_says_and_journals_what_its_server_can_do(tmp_path: Path) -> None:
     assert (event.subject, event.data["server"], event.data["json_schema"]) == (server.url, "here", False)
 
 
+def test_the_server_of_each_role_is_asked_what_it_can_do(tmp_path: Path) -> None:
+    with serving(ModelServer()) as acting, serving(ModelServer()) as judging:
+        sections = "".join(f"[policy.{role}]\n{judging.settings}\n" for role in ("reflector", "judge"))
+        folder = settings(tmp_path, tasks=1, policy=f"{acting.settings}\n{sections}")
+        said = " ".join(invoke(folder, "run").stderr.split())
+    assert [said.count(f"server {server.url} (here)") for server in (acting, judging)] == [1, 1]
+
+
 @pytest.mark.served
 @pytest.mark.skipif(not os.environ.get("EVOLVE_MODELS"), reason="EVOLVE_MODELS names no real models")
 def test_a_real_model_is_served_until_it_is_stopped(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ def test_what_reads_prints_text_or_json(line: str, learned: Path) -> None:
         ("resume nosuch", 1, "no run 'nosuch'"),
         ("report nosuch", 1, "no run 'nosuch'"),
         ("init", 2, "exists already"),
-        ("run --env ofice", 2, "no environment 'ofice'; there are bfcl, office, tools"),
+        ("run --env ofice", 2, "no environment 'ofice'; there are bfcl, formula, gym, "),
         ("run --policy pockt", 2, "no policy 'pockt'; there are"),
         ("run --env nosuch.module:Env", 2, "no module 'nosuch.module'"),
         ("run --tasks nosuch.jsonl", 2, "cannot read the task file"),

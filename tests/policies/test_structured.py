@@ -246,3 +246,25 @@ async def test_the_schema_is_sent_where_it_is_supported(supported: bool) -> None
 
     await generate_structured(ScriptedPolicy(script, supports_schema=supported), ASK, Lesson, GREEDY)
     assert (asked[0].response_schema is not None) == supported
+
+
+class Described(BaseModel):
+    """Words that a weak model would give back."""
+
+    title: str = Field(description="what it is called")
+    items: list[Item] = Field(default_factory=list, description="its items")
+
+
+async def test_a_schema_is_sent_without_words_to_repeat() -> None:
+    asked: list[SamplingParams] = []
+
+    def script(messages: object, params: SamplingParams) -> str:
+        asked.append(params)
+        return '{"title": "a"}'
+
+    await generate_structured(ScriptedPolicy(script, supports_schema=True), ASK, Described, GREEDY)
+    sent = asked[0].response_schema or {}
+    assert sent["title"] == "Described"  # LangChain and OpenAI name the schema by it
+    assert list(sent["properties"]) == ["title", "items"]
+    assert sent["properties"]["title"] == {"type": "string"}
+    assert "description" not in json.dumps(sent)

@@ -1,7 +1,7 @@
 """Lessons from actions that are no code: commands of text games, SQL statements, lines of a shell.
 
-An action is compared word by word with a later one that begins alike and worked. Values of the task (quoted texts and
-numbers that its instruction names) are no convention and stand as `...` in what is learned.
+An action is compared word by word with a later one that begins alike and worked. Values of the task (quoted texts,
+numbers and names_like_this that its instruction gives) are no convention and stand as `...` in what is learned.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OPEN = "..."
 """Stands for a value of the task."""
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|\w+(?:[.-]\w+)*|[^\w\s]")
-_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\d+(?:\.\d+)?")
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z]\w*_\w+|\d+(?:\.\d+)?")
 _REFUSED = re.compile(
     r"^\W*(?:error|invalid|unknown|denied|refused)\b|\b(?:can't|cannot|can not|won't|not allowed|not possible|"
     r"nothing happens|doesn't|don't|isn't|no such|(?:must|need to|have to)\b.*\b(?:first|before))",

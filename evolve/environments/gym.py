@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
 
-from evolve.errors import EnvironmentFailure
+from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.sections import Section
 from memory.records import Outcome, Task
@@ -130,9 +130,11 @@ class GymEpisode:
     def _read(self, observation: Any) -> str:
         """Return the text of an observation."""
         plain = observation.model_dump(mode="json") if isinstance(observation, BaseModel) else observation
-        field = self._config.observation
-        if field:
-            plain = plain[field] if isinstance(plain, dict) else getattr(plain, field)
+        if field := self._config.observation:
+            fields = cast(dict[str, Any], plain if isinstance(plain, dict) else getattr(plain, "__dict__", {}))
+            if field not in fields:
+                raise ConfigError(f"[environment] observation is {field!r}; an observation has {sorted(fields)}")
+            plain = fields[field]
         return plain if isinstance(plain, str) else json.dumps(plain, default=str)
 
 

@@ -70,6 +70,9 @@ class Client:
         return Result({"prompt": "heard"}, reward=0.5, done=len(self.said) == 2)
 
 
+TASK = Task(id="seed-0", instruction="Complete the task.", metadata={"seed": 0})
+
+
 class Odd:
     """Returns what nobody reads."""
 
@@ -138,7 +141,9 @@ async def test_what_others_raise_ends_the_episode_and_not_the_run() -> None:
     assert trajectory.error is not None
     assert trajectory.error.startswith("EnvironmentFailure: ConnectionError: the server is gone (")
     with pytest.raises(EnvironmentFailure, match="got 3 values; expected Gymnasium's: 2 of reset, 5 of step"):
-        await gym(make="brought:Odd").start(world.tasks("train")[0]).opening()
+        await gym(make="brought:Odd").start(TASK).opening()
+    with pytest.raises(ConfigError, match=r"observation is 'text'; an observation has \['prompt'\]"):
+        await gym(make="brought:Client", arguments={"base_url": ""}, observation="text").start(TASK).opening()
     with pytest.raises(ConfigError, match="brought:Nothing"):
         gym(make="brought:Nothing")
 

@@ -121,7 +121,10 @@ def test_splits_share_no_table_and_leave_out_what_sqlite_does_not_run() -> None:
 
 async def test_reflector_rules_learns_from_a_statement_that_was_mended() -> None:
     policy = ScriptedPolicy(
-        ["SELECT id FROM boats WHERE moored = 'south'", "SELECT boat_id FROM boats WHERE moored = 'south'"]
+        [
+            "SELECT TOP 9 boat_id FROM boats WHERE moored = 'south'",
+            "SELECT boat_id FROM boats WHERE moored = 'south' LIMIT 9",
+        ]
     )
     trajectory = await rollout(
         world(), policy, Attempt(id="tr-1", task=task(2), seed=0), Acting(world="W", max_steps=3)
@@ -129,7 +132,7 @@ async def test_reflector_rules_learns_from_a_statement_that_was_mended() -> None
     assert trajectory.success
     reflection = await RulesReflector().reflect(trajectory, ())
     assert [insight.content for insight in reflection.insights] == [
-        "Use `SELECT boat_id FROM boats WHERE moored = ...`"
+        "Use `SELECT ... FROM boats WHERE moored = ... LIMIT 9`"
     ]
 
 

@@ -180,7 +180,7 @@ def _openai(section: ModelSection) -> Policy:
     from policies.openai_server import OpenAIPolicy, ServerOptions
     from policies.openai_transport import Connection
 
-    server = Connection(base_url=section.base_url, api_key_env=section.api_key_env)
+    server = Connection(base_url=section.base_url, api_key_env=section.api_key_env, timeout_s=section.timeout_s)
     options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
     return OpenAIPolicy(server, section.model, options=options)
 

@@ -99,6 +99,8 @@ class ModelSection(Section):
     """Server of `openai` and `served`."""
     api_key_env: str | None = None
     """Environment variable that holds the key of `openai`; none = OPENAI_API_KEY for api.openai.com, else no key."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds that one answer of `openai` may take before it is asked for anew; more for a model on a few cores."""
     profile: Literal["full", "compact"] = "full"
     """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
     special_tokens: tuple[str, ...] = ()

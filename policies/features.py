@@ -7,9 +7,10 @@ from policies.protocols import Policy
 
 
 class ServerFeatures(Frozen):
-    """What a server was found to do."""
+    """What a server was found to do with a model."""
 
     base_url: str
+    model: str
     server: str = ""
     """What it calls itself in its list of models: `vllm`, `llamacpp` ..."""
     json_schema: bool = False
@@ -30,7 +31,8 @@ class ServerFeatures(Frozen):
             "token ids": self.token_ids,
         }
         named = f" ({self.server})" if self.server else ""
-        return f"server {self.base_url}{named}: {', '.join(f'{what} {_yes(has)}' for what, has in found.items())}"
+        at = f"{self.model} at {self.base_url}{named}"
+        return f"{at}: {', '.join(f'{what} {_yes(has)}' for what, has in found.items())}"
 
 
 def _yes(has: bool) -> str:

@@ -3,13 +3,16 @@
 Run as a script with eight arguments; it knows nothing of this project, so that only native code can bring it down.
 """
 
+import os
 import signal
 import sys
+import time
 from typing import Any
 
 
 def main(model: str, name: str, host: str, *numbers: str) -> None:
-    """Serve until SIGTERM."""
+    """Serve until SIGTERM, or until who started it is gone: nobody else would end it."""
+    parent = os.getppid()
     xllamacpp: Any = __import__("xllamacpp")
     port, slots, context, threads, cache_mib = map(int, numbers)
     params = xllamacpp.CommonParams()
@@ -25,8 +28,8 @@ def main(model: str, name: str, host: str, *numbers: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = xllamacpp.Server(params)
     print(f"listening on {server.listening_address}", flush=True)
-    while True:
-        signal.pause()
+    while os.getppid() == parent:
+        time.sleep(1)
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ class OpenAIPolicy:
             json_schema=self.options.supports_schema is not False, token_ids=self.options.token_ids is True
         )
         self._served: tuple[str, ...] | None = None
-        self._features = ServerFeatures(base_url=self.connection.base_url)
+        self._features = ServerFeatures(base_url=self.connection.base_url, model=model)
         self._probed = False
         self._counter = counter
 

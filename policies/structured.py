@@ -86,7 +86,8 @@ def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
 def _schema(model_cls: type[BaseModel]) -> dict[str, Any]:
     """Return the schema without titles and descriptions: a weak model gives them back as its answer.
 
-    Its own title stays: some backends call it by that.
+    Its own title stays: some backends call it by that. Every field has to be there and no other may be: what it may
+    leave out, a constrained model leaves out.
     """
     return {"title": model_cls.__name__, **_bare(model_cls.model_json_schema())}
 
@@ -96,7 +97,9 @@ def _bare(schema: Any) -> Any:
         return [_bare(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {key: value for key, value in schema.items() if key not in ("title", "description")}
+    kept = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
+    if "properties" in kept:
+        kept |= {"required": list(kept["properties"]), "additionalProperties": False}
     return {
         key: {name: _bare(each) for name, each in value.items()} if key in ("properties", "$defs") else _bare(value)
         for key, value in kept.items()

@@ -19,12 +19,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli.output import Json, load, say, show
+from memory.errors import BadInput
 
 if TYPE_CHECKING:
     from evolve.config import PolicySection
     from policies.generations.registry import Registry
 
 LOOK_S = 5.0
+
+
+Model = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A GGUF file, for llama.cpp, or a folder of safetensors, for vLLM; none = the workspace's base.",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,13 +44,7 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     context: typer.Context,
-    model: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A GGUF file, for llama.cpp, or a folder of safetensors, for vLLM; none = the workspace's base.",
-            show_default=False,
-        ),
-    ] = None,
+    model: Model = None,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")] = 8000,
     slots: Annotated[
         int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")
@@ -50,6 +54,9 @@ def serve(
         typer.Option(
             "--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."
         ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
     ] = None,
     vllm: Annotated[
         Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")
@@ -67,7 +74,9 @@ def serve(
     """
     config = load(context)
     if model is not None and not model.is_dir():
-        serving = _llama(config.workspace, model, {"port": port, "slots": slots, "context": ctx})
+        serving = _llama(config.workspace, model, {"port": port, "slots": slots, "context": ctx, "threads": threads})
+    elif threads is not None:
+        raise BadInput("--threads is for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS")
     else:
         sizes = {
             "--port": port,

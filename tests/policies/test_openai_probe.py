@@ -31,7 +31,7 @@ async def found(policy: OpenAIPolicy) -> ServerFeatures:
 
 
 def features(server: ModelServer, **has: Any) -> ServerFeatures:
-    return ServerFeatures(base_url=server.url, server="tests", **has)
+    return ServerFeatures(base_url=server.url, model=MODEL, server="tests", **has)
 
 
 async def test_a_server_that_does_everything_is_asked_once_and_uses_it_all(server: ModelServer) -> None:

@@ -268,3 +268,24 @@ async def test_a_schema_is_sent_without_words_to_repeat() -> None:
     assert list(sent["properties"]) == ["title", "items"]
     assert sent["properties"]["title"] == {"type": "string"}
     assert "description" not in json.dumps(sent)
+
+
+async def test_the_schema_leaves_a_constrained_model_no_field_to_leave_out_or_to_add() -> None:
+    class Part(BaseModel):
+        text: str = ""
+
+    class Whole(BaseModel):
+        parts: list[Part] = Field(default_factory=list)
+        best: Part | None = None
+
+    asked: list[SamplingParams] = []
+
+    def script(_: object, params: SamplingParams) -> Reply:
+        asked.append(params)
+        return Reply(text='{"parts": [], "best": null}')
+
+    await generate_structured(ScriptedPolicy(script, supports_schema=True), ASK, Whole, GREEDY)
+    schema = asked[0].response_schema or {}
+    for each, fields in ((schema, ["parts", "best"]), (schema["$defs"]["Part"], ["text"])):
+        assert (each["required"], each["additionalProperties"]) == (fields, False)
+    assert "default" not in str(schema)

@@ -50,7 +50,7 @@ class ExemplarsSection(Section):
     and compact prompts have no place for them."""
     k: int = Field(default=3, ge=1)
     """Most exemplars shown with a task; the most similar one stands last, nearest to it."""
-    token_budget: int = Field(default=512, ge=1)
+    token_budget: int = Field(default=768, ge=1)
     """Most tokens of `playbook.token_budget` that they take."""
 
 

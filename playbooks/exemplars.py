@@ -17,7 +17,7 @@ from memory.records import Frozen, Payload, Record, Step, ToolCall
 from playbooks.render import neutral
 from policies.protocols import Message
 
-SAID_CHARS = 1000
+SAID_CHARS = 500
 """Longer replies are shown as their action alone."""
 OBSERVED_CHARS = 400
 """Most characters of an observation; of a longer one the middle is left out."""

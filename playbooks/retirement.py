@@ -12,6 +12,7 @@ from memory.operations import op_id, removal
 from memory.records import RECALLABLE, DeltaOp, Frozen, Provenance
 from memory.utility import Case
 from playbooks.contradictions import contradictions, weaker
+from playbooks.exemplars import Exemplar
 
 AUTHOR = "retirement"
 
@@ -91,7 +92,7 @@ def retire(cases: Sequence[Case], names: Sequence[str], limits: Limits) -> tuple
 def _rivals(cases: Sequence[Case]) -> dict[str, list[Case]]:
     by_id = {case.record.id: case for case in cases}
     found: dict[str, list[Case]] = {}
-    for pair in contradictions([case.record for case in cases]):
+    for pair in contradictions([case.record for case in cases if case.record.kind != Exemplar.kind]):
         found.setdefault(pair.first, []).append(by_id[pair.second])
         found.setdefault(pair.second, []).append(by_id[pair.first])
     return found

@@ -16,12 +16,13 @@ def register(app: typer.Typer) -> None:
 
 def contradictions(context: typer.Context, as_json: Json = False) -> None:
     """List the rules that contradict each other, and which one is shown; `possible` ones are for you to judge."""
+    from evolve.skilled.showing import texts
     from evolve.worth import evidence_of
     from playbooks.contradictions import contradictions as certain
     from playbooks.contradictions import possible, weaker
 
     with reading(context) as (config, store):
-        records = store.view(config.memory.namespace).records()
+        records = texts(store.view(config.memory.namespace))
         found = (*certain(records), *possible(records, store.embedder))
         by_id = {record.id: record for record in records}
         known = evidence_of(store, config.forget, records)

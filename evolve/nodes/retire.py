@@ -57,9 +57,9 @@ def _skills(deps: Deps) -> tuple[DeltaOp, ...]:
 
 
 def _asked(state: State, deps: Deps) -> tuple[Record[Any], ...]:
-    """Return the texts that the batch showed: of others nothing new is known. All, for a rule about idle ones."""
+    """Return what the batch showed beside skills: of others nothing new is known. All, for a rule about idle ones."""
     if "unused" in deps.config.forget.rules:
-        return texts(deps.store.view(deps.namespace))
+        return tuple(r for r in deps.store.view(deps.namespace).records() if r.kind != Skill.kind)
     shown = {item.record_id for episode in batch_episodes(state, deps) for item in episode.injected}
     found = [record for key in shown if (record := deps.store.get(key)) is not None]
     return tuple(sorted((r for r in found if r.kind != Skill.kind), key=lambda record: record.number))

@@ -21,7 +21,8 @@ from evolve.app import open_store
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.report import make_report
-from evolve.session import Parts, RunResult, arun
+from evolve.sections import BudgetSection
+from evolve.session import Parts, RunResult, aresume, arun
 from evolve.state import ATTEMPT, MAIN
 from memory.records import Recalled, Record, Status, Trajectory, Trust, UsageCounts
 from memory.store import Store
@@ -154,6 +155,30 @@ async def test_x6_further_attempts_feed_them_and_count_in_pass_at_k_alone(tmp_pa
     assert (report.retried.k, report.retried.first) == (4, sum(episode.success for episode in first))
     assert report.whole.solved == result.metrics.solved == report.retried.first
     assert report.retried.solved == report.retried.first + sum(episode.success for episode in further)
+
+
+def known(store: Store) -> list[tuple[str, Status, UsageCounts]]:
+    return [(record.payload.text(), record.status, record.usage) for record in store.records("default")]
+
+
+async def test_x6_a_run_that_was_stopped_among_the_attempts_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    whole = formulas_config(tmp_path / "whole", run={"attempts": 4})
+    await go(whole)
+    config = formulas_config(tmp_path / "part", run={"attempts": 4})
+    policy = formulas_policy()
+    parts = Parts(policy=policy, environment=Formulas())
+    result = await arun(config.model_copy(update={"budget": BudgetSection(calls=6)}), parts=parts)
+    assert result.status == "stopped"
+    result = await aresume(config, result.run_id, parts=parts)
+    with open_store(whole, read_only=True) as one, open_store(config, read_only=True) as other:
+        assert known(one) == known(other)
+        assert len(other.trajectories(run_id=result.run_id)) == policy.calls
+
+
+async def test_forgetting_by_age_reaches_them(tmp_path: Path) -> None:
+    forget: dict[str, object] = {"rules": ("unused",), "unused": 3}
+    await go(formulas_config(tmp_path, forget=forget, run={"batch_size": 1}, exemplars={"k": 1}))
+    assert Status.RETIRED in {record.status for record in exemplars(tmp_path, everything=True)}
 
 
 async def test_x7_the_setting_is_refused_where_no_turns_can_be_shown(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from evolve.search import SEARCH
 from evolve.skilled.replies import asked
 from evolve.state import Deps
 from evolve.taint import OUTSIDE, outside_texts, tainted
+from evolve.teacher import PLAN
 from evolve.trust import runs
 from memory.operations import op_id
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Status, Step, Trajectory, Trust
@@ -68,8 +69,8 @@ def _solved(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
 
 
 def _aside(step: Step) -> bool:
-    """Tell whether a step is none of the world: a search in the memory, or a word about a skill."""
-    return step.action.startswith(f"{SEARCH}(") or asked(step.reply) is not None
+    """Tell whether a step is none of the world: a plan, a search in the memory, or a word about a skill."""
+    return step.action == PLAN or step.action.startswith(f"{SEARCH}(") or asked(step.reply) is not None
 
 
 def _origin(trajectory: Trajectory, deps: Deps) -> Provenance:

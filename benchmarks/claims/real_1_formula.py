@@ -1,0 +1,127 @@
+"""Claim real_1: a model of half a billion parameters, trained by nobody here, gets better at ACE's Formula.
+
+Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine. It works through 500 train questions online
+(predict, then learn from the grade), and then, frozen, through the 200 questions of the validation file that no gate
+has seen. Beside it stand the controls of the same run: the same questions without memory, with memory once more (A/A),
+and in a bare prompt without any framework. Then another life, which reads no grade at all (label-free).
+
+The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmark (in the
+folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). With `--quick` 24 and 24 questions.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claim import Row, Target, at_least, begin
+from benchmarks.real.lives import Life, data, served
+from benchmarks.table import ROOT
+from evolve.state import AA, MAIN, NO_MEMORY
+from evolve.statistics.paired import interval, pair
+from memory.records import Frozen
+
+MODEL = "qwen2.5-coder-0.5b-instruct"
+TRAIN, HELD_OUT, QUICK = 500, 200, 24
+SEED = 0
+LEARNING: dict[str, dict[str, Any]] = {
+    "run": {"batch_size": 16, "attempts": 3},
+    "exemplars": {"enabled": True, "k": 3, "token_budget": 700},
+    "playbook": {"reflector": "none", "curator": "direct"},
+    "gate": {"names": ["default"], "calls_advance": 400},
+    "controls": {"no_memory": 0.0},
+}
+Passed = dict[str, bool | None]
+
+
+class Figures(Frozen):
+    """Held-out figures of one life."""
+
+    passed: dict[str, Passed]
+    """Arm -> task -> whether it passed."""
+    bare: Passed
+    """Empty where it was not asked."""
+    learned: int
+    """Changes of knowledge that were applied."""
+    halves: tuple[float, float]
+    """% of the train questions solved, in the first and in the second half of the stream."""
+
+
+def lived(life: Life, tasks: int, held_out: int, *, label_free: bool = False) -> Figures:
+    """Learn, then examine; the labelled life also asks in a bare prompt."""
+    report = life.learn(tasks, run={**LEARNING["run"], "label_free": label_free})
+    passed = life.examine("held out", held_out, controls={"no_memory": 1.0, "aa": True})
+    halves = tuple(100 * half.tgc if half else 0.0 for half in (report.first_half, report.second_half))
+    return Figures(
+        passed=passed,
+        bare={} if label_free else life.bare(held_out),
+        learned=report.learned,
+        halves=(halves[0], halves[1]),
+    )
+
+
+def rate(passed: Passed) -> float:
+    """Return the % of tasks that passed; what was not graded failed."""
+    return 100 * sum(map(bool, passed.values())) / len(passed)
+
+
+def difference(text: str, base: Passed, candidate: Passed, target: Target | None = None) -> Row:
+    """Return the paired difference of two arms, in points, with its 95 % interval (Tango score)."""
+    found = pair(sorted(base), base, candidate)
+    low, high = interval(len(found.gained), len(found.lost), found.n)
+    return Row(text, 100 * found.delta, target, n=found.n, ci=(100 * low, 100 * high), seed=SEED)
+
+
+def above(text: str, base: Passed, candidate: Passed, bound: float) -> Row:
+    """Return the lower end of the interval of a difference, which has to be above a bound."""
+    found = pair(sorted(base), base, candidate)
+    low, _ = interval(len(found.gained), len(found.lost), found.n)
+    wanted = Target(f"> {bound:g}", lambda measured: measured > bound)
+    return Row(text, 100 * low, wanted, n=found.n, seed=SEED)
+
+
+def rows(known: Figures, unlabelled: Figures) -> list[Row]:
+    """Return the figures of both lives."""
+    off, on, again = (known.passed[arm] for arm in (NO_MEMORY, MAIN, AA))
+    free_off, free_on = unlabelled.passed[NO_MEMORY], unlabelled.passed[MAIN]
+    n = len(on)
+    return [
+        Row("bare prompt, % solved", rate(known.bare), n=n, seed=SEED),
+        Row("without memory, % solved", rate(off), n=n, seed=SEED),
+        Row("learned, % solved", rate(on), n=n, seed=SEED),
+        difference("without memory minus bare prompt, points", known.bare, off, at_least(-2)),
+        difference("learned minus without memory, points", off, on, at_least(30)),
+        above("the same: lower end of the interval", off, on, 20),
+        difference("learned again minus learned (A/A), points", on, again),
+        Row("train questions solved as they came, first half, %", known.halves[0], n=TRAIN // 2, seed=SEED),
+        Row("train questions solved as they came, second half, %", known.halves[1], n=TRAIN // 2, seed=SEED),
+        Row("changes applied", known.learned, at_least(1)),
+        Row("label-free: learned, % solved", rate(free_on), n=n, seed=SEED),
+        difference("label-free: learned minus without memory, points", free_off, free_on, at_least(5)),
+        above("label-free: lower end of the interval", free_off, free_on, 0),
+        Row("label-free: changes applied", unlabelled.learned, at_least(1)),
+    ]
+
+
+def main() -> None:
+    """Serve, live twice, record."""
+    run = begin("real_1_formula", __doc__)
+    train, held_out = (QUICK, QUICK) if run.quick else (TRAIN, HELD_OUT)
+    home = Path(ROOT) / "build" / "real" / ("quick" if run.quick else run.commit[:12])
+    if run.quick:
+        shutil.rmtree(home, ignore_errors=True)
+    environment = {
+        "name": "formula",
+        "train": data("formula_train_subset_500.jsonl"),
+        "validation": data("formula_val_subset_300.jsonl"),
+        "seed": SEED,
+    }
+    with served(MODEL) as url:
+        known = lived(Life(home / "graded", url, MODEL, environment, LEARNING), train, held_out)
+        free = lived(Life(home / "label_free", url, MODEL, environment, LEARNING), train, held_out, label_free=True)
+    run.conclude(rows(known, free))
+
+
+if __name__ == "__main__":
+    main()

@@ -117,6 +117,12 @@ def test_a_file_of_another_format_is_one_sentence_with_the_line(content: str, sa
         Formula(FormulaConfig(train=str(tmp_path / "other.jsonl"), validation=FILES["validation"]))
 
 
+def test_paths_start_from_the_folder_of_the_configuration() -> None:
+    files = {name: Path(file).name for name, file in FILES.items()}
+    world = make_environment(Config(root=FIXTURES, environment={"name": "formula", "dev": 1, **files}))
+    assert world.tasks("train") == formula().tasks("train")
+
+
 def test_what_the_configuration_lacks_is_said() -> None:
     def made(**keys: object) -> None:
         make_environment(Config(environment={"name": "formula", **keys}))

@@ -109,6 +109,11 @@ def test_a_statement_that_reaches_out_or_never_ends_is_an_error(statement: str, 
     assert not target.exists()
 
 
+def test_a_table_that_grows_without_end_is_full_before_the_statement_has_run_long() -> None:
+    rows = "WITH c(x) AS (SELECT zeroblob(9000) UNION ALL SELECT x FROM c) SELECT x, 1, 1, 1 FROM c"
+    assert answered(1, f"INSERT INTO boats {rows}").error == "database or disk is full"
+
+
 def test_splits_share_no_table_and_leave_out_what_sqlite_does_not_run() -> None:
     for seed in range(5):
         splits = {name: world(seed).tasks(name) for name in ("train", "dev", "test_normal", "test_challenge")}

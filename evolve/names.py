@@ -14,10 +14,13 @@ from evolve.gates.stack import DEFAULT
 from evolve.training.section import MEMBERS
 
 
-def check_names(config: Config) -> None:
-    """Raise `ConfigError` for every name that stands for nothing, each with the nearest that does."""
+def check_names(config: Config, *, train: bool = True) -> None:
+    """Raise `ConfigError` for every name that stands for nothing, each with the nearest that does.
+
+    Those of `[train]` only with `train`: an object of the user's there may need torch.
+    """
     wrong: list[str] = []
-    for what, name, known in _named(config):
+    for what, name, known in (*_named(config), *(_trained(config) if train else ())):
         try:
             app.check_name(what, name, known)
         except ConfigError as unknown:
@@ -28,9 +31,7 @@ def check_names(config: Config) -> None:
 
 def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
     """Yield what a name is for, the name, and what it may be."""
-    from policies.rl.slots import names
-
-    policy, world, train = config.policy, config.environment, config.train.model_dump()
+    policy, world = config.policy, config.environment
     models = (policy, *policy.roles.values())
     chosen = [("environment", world.name), *(("policy", model.name) for model in models)]
     chosen.append(("reflector", config.playbook.reflector))
@@ -40,10 +41,17 @@ def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
         chosen.append(("embedder (or sentence:<path>)", config.memory.embedder))
     known = _shipped(config)
     yield from ((what, name, known[what]) for what, name in chosen)
-    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
     yield from (("policy.model of 'scripted'", model.model, ()) for model in models if model.name == "scripted")
     if world.name == "tools":
         yield from ((f"environment.{key}", str(world.options.get(key, "")), ()) for key in ("tools", "grade"))
+
+
+def _trained(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
+    """Yield the same of the members of a training."""
+    from policies.rl.slots import names
+
+    train = config.train.model_dump()
+    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
 
 
 def _shipped(config: Config) -> Mapping[str, Iterable[str]]:

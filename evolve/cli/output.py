@@ -117,7 +117,7 @@ def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> C
             f"no evolve.toml in {str(Path.cwd())!r} or above; `evolve init` writes one here, `evolve --config FILE` "
             "names another"
         )
-    check_names(config)
+    check_names(config, train=False)
     return config
 
 

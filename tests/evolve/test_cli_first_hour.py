@@ -85,6 +85,7 @@ def test_a_misspelt_name_is_refused_before_a_model_is_loaded(key: str, wrong: st
     (tmp_path / "evolve.toml").write_text('[policy]\nname = "local"\nmodel = "/no/such/model"\n')
     assert f"did you mean {meant!r}?" in complaint(tmp_path, "run", "--set", f"{key}={wrong}", code=2)
     assert not (tmp_path / ".evolve").exists()
+    assert "/no/such/model" in complaint(tmp_path, "run", "--set", "train.loss=needs_torch:Loss", code=1)
 
 
 def test_a_training_without_a_workspace_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:

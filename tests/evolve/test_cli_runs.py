@@ -152,7 +152,9 @@ def test_a_stopped_process_is_taken_up_where_it_was(tmp_path: Path, once_learned
         assert "evolve resume" in one_sentence(err)
     done = episodes(folder)
     assert 6 <= done < TASKS
-    assert evolve_json(folder, "logs", "list")[0]["status"] == ("stale" if how is signal.SIGKILL else "stopped")
+    killed = how is signal.SIGKILL
+    assert evolve_json(folder, "logs", "list")[0]["status"] == ("stale" if killed else "stopped")
+    assert ("the process of this run is gone: `evolve resume`" in evolve(folder, "report")) is killed
     added = evolve_json(folder, "memory", "stats")
     assert evolve_json(folder, "memory", "doctor") == []
     _, told = finish(start(folder, "resume"))

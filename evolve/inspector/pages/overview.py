@@ -12,13 +12,13 @@ from evolve.curve import WINDOW, moving_mean, solved_so_far
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.generations import FOLDER, live_generation
-from evolve.history import CHANGES, RunSummary, run_episodes
+from evolve.history import CHANGES, STALE, RunSummary, run_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.headline import difference, held_out, history, latest, latest_exams, told_runs
 from evolve.inspector.rendering import chart, show
 from evolve.metrics import interval
 from evolve.proposals import proposals
-from evolve.runs import STOPPED
+from evolve.runs import RESUMABLE, STOPPED
 from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
@@ -152,6 +152,8 @@ def _alerts(
     found: list[str] = []
     if run and run.status == STOPPED:
         found.append(f"The latest run stopped: {run.reason}. Go on with `evolve resume`.")
+    if run and run.status == STALE and run.kind in RESUMABLE:
+        found.append("The process of the latest run is gone. Go on with `evolve resume`.")
     main = [each for each in episodes if each.arm == MAIN]
     late = main[len(main) // 2 :]
     if len(main) > WINDOW and not any(each.shown for each in late):

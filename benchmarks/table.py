@@ -20,6 +20,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 HEADINGS = ("result", "figure", "target", "measured [95 %]", "n", "met", "source")
 SHARED = (":(glob)benchmarks/*.py", ":(exclude)benchmarks/claim.py", ":(exclude)benchmarks/table.py")
+MISSED = ROOT / "benchmarks" / "data" / "missed.json"
+"""Claim -> figure -> why its target was missed, as far as that was measured."""
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -66,8 +68,16 @@ def print_rows(results: Mapping[str, Rows], title: str) -> None:
 
 
 def markdown(results: Mapping[str, Rows]) -> str:
-    """Return results as a Markdown table, without the column that depends on the working tree."""
-    rows = [(name, *cells(row)) for name, result in results.items() for row in result]
+    """Return results as a Markdown table, a missed target with its reason, without the column that depends on the
+    working tree.
+    """
+    why = json.loads(MISSED.read_text())
+    rows: list[tuple[str, ...]] = []
+    for name, result in results.items():
+        for row in result:
+            *told, met = cells(row)
+            reason = why.get(name, {}).get(row["claim"]) if row["ok"] is False else None
+            rows.append((name, *told, f"{met}: {reason}" if reason else met))
     table = [HEADINGS[:-1], ("---",) * (len(HEADINGS) - 1), *rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in table)
 

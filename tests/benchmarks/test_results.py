@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from benchmarks.table import RESULTS, ROOT
+from benchmarks.table import MISSED, RESULTS, ROOT, markdown, stored
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -28,6 +28,14 @@ def test_the_readme_says_on_which_source_each_claim_was_measured() -> None:
     for path in RESULTS.glob("*.json"):
         (row,) = [line for line in readme.splitlines() if line.startswith(f"| `{path.stem}` |")]
         assert all(commit[:7] in row for commit in _commits(path.read_text())), row
+
+
+def test_a_missed_target_says_why_in_its_row() -> None:
+    shown = markdown(stored()).splitlines()
+    for name, figures in json.loads(MISSED.read_text()).items():
+        for figure, why in figures.items():
+            (row,) = [line for line in shown if line.startswith(f"| {name} | {figure} |")]
+            assert row.endswith(f"| no: {why} |") or not row.endswith("| no |")
 
 
 def _commits(text: str) -> set[str]:

@@ -109,7 +109,7 @@ class Place:
             "held_out": lambda: HeldOut(self, self.office.tasks("dev"), SEED, past=lambda: past),
             "canary": lambda: Canary(self, self.office.canaries(), SEED),
         }
-        return [made[name]() for name in stack.DEFAULT_STACK if name != skipped]
+        return [made[name]() for name in stack.expanded((stack.DEFAULT,)) if name != skipped]
 
 
 def carrying(item: Sleeper, episode: Trajectory) -> Trajectory:

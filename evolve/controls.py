@@ -11,7 +11,7 @@ from memory.records import Frozen, Task, Usage
 
 AUTO_SHARE = 0.25
 FREE_ADVANCE = 1500
-"""Enough for the default gates to measure some twenty lessons with the tasks of office; the canaries take the most."""
+"""Enough for the default gates to measure some twenty lessons with the tasks of office."""
 _OTHER_TOKENS = 500
 """Rough tokens of a prompt beside the world's description and the knowledge: task, code and observations."""
 

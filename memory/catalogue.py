@@ -20,6 +20,8 @@ class Candidate:
     kind: str
     number: int
     version: int
+    seq: int
+    """Of the event that last changed it or its usage; 0 in a snapshot."""
     utility: float
 
 
@@ -55,14 +57,14 @@ class Catalogue:
 
     def _update(self, namespace: str, known: Known) -> None:
         changed = self._journal.query(
-            "SELECT r.row, r.status, r.forgotten, r.id, r.kind, r.number, r.version, u.helpful, u.harmful FROM"
-            " (SELECT id FROM records WHERE seq > ? UNION SELECT record_id FROM usage WHERE seq > ?) c"
+            "SELECT r.row, r.status, r.forgotten, r.id, r.kind, r.number, r.version, max(r.seq, u.seq), u.helpful,"
+            " u.harmful FROM (SELECT id FROM records WHERE seq > ? UNION SELECT record_id FROM usage WHERE seq > ?) c"
             " CROSS JOIN records r ON r.id = c.id CROSS JOIN usage u ON u.record_id = r.id WHERE +r.namespace = ?",
             (known.seen, known.seen, namespace),
         )
-        for row, status, forgotten, record_id, kind, number, version, helpful, harmful in changed:
+        for row, status, forgotten, record_id, kind, number, version, seq, helpful, harmful in changed:
             if status in RECALLABLE and not forgotten:
-                candidate = Candidate(record_id, kind, number, version, _utility(helpful, harmful))
+                candidate = Candidate(record_id, kind, number, version, seq, _utility(helpful, harmful))
                 known.by_id[record_id] = known.by_row[row] = candidate
                 known.kinds.add(kind)
             else:

@@ -110,11 +110,12 @@ class LiveCorpus:
         return [each for each, _ in pairs], _matrix([vector for _, vector in pairs], self.sources.dim)
 
     def records(self, ids: Sequence[str]) -> list[Record[Any]]:
-        return list(self.sources.reader.load(ids))
+        known = self._known.by_id
+        return self.sources.reader.at([(key, each.seq) for key in ids if (each := known.get(key)) is not None])
 
 
 def _matrix(vectors: Sequence[Vector], dim: int) -> Vector:
-    return np.array(vectors, dtype=np.float32).reshape(len(vectors), dim)
+    return np.concatenate(vectors).reshape(len(vectors), dim) if vectors else np.empty((0, dim), np.float32)
 
 
 def _drawn_from(journal: Journal, tasks: Sequence[str]) -> set[str]:
@@ -183,7 +184,8 @@ class FrozenCorpus:
         known = [self._records[row[0]] for row in rows if row[0] in self._vectors and row[0] not in barred]
         vectors = [self._vectors[record.id] for record in known]
         found = [
-            Candidate(record.id, record.kind, record.number, record.version, record.usage.utility) for record in known
+            Candidate(record.id, record.kind, record.number, record.version, 0, record.usage.utility)
+            for record in known
         ]
         return found, _matrix(vectors, self._dim)
 

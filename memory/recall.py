@@ -50,14 +50,23 @@ class Pool:
         candidates = [self.candidates[row] for row in rows]
         return Pool(candidates, self.vectors[rows], self.lexical[rows], self.cosine[rows])
 
-    def parts(self, row: int, rrf: float) -> dict[str, float]:
-        """Return one candidate's score parts as they are logged."""
-        return {
-            "lexical": 0.0 if np.isnan(self.lexical[row]) else round(float(self.lexical[row]), 6),
-            "vector": float(self.cosine[row]),
-            "utility": round(self.candidates[row].utility, 6),
-            "rrf": round(rrf, 6),
-        }
+    def parts(self, fused: Scores) -> list[dict[str, float]]:
+        """Return each candidate's score parts as they are logged."""
+        return [
+            {
+                "lexical": round(lexical, 6),
+                "vector": cosine,
+                "utility": round(candidate.utility, 6),
+                "rrf": round(rrf, 6),
+            }
+            for lexical, cosine, candidate, rrf in zip(
+                np.nan_to_num(self.lexical).tolist(),
+                self.cosine.tolist(),
+                self.candidates,
+                fused.tolist(),
+                strict=True,
+            )
+        ]
 
 
 class Recaller:
@@ -125,12 +134,13 @@ class Recaller:
 
     def _present(self, corpus: Corpus, chosen: Pool, fused: Scores, budget: int | None) -> tuple[Recalled, ...]:
         found = {record.id: record for record in corpus.records([candidate.id for candidate in chosen.candidates])}
-        shown = [(row, found[each.id]) for row, each in enumerate(chosen.candidates) if each.id in found]
-        tokens = [self._cost(record) for _, record in shown]
+        scored = zip(chosen.candidates, chosen.parts(fused), strict=True)
+        shown = [(found[each.id], parts) for each, parts in scored if each.id in found]
+        tokens = [self._cost(record) for record, _ in shown]
         kept = [(*shown[position], tokens[position]) for position in within_budget(tokens, budget)]
         return tuple(
-            Recalled.model_construct(record=record, rank=rank, scores=chosen.parts(row, float(fused[row])), tokens=cost)
-            for rank, (row, record, cost) in enumerate(kept, start=1)
+            Recalled.model_construct(record=record, rank=rank, scores=parts, tokens=cost)
+            for rank, (record, parts, cost) in enumerate(kept, start=1)
         )
 
     def _cost(self, record: Record[Any]) -> int:

@@ -104,10 +104,15 @@ class Reader:
                 " JOIN usage u ON u.record_id = r.id WHERE NOT r.forgotten ORDER BY j.key",
                 (wanted,),
             )
+            return tuple(self.at(stamps))
+
+    def at(self, stamps: Sequence[tuple[str, int]]) -> list[Record[Any]]:
+        """Return records by id and the seq of what last changed them; what was forgotten since is left out."""
+        with self._journal.lock:
             missing = [key for key, seq in stamps if self._records.get(key, (0, None))[0] != seq]
             if missing:
                 self._fetch(missing, dict(stamps))
-            return tuple(self._records[key][1] for key, _ in stamps)
+            return [self._records[key][1] for key, _ in stamps if key in self._records]
 
     def versions(self, record_id: str) -> tuple[Record[Any], ...]:
         """Return every version of a record, oldest first, each with today's usage; none when it was forgotten."""
@@ -123,9 +128,11 @@ class Reader:
         rows = self._journal.query(
             f"SELECT {_COLUMNS}, {_BODY} FROM json_each(?) j JOIN records r ON r.id = j.value"
             " JOIN versions v ON v.record_id = r.id AND v.version = r.version JOIN usage u ON u.record_id = r.id"
-            " LEFT JOIN content c ON c.hash = v.content_hash",
+            " LEFT JOIN content c ON c.hash = v.content_hash WHERE NOT r.forgotten",
             (json.dumps(list(ids)),),
         )
+        for key in ids:
+            self._records.pop(key, None)
         for row in rows:
             self._records[row[0]] = (stamps[row[0]], build(row))
 

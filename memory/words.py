@@ -101,7 +101,7 @@ class WordSearch:
         if stamp != self._stamp:
             self._known, self._hits, self._totals, self._stamp = {}, {}, (0, 0), stamp
         stems = {word: _stem(word) for word in words}
-        new = sorted(set(stems.values()) - self._known.keys())
+        new = sorted({stem for stem in stems.values() if stem not in self._known})
         if new:
             rows = self._conn.execute(
                 f"SELECT term, doc FROM temp.{self._table}_terms WHERE term IN ({', '.join('?' * len(new))})", new

@@ -31,6 +31,8 @@ SLICE = "canary"
 """Name of these tasks as a protected slice of `held_out`."""
 DRAWN = 8
 """Most tasks of one judgement."""
+FEW = 4
+"""Tasks that are asked at a time where one answer is enough."""
 
 
 class Trial(Frozen):
@@ -105,15 +107,27 @@ class Canary:
     async def _measure(self, group: Sequence[DeltaOp], seed: int) -> Decision:
         drawn = Random(seed).sample(self._tasks, min(DRAWN, len(self._tasks)))
         tasks = [probe(task, group, seed_for(seed, task.id)) for task in drawn]
+        if getattr(self._evaluate, "seedless", False):
+            return await self._until_lost(group, tasks, seed)
         candidate = await self._evaluate(group, tasks, seed)
-        base: Passed = {}
-        again: Passed = {}
-        if not getattr(self._evaluate, "seedless", False):
-            base, again = await self._without(tasks, seed), await self._without(tasks, seed_for(seed, "A/A"))
-        elif failed := [task for task in tasks if not candidate.get(task.id)]:
-            base = again = await self._without(failed, seed)  # without chance, what passes with the change is not lost
+        base, again = await self._without(tasks, seed), await self._without(tasks, seed_for(seed, "A/A"))
         cohort = tuple(task.id for task in tasks)
         return decide(Trial(cohort=cohort, base=dict(base), candidate=dict(candidate), again=dict(again)))
+
+    async def _until_lost(self, group: Sequence[DeltaOp], tasks: Sequence[Task], seed: int) -> Decision:
+        """Decide where nothing is chance: what passes with the change is not lost, and one that is lost is enough."""
+        asked: list[str] = []
+        candidate: dict[str, bool | None] = {}
+        base: dict[str, bool | None] = {}
+        for at in range(0, len(tasks), FEW):
+            some = tasks[at : at + FEW]
+            asked += [task.id for task in some]
+            candidate |= await self._evaluate(group, some, seed)
+            if failed := [task for task in some if not candidate.get(task.id)]:
+                base |= await self._without(failed, seed)
+            if any(base.get(task.id) for task in failed):
+                break
+        return decide(Trial(cohort=tuple(asked), base=base, candidate=candidate, again=base))
 
     async def _without(self, tasks: Sequence[Task], seed: int) -> Passed:
         return await self._evaluate(None, tasks, seed)

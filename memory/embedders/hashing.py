@@ -83,7 +83,7 @@ def _features(text: str, dim: int) -> dict[str, tuple[int, int, float]]:
             found[feature] = (count if known is None else known[0] + count, slot, weight)
     for pair, count in Counter(pairwise(words)).items():
         feature = f"p {pair[0]} {pair[1]}"
-        slot, sign = _place(feature, dim)
+        slot, sign = _hashed(feature, dim)  # pairs are too many to be worth remembering
         found[feature] = (count, slot, sign * _PAIR)
     return found
 
@@ -103,8 +103,10 @@ def _grams(word: str) -> Iterator[str]:
         yield word[start : start + _GRAM]
 
 
-@lru_cache(maxsize=65_536)
-def _place(feature: str, dim: int) -> tuple[int, float]:
+def _hashed(feature: str, dim: int) -> tuple[int, float]:
     """Return (slot, sign) of a feature: the same on every machine and in every process."""
     number = int.from_bytes(blake2b(feature.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
     return (number >> 1) % dim, 1.0 if number & 1 else -1.0
+
+
+_place = lru_cache(maxsize=65_536)(_hashed)

@@ -14,7 +14,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
-from evolve.gates.canary import DRAWN, Canary, Trial, decide, probe, replay
+from evolve.gates.canary import DRAWN, FEW, Canary, Trial, decide, probe, replay
 from evolve.gates.measured import canary_tasks
 from evolve.gates.rounds import redecided, rounds_of
 from evolve.live import gates_of, stack_sentence
@@ -136,6 +136,30 @@ async def test_where_nothing_is_chance_one_arm_is_enough() -> None:
     verdict = await Canary(run, tasks, seed=1).judge([PAY], RecordView(), ())
     assert (verdict.accepted, run.runs) == (("pay",), 7), "t0 alone is asked what it does without"
     assert redecided(verdict, replay) == verdict
+
+
+@pytest.mark.parametrize("word", ["zorvex", "t0"])
+async def test_where_nothing_is_chance_one_loss_is_enough(word: str) -> None:
+    """No change is let in that all tasks together refuse, and of one that harms no more is asked."""
+    tasks = [Task(id=f"t{at}", instruction=f"Archive t{at}.") for at in range(DRAWN)]
+
+    class Sure:
+        seedless = True
+        runs = 0
+
+        async def __call__(
+            self, ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int
+        ) -> Mapping[str, bool | None]:
+            self.runs += len(some)
+            return {task.id: not (ops and word in task.instruction.lower()) for task in some}
+
+    run = Sure()
+    verdict = await Canary(run, tasks, seed=1).judge([PAY], RecordView(), ())
+    assert set(verdict.rejected) == {"pay"}
+    assert redecided(verdict, replay) == verdict
+    (trial,) = (each["trial"] for each in verdict.evidence["rounds"])
+    assert run.runs == len(trial["cohort"]) + len(trial["base"])
+    assert len(trial["cohort"]) == (FEW if word == "zorvex" or "t0" in trial["cohort"][:FEW] else DRAWN)
 
 
 @pytest.mark.parametrize(("lost", "flips", "accepted"), [(0, 0, True), (1, 0, False), (1, 2, True), (2, 2, False)])

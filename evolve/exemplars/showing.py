@@ -58,7 +58,7 @@ def nearest(
 
 
 def _by_likeness(found: Sequence[Recalled]) -> list[Recalled]:
-    """Return what was recalled by words and vectors alone: among hundreds, utility would outweigh the likeness."""
+    """Return what was recalled in the order of words and vectors alone: utility would put less similar tasks first."""
     if not found:
         return []
     sides = [np.array([item.scores[name] for item in found]) for name in ("lexical", "vector")]

@@ -5,6 +5,7 @@ E2  after a yes later ones need no look; what is too little trusted does
 E3  a no makes them wait for as many more; the third refuses them
 E4  no other gate that runs tasks admits one
 E5  with the default gates the loop measures them, and shows them from then on
+E6  on a live stream chance hides one here and there, and what is hidden is in no prompt
 """
 
 from __future__ import annotations
@@ -107,3 +108,16 @@ async def test_e5_the_default_gates_measure_them_together_and_show_them_then(tmp
     assert len(records) > FIRST
     assert not any(episode.injected for episode in stream[:8])
     assert all(episode.success for episode in stream[12:])
+
+
+async def test_e6_on_a_live_stream_chance_hides_them_one_by_one(tmp_path: Path) -> None:
+    config = formulas_config(tmp_path, gate={"names": ("static", "online_ab"), "hide": 0.25}, run={"attempts": 4})
+    await arun(config, parts=Parts(policy=formulas_policy(), environment=Formulas()))
+    with open_store(config, read_only=True) as store:
+        exemplars = {record.id for record in store.records("default") if record.kind == "exemplar"}
+        lots = {task: each for event in store.events(type="recall") for task, each in event.data["lots"].items()}
+        episodes = store.trajectories(arm="main")
+    hidden = {task: {item.partition("@")[0] for item, gone in each.items() if gone} for task, each in lots.items()}
+    assert exemplars & {key for keys in hidden.values() for key in keys}
+    for episode in episodes:
+        assert hidden[episode.task.id].isdisjoint(item.record_id for item in episode.injected)

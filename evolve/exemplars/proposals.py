@@ -8,7 +8,7 @@ read that, so it is quarantined as all that such readers write.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from evolve.nodes.attempt import solution
@@ -47,16 +47,12 @@ def _solved(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
         if trajectory.task.metadata.get(OUTSIDE):
             continue
         written = {run for text in outside_texts(deps.environment, trajectory) for run in runs(text)}
-
-        def shown(text: str, written: set[tuple[str, ...]] = written) -> str:
-            return text if written.isdisjoint(runs(text)) else LEFT_OUT
-
         steps = [
-            step.model_copy(update={"observation": shown(step.observation)})
+            step.model_copy(update={"observation": _own(step.observation, written)})
             for step in trajectory.steps
             if not _aside(step)
         ]
-        exemplar = shortened(trajectory.task.instruction, shown(trajectory.opening), steps)
+        exemplar = shortened(trajectory.task.instruction, _own(trajectory.opening, written), steps)
         if exemplar is not None:
             yield DeltaOp(
                 op=Op.ADD,
@@ -66,6 +62,11 @@ def _solved(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
                 provenance=_origin(trajectory, deps),
                 reason="solved the task",
             )
+
+
+def _own(text: str, written: Set[tuple[str, ...]]) -> str:
+    """Return a text that the world wrote, and the mark of what is left out for one with words of strangers."""
+    return text if written.isdisjoint(runs(text)) else LEFT_OUT
 
 
 def _aside(step: Step) -> bool:

@@ -23,7 +23,7 @@ OPEN = "..."
 """Stands for a value of the task."""
 
 _TOKEN = re.compile(r"'[^']*'|\"[^\"]*\"|\w+(?:[.-]\w+)*|[^\w\s]")
-_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[A-Za-z]\w*_\w+|\d+(?:\.\d+)?")
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|\b[A-Za-z]\w*_\w+|\d+(?:\.\d+)?")
 _REFUSED = re.compile(
     r"^\W*(?:error|invalid|unknown|denied|refused)\b|\b(?:can't|cannot|can not|won't|not allowed|not possible|"
     r"nothing happens|doesn't|don't|isn't|no such|(?:must|need to|have to)\b.*\b(?:first|before))",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 from memory.records import Check, Outcome, Record, Reflection, Step, Task, Trajectory
@@ -93,3 +95,14 @@ async def test_code_is_read_as_before() -> None:
         ("apps.mail.send(to='x', priority='low')", ""),
     )
     assert await lessons(found) == ["mail.send: priority must be low"]
+
+
+def test_a_command_of_one_long_word_is_read_within_seconds() -> None:
+    program = (
+        "import asyncio, resource\n"
+        "from tests.playbooks.test_text_and_sql_lessons import episode, reflect\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (15, 15))\n"
+        "asyncio.run(reflect(episode(('open ' + 'a' * 60_000, 'No.'), ('open door', ''))))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert ran.returncode == 0, f"stopped after 15 processor seconds: {ran.returncode} {ran.stderr}"

@@ -3,7 +3,7 @@
 B1  every page opens without an error on the console, a failed request or one to another host
 B2  an open page shows a run that begins elsewhere; a change accepted by keyboard stands in the next run's prompts; a
     rollback makes the snapshot live
-B3  planted scripts do not run, whatever the page; at 390 px nothing stands beside the screen
+B3  planted scripts do not run, whatever the page; at 390 px nothing stands beside the screen, and no text on its label
 
 Where Chromium is missing the tests skip; with EVOLVE_BROWSER=required, as in `.ci/run`, they fail.
 """
@@ -21,6 +21,16 @@ from benchmarks.claims.inspect_1_walk import LATER, workspace
 from benchmarks.claims.inspect_3_untrusted import opened
 from benchmarks.walk import MORE, PAGES, walk
 from benchmarks.xss import WATCH, plant
+from tests.evolve.command import evolve, evolve_json
+
+COVERED = """
+    [...document.querySelectorAll('td[data-label]')].filter(cell => {
+        const label = getComputedStyle(cell, '::before')
+        return label.position === 'absolute'
+            && parseFloat(getComputedStyle(cell).paddingLeft) < parseFloat(label.width)
+    }).map(cell => cell.dataset.label)
+"""
+"""Labels of cells that their text begins on."""
 
 pytestmark = [
     pytest.mark.slow,
@@ -55,10 +65,13 @@ def test_planted_scripts_do_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_stands_beside_a_narrow_screen(learned: Path, dark: bool) -> None:
+    evolve(learned, "run", "--limit", "1")
+    two = "&".join(f"run={row['run']}" for row in evolve_json(learned, "logs", "list"))
     with inspector(learned) as address, browsing(address, width=390, height=844, dark=dark) as (page, seen):
         home = f"http://{urlsplit(address).netloc}"
-        for path in (*PAGES, *MORE):
+        for path in (*PAGES, *MORE, f"/compare?{two}"):
             page.goto(home + path)
             wide = page.evaluate("document.documentElement.scrollWidth")
             assert wide <= 390, path
+            assert page.evaluate(COVERED) == [], path
     assert seen.complaints == []

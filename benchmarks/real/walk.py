@@ -1,0 +1,88 @@
+"""Let a real model learn a benchmark, from the command line alone, as its user would.
+
+    python -m benchmarks.real.walk [FOLDER]        build/real/walk, where no folder is named
+
+Qwen2.5-Coder-0.5B-Instruct, served by llama.cpp, works through 60 questions of ACE's Formula and keeps what it solved
+as exemplars; then 40 held-out questions with what was learned, and without. The folder stays: look at it with
+`evolve ui`. Called again, it begins anew in an empty folder only.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.real.lives import data, served
+from benchmarks.real.models import fetch, find
+from benchmarks.table import ROOT
+from memory.errors import BadInput, EvolveError
+
+MODEL = "qwen2.5-coder-0.5b-instruct"
+TOML = """\
+[run]
+tasks = 60
+concurrency = 4
+batch_size = 12
+attempts = 3             # a failed question is tried twice more: one that is solved then is an exemplar too
+
+[policy]
+name = "openai"
+base_url = "{url}"
+model = "{model}"
+max_tokens = 320
+
+[environment]
+name = "formula"
+train = '{train}'
+validation = '{validation}'
+
+[playbook]
+reflector = "none"       # a model of this size learns from solved questions, not from rules
+
+[exemplars]
+enabled = true
+
+[gate]
+names = ["default"]
+calls_advance = 120
+
+[controls]
+no_memory = 0.0          # the control is the evaluation without memory
+"""
+COMMANDS = (
+    ("run",),
+    ("report",),
+    ("exemplars", "list"),
+    ("eval", "--limit", "40"),
+    ("eval", "--limit", "40", "--no-memory"),
+)
+
+
+def walk(folder: Path) -> None:
+    """Fetch and serve the model, write the configuration, and run the commands. Raises `EvolveError`."""
+    if folder.exists() and any(folder.iterdir()):
+        raise BadInput(f"{str(folder)!r} is not empty; remove it, or name another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"train": data("formula_train_subset_500.jsonl"), "validation": data("formula_val_subset_300.jsonl")}
+    print(f"model: {fetch(find(MODEL))}", flush=True)
+    with served(MODEL) as url:
+        (folder / "evolve.toml").write_text(TOML.format(url=url, model=MODEL, **files))
+        for command in COMMANDS:
+            print(f"\n$ evolve {' '.join(command)}", flush=True)
+            subprocess.run([sys.executable, "-m", "evolve.cli.main", *command], cwd=folder, check=True)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Walk in the folder named, or in `build/real/walk`; return the exit status."""
+    try:
+        walk(Path(arguments[0]) if arguments else Path(ROOT) / "build" / "real" / "walk")
+    except EvolveError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -21,7 +21,7 @@ from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, Trajectory
 from policies.protocols import ToolSpec
 from skills.protocols import SandboxSession
-from skills.sandbox.monty import importable, shared
+from skills.sandbox.monty import shared
 
 _CONTEXT = re.compile(r"Use formula (.+?) to answer the question\..*?Question:(.*?)\.? Answer:\s*", re.DOTALL)
 _NUMBER = re.compile(
@@ -79,12 +79,10 @@ class Formula:
 
     def describe(self, profile: str) -> str:
         """Return how a question is answered."""
-        return "Answer the question about finance with one number, and print it."
-
-    @property
-    def imports(self) -> tuple[str, ...]:
-        """Return the modules that code can import."""
-        return importable()
+        return (
+            "Answer the question about finance with one number. Reply with one Python block that prints the answer. "
+            "There is `math`; numpy and scipy are missing."
+        )
 
     def tasks(self, split: str) -> Sequence[Task]:
         """Return the questions of a split."""

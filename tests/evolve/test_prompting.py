@@ -56,7 +56,7 @@ class OneSentence:
 def test_without_memory_the_full_prompt_is_hardly_more_than_world_task_and_how_to_answer() -> None:
     world: Any = OneSentence()
     system, user = opening_messages(TASK, "", "full", briefing(world, "full"))
-    first, blank, how = system.content.split("\n")
+    first, blank, _, how = system.content.split("\n")
     assert (first, blank, user.content) == (world.describe("full").strip(), "", TASK.instruction)
     assert "import json, math, and nothing else" in how
     assert len(how.split()) <= 50

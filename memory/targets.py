@@ -41,7 +41,9 @@ def find_target(conn: sqlite3.Connection, record_id: str) -> Target | None:
     ).fetchone()
     if row is None:
         return None
-    return Target(*row[:5], Status(row[5]), *row[6:10], _provenance(row[10]), *row[11:])
+    fields = list(row)
+    fields[5], fields[10] = Status(row[5]), _provenance(row[10])
+    return Target(*fields)
 
 
 @lru_cache(maxsize=256)

@@ -98,7 +98,8 @@ def _run(root: Path, nodes: Sequence[str]) -> tuple[dict[str, str], bool]:
             "EVOLVE_OUTCOMES": str(report),
             "OMP_NUM_THREADS": "1",
         }
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_outcomes", "-p", "no:cacheprovider", *nodes]
+        apart = ("-p", "no:cacheprovider", "-p", "no:slipcover")  # nobody else's coverage is theirs
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_outcomes", *apart, *nodes]
         subprocess.run(command, cwd=root, env=env, capture_output=True, timeout=1800)
         read = json.loads(report.read_text()) if report.exists() else {"tests": {}, "imported": False}
     return read["tests"], read["imported"]

@@ -193,7 +193,8 @@ class Tree:
 
     def _failing(self, tests: Sequence[str]) -> list[str] | None:
         """Run tests up to the first failure and return what failed; None when the time was up."""
-        command = [sys.executable, "-P", "-m", "pytest", *tests, "-x", "-q", "-p", "no:cacheprovider", "--tb=no"]
+        apart = ("-p", "no:cacheprovider", "-p", "no:slipcover")  # nobody else's coverage is theirs
+        command = [sys.executable, "-P", "-m", "pytest", *tests, "-x", "-q", "--tb=no", *apart]
         environ = os.environ | {"PYTHONPATH": str(self.copy), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
         with subprocess.Popen(
             command, cwd=self.copy, env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

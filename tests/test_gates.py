@@ -130,6 +130,7 @@ def test_a_warning_fails_a_test(root: Path, tmp_path: Path) -> None:
     )
     shutil.copy(root / "pyproject.toml", tmp_path)
     (tmp_path / "tests").mkdir()
-    ran = run(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_warns.py", cwd=tmp_path)
+    apart = ("-p", "no:cacheprovider", "-p", "no:slipcover")
+    ran = run(sys.executable, "-m", "pytest", "-q", *apart, "test_warns.py", cwd=tmp_path)
     assert "UserWarning: old" in ran.stdout
     assert ran.returncode == 1

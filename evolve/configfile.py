@@ -115,8 +115,9 @@ def _kept(section: str, below: dict[str, Any], above: Mapping[str, Any]) -> dict
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section with `above` over `below`; of a role in it key by key."""
-    roles = {role: {**below[role], **above[role]} for role in ROLES if role in below and role in above}
+    """Return a section with `above` over `below`; of a role in it key by key. `[playbook] reflector` is no role."""
+    both = (role for role in ROLES if isinstance(below.get(role), dict) and isinstance(above.get(role), dict))
+    roles = {role: {**below[role], **above[role]} for role in both}
     return {**below, **above, **roles}
 
 

@@ -39,6 +39,11 @@ def test_caller_beats_variable_beats_file_beats_default(write, monkeypatch: pyte
     assert config.gate.names == ("none",)
 
 
+def test_a_reflector_of_the_playbook_is_replaced_and_not_taken_for_a_role(write) -> None:
+    path = write('[playbook]\nreflector = "rules"\n')
+    assert load_config(path, {"playbook": {"reflector": "policy"}}).playbook.reflector == "policy"
+
+
 def test_config_made_in_code_ignores_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EVOLVE_RUN__SEED", "5")
     assert Config().run.seed == 0

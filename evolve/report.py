@@ -254,7 +254,9 @@ def _warnings(line: RunSummary, stream: Sequence[Trajectory], missing: int) -> t
             "environment.history_chars"
         )
     if erased := sum(t.erased for t in stream):
-        found.append(f"{erased} of these tasks were forgotten since: their figures count, their texts are gone")
+        found.append(
+            f"{erased} of these tasks were forgotten since: their figures count, but not by role; their texts are gone"
+        )
     if missing:
         found.append(f"warning: {missing} episodes of this run were erased: they are in no figure")
     return tuple(found)

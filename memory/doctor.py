@@ -123,7 +123,8 @@ def _file(journal: Journal) -> Iterator[Finding]:
         found = [str(error)]
     for message in found:
         if message != "ok":
-            yield Finding(level="error", code="damaged", message=f"{journal.path}: {message}", fix=DAMAGED)
+            told = f"{journal.path}: {'; '.join(message.splitlines())}"
+            yield Finding(level="error", code="damaged", message=told, fix=DAMAGED)
 
 
 def _bodies(journal: Journal) -> Iterator[Finding]:

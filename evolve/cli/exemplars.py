@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evolve.cli.kinds import find_of, records_of, retire_of
 from evolve.cli.output import Json, reading, show, table, writing
 from evolve.cli.playbook import ACTOR, report
 
 if TYPE_CHECKING:
     from memory.records import Record
     from playbooks.exemplars import Exemplar
+
+KIND = "exemplar"
 
 app = typer.Typer(help="Solved tasks shown as examples: list, show, retire, import, export.", no_args_is_help=True)
 
@@ -23,7 +26,7 @@ All = Annotated[bool, typer.Option("--all", help="Also quarantined, superseded, 
 @app.command("list")
 def listing(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
     """List the exemplars with their counters."""
-    rows = [_row(record) for record in _exemplars(context, everything)]
+    rows = [_row(record) for record in records_of(context, KIND, everything)]
     if not as_json:
         rows = [{name: value for name, value in row.items() if name not in ("id", "text")} for row in rows]
     table(rows, as_json, empty="there are no exemplars; [exemplars] enabled keeps tasks that were solved")
@@ -33,7 +36,7 @@ def listing(context: typer.Context, everything: All = False, as_json: Json = Fal
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one exemplar whole, with the task and the episode that it comes from."""
     with reading(context) as (config, store):
-        record = _find(store, config.memory.namespace, name)
+        record = find_of(store, config.memory.namespace, name, KIND)
     data = record.model_dump(mode="json")
     facts = {k: data[k] for k in ("id", "status", "version", "supersedes", "provenance", "usage", "created_at")}
     lines = [f"{key}: {value}" for key, value in facts.items()]
@@ -43,12 +46,7 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 @app.command()
 def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Take an exemplar out of all prompts; `evolve playbook restore` brings it back."""
-    from memory.records import DeltaOp, Op
-
-    with writing(context) as (config, store):
-        record = _find(store, config.memory.namespace, name)
-        op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id)
-        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+    retire_of(context, name, KIND, as_json)
 
 
 @app.command("import")
@@ -79,33 +77,13 @@ def export_file(
     """Write the exemplars in use as JSON."""
     from playbooks.formats.exemplars import dump
 
-    records = _exemplars(context, False)
+    records = records_of(context, KIND, False)
     text, data = dump(records), {"exemplars": len(records)}
     if file is None:
         show(data | {"text": text}, as_json, text)
     else:
         file.write_text(text, encoding="utf-8")
         show(data | {"file": str(file)}, as_json, f"wrote {len(records)} exemplars to {file}")
-
-
-def _exemplars(context: typer.Context, everything: bool) -> list[Record[Exemplar]]:
-    from memory.records import RECALLABLE
-    from playbooks.exemplars import Exemplar
-
-    with reading(context) as (config, store):
-        found = [record for record in store.records(config.memory.namespace) if record.kind == Exemplar.kind]
-    return [record for record in found if everything or record.status in RECALLABLE]
-
-
-def _find(store: Any, namespace: str, name: str) -> Record[Exemplar]:
-    from evolve.lookup import find_record
-    from memory.errors import BadInput
-    from playbooks.exemplars import Exemplar
-
-    record = find_record(store, namespace, name)
-    if record.kind != Exemplar.kind:
-        raise BadInput(f"{record.label!r} is a {record.kind}, expected an exemplar; see `evolve playbook show {name}`")
-    return record
 
 
 def _row(record: Record[Exemplar]) -> dict[str, Any]:

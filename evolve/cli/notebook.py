@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, reading, show, table, writing
-from evolve.cli.playbook import ACTOR, report
+from evolve.cli.kinds import find_of, records_of, retire_of
+from evolve.cli.output import Json, reading, show, table
 
 if TYPE_CHECKING:
     from memory.records import Record
     from playbooks.notes import Note
+
+KIND = "note"
 
 app = typer.Typer(help="Mistake notes: list, show, clusters, retire.", no_args_is_help=True)
 
@@ -22,7 +24,7 @@ All = Annotated[bool, typer.Option("--all", help="Also superseded, retired and r
 @app.command("list")
 def listing(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
     """List the notes with their counters."""
-    rows = [_row(record) for record in _notes(context, everything)]
+    rows = [_row(record) for record in records_of(context, KIND, everything)]
     if not as_json:
         rows = [{name: value for name, value in row.items() if name not in ("id", "note")} for row in rows]
     table(rows, as_json, empty="the notebook is empty")
@@ -32,7 +34,7 @@ def listing(context: typer.Context, everything: All = False, as_json: Json = Fal
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one note whole, with the failures that it was written from."""
     with reading(context) as (config, store):
-        record = _find(store, config.memory.namespace, name)
+        record = find_of(store, config.memory.namespace, name, KIND)
     data = record.model_dump(mode="json")
     facts = {k: data[k] for k in ("id", "status", "version", "supersedes", "provenance", "usage", "created_at")}
     origin = {"cluster": record.payload.cluster_id, "failures": ", ".join(record.payload.failure_ids)}
@@ -54,7 +56,7 @@ def clusters(context: typer.Context, everything: All = False, as_json: Json = Fa
             "tasks": ", ".join(record.provenance.task_ids),
             "replaces": ", ".join(known[key].label for key in record.supersedes if key in known),
         }
-        for record in _notes(context, everything)
+        for record in records_of(context, KIND, everything)
     ]
     table(rows, as_json, empty="the notebook is empty")
 
@@ -62,32 +64,7 @@ def clusters(context: typer.Context, everything: All = False, as_json: Json = Fa
 @app.command()
 def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Take a note out of all prompts; `evolve playbook restore` brings it back."""
-    from memory.records import DeltaOp, Op
-
-    with writing(context) as (config, store):
-        record = _find(store, config.memory.namespace, name)
-        op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id)
-        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
-
-
-def _notes(context: typer.Context, everything: bool) -> list[Record[Note]]:
-    from memory.records import RECALLABLE
-    from playbooks.notes import Note
-
-    with reading(context) as (config, store):
-        notes = [record for record in store.records(config.memory.namespace) if record.kind == Note.kind]
-    return [record for record in notes if everything or record.status in RECALLABLE]
-
-
-def _find(store: Any, namespace: str, name: str) -> Record[Note]:
-    from evolve.lookup import find_record
-    from memory.errors import BadInput
-    from playbooks.notes import Note
-
-    record = find_record(store, namespace, name)
-    if record.kind != Note.kind:
-        raise BadInput(f"{record.label!r} is a {record.kind}, expected a note; see `evolve playbook show {name}`")
-    return record
+    retire_of(context, name, KIND, as_json)
 
 
 def _row(record: Record[Note]) -> dict[str, Any]:

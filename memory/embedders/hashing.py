@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from memory.embeddable import check_visible
 from memory.errors import BadInput
 from memory.protocols import Vector
 
@@ -60,8 +61,7 @@ class HashingEmbedder:
         return vectors
 
     def _one(self, text: str) -> Vector:
-        if not text.strip():
-            raise BadInput(f"got blank text {text[:20]!r} to embed; expected at least one visible character")
+        check_visible(text)
         found = _features(text, self._dim).values()
         weights = [weight if count == 1 else weight * (1 + math.log(count)) for count, _, weight in found]
         vector = np.bincount([slot for _, slot, _ in found], weights, self._dim)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memory.embeddable import tokenizable
 from memory.errors import BadInput
 from memory.protocols import Vector
 
@@ -67,12 +68,9 @@ class SentenceEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vector:
         """Return float32 `(len(texts), dim)`, L2-normalised. Blank text raises `BadInput`."""
-        for text in texts:
-            if not text.strip():
-                raise BadInput(f"got blank text {text[:20]!r} to embed; expected at least one visible character")
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # tokenizers refuse lone surrogates
+        whole = tokenizable(texts)
         encoded = self._encoder.encode(
             whole, batch_size=_BATCH, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )

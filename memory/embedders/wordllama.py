@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from memory.errors import BadInput
+from memory.embeddable import tokenizable
 from memory.protocols import Vector
 
 _CONFIG = "l2_supercat"
@@ -43,12 +43,9 @@ class WordLlamaEmbedder:
 
     def embed(self, texts: Sequence[str]) -> Vector:
         """Return float32 `(len(texts), dim)`, L2-normalised. Blank text raises `BadInput`."""
-        for text in texts:
-            if not text.strip():
-                raise BadInput(f"got blank text {text[:20]!r} to embed; expected at least one visible character")
         if not texts:
             return np.zeros((0, self.dim), dtype=np.float32)
-        whole = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]  # tokenizers refuse lone surrogates
+        whole = tokenizable(texts)
         return np.asarray(self._encoder.embed(whole, norm=True), dtype=np.float32)
 
     @cached_property

@@ -17,8 +17,14 @@ class Held(Office):
     def __init__(self, config: OfficeConfig, held: Collection[str] = ()) -> None:
         super().__init__(config)
         self.held = held
-        self.under_way = 0
+        self.under_way = self.waiting = 0
         self.steps = 10**6
+
+    async def let_go(self) -> None:
+        """Hold nothing any more, once all that is under way waits."""
+        while not 0 < self.under_way == self.waiting:
+            await asyncio.sleep(0.005)
+        self.held = ()
 
     def start(self, task: Task, seed: int = 0) -> HeldEpisode:  # type: ignore[override]
         self.under_way += 1
@@ -35,8 +41,12 @@ class HeldEpisode:
         self.office.steps -= 1
         if self.office.steps < 0:
             raise Killed
-        while self.task in self.office.held:
-            await asyncio.sleep(0.005)
+        self.office.waiting += 1
+        try:
+            while self.task in self.office.held:
+                await asyncio.sleep(0.005)
+        finally:
+            self.office.waiting -= 1
         return await self.inner.step(action)
 
     async def grade(self) -> Outcome:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from pydantic import BaseModel
 
@@ -20,6 +21,7 @@ from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.roles import Policies
+from policies.schemas import most_chars
 
 PLAN = "# plan"
 """Action of the step that holds a plan: to those who run actions again, a comment."""
@@ -29,7 +31,7 @@ GO_ON = "Your teacher: go on."
 class Advice(BaseModel):
     """What a teacher answers."""
 
-    advice: str = ""
+    advice: Annotated[str, most_chars(800)] = ""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -19,6 +19,7 @@ from playbooks.bullets import one_line
 from playbooks.render import neutral, render_record
 from policies.prompts import render
 from policies.protocols import Message
+from policies.schemas import most_chars, most_items
 
 OBSERVATION_CHARS = 200
 NEAREST = 6
@@ -42,7 +43,7 @@ class CompactReflection(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    insights: tuple[str, ...] = ()
+    insights: Annotated[tuple[Annotated[str, most_chars(160)], ...], most_items(3)] = ()
     harmful: tuple[int, ...] = ()
 
     @field_validator("insights", mode="before")

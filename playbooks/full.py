@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from textwrap import indent
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
@@ -17,6 +17,7 @@ from playbooks.compact import failed_checks, listed, sound
 from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message
+from policies.schemas import most_chars, most_items
 
 OBSERVATION_CHARS = 2000
 
@@ -30,10 +31,10 @@ class _Lenient(BaseModel):
 class Lesson(_Lenient):
     """One rule proposed by the reflector."""
 
-    content: str
-    section: str = ""
-    cue: str = ""
-    action: str = ""
+    content: Annotated[str, most_chars(600)]
+    section: Annotated[str, most_chars(60)] = ""
+    cue: Annotated[str, most_chars(100)] = ""
+    action: Annotated[str, most_chars(150)] = ""
 
     @field_validator("section", "cue", "action", mode="before")
     @classmethod
@@ -44,8 +45,8 @@ class Lesson(_Lenient):
 class TagOf(_Lenient):
     """A reflector's verdict on one rule that was shown; models call the reference `id`, `bullet_id` or `bullet`."""
 
-    id: str = Field(validation_alias=AliasChoices("id", "bullet_id", "bullet", "rule"))
-    tag: str = "neutral"
+    id: Annotated[str, most_chars(16)] = Field(validation_alias=AliasChoices("id", "bullet_id", "bullet", "rule"))
+    tag: Annotated[str, most_chars(8)] = "neutral"
 
     @field_validator("id", "tag", mode="before")
     @classmethod
@@ -57,10 +58,14 @@ class FullReflection(_Lenient):
     """What a general model answers to `reflect`."""
 
     reasoning: str = ""
-    root_cause: str = Field("", validation_alias=AliasChoices("root_cause", "root_cause_analysis"))
-    correct_approach: str = ""
+    root_cause: Annotated[str, most_chars(200)] = Field(
+        "", validation_alias=AliasChoices("root_cause", "root_cause_analysis")
+    )
+    correct_approach: Annotated[str, most_chars(300)] = ""
     insights: tuple[Lesson, ...] = Field((), validation_alias=AliasChoices("insights", "key_insights", "key_insight"))
-    bullet_tags: tuple[TagOf, ...] = Field((), validation_alias=AliasChoices("bullet_tags", "tags"))
+    bullet_tags: Annotated[tuple[TagOf, ...], most_items(16)] = Field(
+        (), validation_alias=AliasChoices("bullet_tags", "tags")
+    )
 
     @field_validator("insights", mode="before")
     @classmethod
@@ -88,13 +93,13 @@ class FullReflection(_Lenient):
 class Operation(_Lenient):
     """One change proposed by the curator. `lesson` counts from 1 in the order shown."""
 
-    type: str
+    type: Annotated[str, most_chars(6)]
     lesson: int | None = None
-    section: str = ""
-    content: str = ""
-    target: str = Field("", validation_alias=AliasChoices("target", "bullet_id", "id"))
-    targets: tuple[str, ...] = ()
-    reason: str = ""
+    section: Annotated[str, most_chars(60)] = ""
+    content: Annotated[str, most_chars(500)] = ""
+    target: Annotated[str, most_chars(16)] = Field("", validation_alias=AliasChoices("target", "bullet_id", "id"))
+    targets: Annotated[tuple[Annotated[str, most_chars(16)], ...], most_items(3)] = ()
+    reason: Annotated[str, most_chars(40)] = ""
 
     @field_validator("section", "content", "target", "reason", mode="before")
     @classmethod
@@ -110,8 +115,8 @@ class Operation(_Lenient):
 class FullCuration(_Lenient):
     """What a general model answers to `curate`."""
 
-    reasoning: str = ""
-    operations: tuple[Operation, ...]
+    reasoning: Annotated[str, most_chars(300)] = ""
+    operations: Annotated[tuple[Operation, ...], most_items(10)]
 
     @field_validator("reasoning", mode="before")
     @classmethod

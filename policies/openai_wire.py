@@ -12,6 +12,7 @@ from typing import Any
 
 from memory.records import Frozen, ToolCall, Usage
 from policies.protocols import Message, Reply, SamplingParams, ToolSpec
+from policies.schemas import unbounded
 from policies.toolcalls import parse_arguments
 
 
@@ -19,6 +20,8 @@ class Offers(Frozen):
     """Optional features of a server. All but `token_ids` are assumed until refused."""
 
     json_schema: bool = True
+    bounds: bool = True
+    """`maxLength` and `maxItems` in a schema."""
     token_ids: bool = False
     """vLLM's token ids, with log-probabilities."""
     seed: bool = True
@@ -29,6 +32,7 @@ class Offers(Frozen):
 
 
 _REFUSALS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("bounds", "response_format", ("maxlength", "maxitems", "repetitions"), "schemas without bounds"),
     (
         "json_schema",
         "response_format",
@@ -56,11 +60,9 @@ def request(model: str, messages: Sequence[Message], params: SamplingParams, off
     if params.seed is not None and offers.seed:
         body["seed"] = params.seed
     if params.response_schema is not None and offers.json_schema:
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(params.response_schema.get("title", "reply")))[:64]
-        body["response_format"] = {
-            "type": "json_schema",
-            "json_schema": {"name": name, "schema": params.response_schema},
-        }
+        schema = params.response_schema if offers.bounds else unbounded(params.response_schema)
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title", "reply")))[:64]
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
     if params.tools:
         body["tools"] = [tool_schema(tool) for tool in params.tools]
     if offers.token_ids:
@@ -98,7 +100,8 @@ def narrow(offers: Offers, body: Mapping[str, Any], refusal: str) -> tuple[Offer
         return offers.model_copy(update={"max_completion_tokens": True}), "max_completion_tokens instead of max_tokens"
     unsupported = any(word in text for word in _UNSUPPORTED)
     for feature, key, words, meaning in _REFUSALS:
-        if key in body and (unsupported or feature == "json_schema") and any(word in text for word in words):
+        offered = key in body and getattr(offers, feature)
+        if offered and (unsupported or feature in ("bounds", "json_schema")) and any(word in text for word in words):
             return offers.model_copy(update={feature: False}), meaning
     return None
 

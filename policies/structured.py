@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +16,7 @@ from policies.errors import PolicyRefused
 from policies.parsing import objects
 from policies.prompts import render
 from policies.protocols import Message, Policy, Reply, SamplingParams
+from policies.schemas import schema_of
 
 log = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
@@ -46,7 +46,7 @@ async def generate_structured(
     with its validation error. Raises what the policy raises; a re-ask that is refused leaves the first reply as raw.
     """
     if policy.supports_schema:
-        params = params.model_copy(update={"response_schema": _schema(model_cls)})
+        params = params.model_copy(update={"response_schema": schema_of(model_cls)})
     first = await policy.generate(messages, params)
     value, error = parse(first.text, model_cls)
     if value is not None:
@@ -82,34 +82,10 @@ def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
     return None, error
 
 
-@cache
-def _schema(model_cls: type[BaseModel]) -> dict[str, Any]:
-    """Return the schema without titles and descriptions: a weak model gives them back as its answer.
-
-    Its own title stays: some backends call it by that. Every field has to be there and no other may be: what it may
-    leave out, a constrained model leaves out.
-    """
-    return {"title": model_cls.__name__, **_bare(model_cls.model_json_schema())}
-
-
-def _bare(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_bare(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept = {key: value for key, value in schema.items() if key not in ("title", "description", "default")}
-    if "properties" in kept:
-        kept |= {"required": list(kept["properties"]), "additionalProperties": False}
-    return {
-        key: {name: _bare(each) for name, each in value.items()} if key in ("properties", "$defs") else _bare(value)
-        for key, value in kept.items()
-    }
-
-
 def _reask(policy: Policy, model_cls: type[BaseModel], error: str) -> str:
     if policy.profile == "compact":
         return render("policies", "reask_compact", error=error, fields=", ".join(model_cls.model_fields))
-    return render("policies", "reask", error=error, schema=json.dumps(_schema(model_cls), ensure_ascii=False))
+    return render("policies", "reask", error=error, schema=json.dumps(schema_of(model_cls), ensure_ascii=False))
 
 
 def _aligned(value: dict[str, Any], model_cls: type[BaseModel]) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from memory.records import Task
+from policies.schemas import most_chars, most_items
 from skills.extract import callees_first
 from skills.merge import similarity
 from skills.names import free, parsed
@@ -29,9 +30,9 @@ class Draft(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    source: str
-    summary: str = ""
-    example: str = ""
+    source: Annotated[str, most_chars(2000)]
+    summary: Annotated[str, most_chars(200)] = ""
+    example: Annotated[str, most_chars(200)] = ""
     replaces: bool = False
     """It is to replace the skill of its name."""
 
@@ -41,8 +42,8 @@ class Drafts(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    functions: tuple[Draft, ...]
-    rewritten: str = ""
+    functions: Annotated[tuple[Draft, ...], most_items(MOST)]
+    rewritten: Annotated[str, most_chars(2000)] = ""
 
     @field_validator("functions", mode="before")
     @classmethod

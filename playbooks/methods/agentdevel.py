@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -25,6 +25,7 @@ from playbooks.notebook.judge import by_outcome
 from playbooks.view import bullets
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
+from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
 
 EXAMPLES = 4
@@ -38,7 +39,7 @@ class Symptom(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    symptom: str = Field(min_length=1)
+    symptom: Annotated[str, most_chars(80)] = Field(min_length=1)
 
 
 class Change(BaseModel):
@@ -47,7 +48,7 @@ class Change(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     content: str = Field(min_length=1)
-    target: str = ""
+    target: Annotated[str, most_chars(16)] = ""
 
     @field_validator("target", mode="before")
     @classmethod
@@ -61,7 +62,7 @@ class Release(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     intent: str = ""
-    changes: tuple[Change, ...]
+    changes: Annotated[tuple[Change, ...], most_items(MOST_CHANGES)]
 
     @field_validator("changes", mode="before")
     @classmethod

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -23,6 +23,7 @@ from playbooks.methods.episode import block, line, steps_of
 from playbooks.notebook.judge import by_outcome
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
+from policies.schemas import most_items
 from policies.structured import generate_structured
 
 Lane = Literal["auto", "paired", "coach"]
@@ -46,7 +47,7 @@ class Guidance(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    guidance: tuple[str, ...]
+    guidance: Annotated[tuple[str, ...], most_items(MOST["coach"])]
 
     @field_validator("guidance", mode="before")
     @classmethod

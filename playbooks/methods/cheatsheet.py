@@ -8,7 +8,7 @@ journal and undone.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -25,6 +25,7 @@ from playbooks.texts import TextIndex
 from playbooks.view import bullets
 from policies.prompts import render
 from policies.protocols import Message, SamplingParams
+from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
 
 WORDS = 2500
@@ -38,8 +39,8 @@ class Item(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    description: str
-    example: str = ""
+    description: Annotated[str, most_chars(300)]
+    example: Annotated[str, most_chars(150)] = ""
 
     def text(self) -> str:
         """Return the entry as the text of a bullet."""
@@ -51,7 +52,7 @@ class Sheet(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    items: tuple[Item, ...]
+    items: Annotated[tuple[Item, ...], most_items(32)]
 
     @field_validator("items", mode="before")
     @classmethod

@@ -8,7 +8,7 @@ Searching for principles while acting is `evolve.search`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -25,6 +25,7 @@ from playbooks.notebook.judge import Finding
 from playbooks.view import bullets
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
+from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
 
 NEIGHBOURS = 3
@@ -40,7 +41,9 @@ class Principle(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
     description: str = Field(min_length=1)
-    structure: tuple[tuple[str, ...], ...] = ()
+    structure: Annotated[
+        tuple[Annotated[tuple[Annotated[str, most_chars(40)], ...], most_items(3)], ...], most_items(4)
+    ] = ()
 
     @field_validator("structure", mode="before")
     @classmethod

@@ -7,7 +7,7 @@ different words. Items are only ever appended (`AppendCurator`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -20,6 +20,7 @@ from playbooks.methods.roles import opened
 from playbooks.notebook.judge import Finding
 from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
+from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
 
 MAX_ITEMS = 3
@@ -30,9 +31,9 @@ class Item(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    title: str
-    description: str = ""
-    content: str
+    title: Annotated[str, most_chars(80)]
+    description: Annotated[str, most_chars(200)] = ""
+    content: Annotated[str, most_chars(500)]
 
     def text(self) -> str:
         """Return the item as the text of a bullet."""
@@ -45,7 +46,7 @@ class Items(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    items: tuple[Item, ...]
+    items: Annotated[tuple[Item, ...], most_items(MAX_ITEMS)]
 
     @field_validator("items", mode="before")
     @classmethod

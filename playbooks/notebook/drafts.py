@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
@@ -16,6 +16,7 @@ from playbooks.compact import listed
 from playbooks.notebook.clusters import cluster_id
 from playbooks.notes import LIMITS, MAX_EXAMPLES, TOTAL_WORDS, Note, said, words
 from playbooks.render import neutral
+from policies.schemas import most_chars, most_items
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _LEAST = 10
@@ -27,14 +28,16 @@ class NoteDraft(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    subject: str
-    corrected_examples: tuple[str, ...] = Field(
+    subject: Annotated[str, most_chars(100)]
+    corrected_examples: Annotated[tuple[Annotated[str, most_chars(300)], ...], most_items(MAX_EXAMPLES)] = Field(
         validation_alias=AliasChoices("corrected_examples", "corrected_example", "examples")
     )
     correct_approach: str
     mistake_summary: str
-    strategy: str = Field(validation_alias=AliasChoices("strategy", "generalizable_strategy"))
-    anti_patterns: tuple[str, ...] = Field(
+    strategy: Annotated[str, most_chars(500)] = Field(
+        validation_alias=AliasChoices("strategy", "generalizable_strategy")
+    )
+    anti_patterns: Annotated[tuple[Annotated[str, most_chars(120)], ...], most_items(3)] = Field(
         validation_alias=AliasChoices("anti_patterns", "anti_pattern", "antipatterns", "when_not_to_apply"),
         description="when NOT to apply the note; required",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from textwrap import indent
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
 
@@ -20,6 +20,7 @@ from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message, Policy, Profile, SamplingParams
+from policies.schemas import most_chars
 
 TRANSCRIPT_CHARS: dict[Profile, int] = {"full": 25_000, "compact": 2_000}
 """Longest transcript that a judge reads; of a longer one it reads the head and the tail."""
@@ -83,7 +84,7 @@ class Judgement(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    reason: str = ""
+    reason: Annotated[str, most_chars(160)] = ""
     verdict: Literal["correct", "incorrect"]
 
     @field_validator("reason", mode="before")

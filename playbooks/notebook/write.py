@@ -48,7 +48,7 @@ class Written:
 
 def params_of(profile: Profile) -> SamplingParams:
     """Return how notes are sampled: greedy, with room for one."""
-    return SamplingParams(max_tokens=256 if profile == "compact" else 1024)
+    return SamplingParams(max_tokens=768 if profile == "compact" else 1024)
 
 
 def note_messages(cluster: Cluster, profile: Profile) -> list[Message]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from pydantic import BaseModel
 
 from benchmarks.real import models
 from memory.errors import BadInput
@@ -14,10 +16,15 @@ from policies.errors import PolicyUnavailable
 from policies.llama_server import LlamaOptions, llama_server
 from policies.openai_server import OpenAIPolicy
 from policies.protocols import Message, SamplingParams
+from policies.schemas import most_chars, most_items, schema_of
 from tests.policies.gguf_files import gguf_file
 
 SMALL = "smollm2-135m-instruct"
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "enum": [1, 2]}}, "required": ["n"]}
+
+
+class Listed(BaseModel):
+    lines: Annotated[tuple[Annotated[str, most_chars(20)], ...], most_items(4)]
 
 
 def serve(model: Path, options: LlamaOptions | None = None) -> None:
@@ -50,7 +57,11 @@ async def test_a_real_model_is_served_and_constrained_by_a_schema(tmp_path: Path
             found = await policy.server_features()
             asked = [Message(role="user", content="Say anything but a number.")]
             reply = await policy.generate(asked, SamplingParams(max_tokens=32, response_schema=SCHEMA))
+            endless = [Message(role="user", content="List every number from 1 to 1000, in words, and go on.")]
+            ended = await policy.generate(endless, SamplingParams(max_tokens=256, response_schema=schema_of(Listed)))
         finally:
             await policy.aclose()
     assert (found.server, found.json_schema, found.tools, found.logprobs) == ("llamacpp", True, True, True)
     assert json.loads(reply.text)["n"] in {1, 2}
+    lines = json.loads(ended.text)["lines"]
+    assert (ended.finish_reason, len(lines) <= 4, all(len(line) <= 20 for line in lines)) == ("stop", True, True)

@@ -164,6 +164,21 @@ async def test_no_credit_is_not_retried(server: ModelServer) -> None:
     assert server.attempts == 1
 
 
+async def test_a_server_that_refuses_bounds_is_asked_by_the_schema_without_them(server: ModelServer) -> None:
+    said = "Invalid schema for response_format 'Said': 'maxLength' is not permitted"
+    server.failures = [(400, {"error": {"message": said}}, {})]
+    policy = OpenAIPolicy(server.url, MODEL)
+    schema = {**SCHEMA, "properties": {"said": {"type": "string", "maxLength": 9}}}
+    answers = [await policy.generate(HELLO, SamplingParams(response_schema=schema)) for _ in range(2)]
+    await policy.aclose()
+    assert [answer.text for answer in answers] == ['{"said": "hello"}'] * 2
+    assert [body["response_format"]["json_schema"]["schema"] for body in server.requests] == [SCHEMA, SCHEMA]
+    assert (policy.supports_schema, policy.fallbacks) == (True, ["schemas without bounds"])
+    server.failures = [(400, {"error": {"message": said}}, {})]
+    assert (await ask(policy, response_schema=schema)).text == "echo: hello"
+    assert not policy.supports_schema
+
+
 async def test_a_prompt_too_long_is_refused_not_narrowed(server: ModelServer) -> None:
     said = "This model's maximum context length is 8 tokens; lower max_tokens or max_completion_tokens"
     server.failures = [(400, {"error": {"message": said}}, {})]

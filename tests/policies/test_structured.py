@@ -266,7 +266,7 @@ async def test_a_schema_is_sent_without_words_to_repeat() -> None:
     sent = asked[0].response_schema or {}
     assert sent["title"] == "Described"  # LangChain and OpenAI name the schema by it
     assert list(sent["properties"]) == ["title", "items"]
-    assert sent["properties"]["title"] == {"type": "string"}
+    assert sent["properties"]["title"] == {"type": "string", "maxLength": 400}
     assert "description" not in json.dumps(sent)
 
 

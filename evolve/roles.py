@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from evolve import servers
 from evolve.app import make_policy
 from evolve.config import Config, ModelSection, PolicySection
 from evolve.generations import home
@@ -20,13 +21,15 @@ from policies.cache import CachedPolicy
 from policies.protocols import Policy
 from policies.roles import ACTING, ROLES, Policies, Role, SampledPolicy
 
+SERVER = "server"
+
 
 class RoleUse(Frozen):
     """What one role of a run came to."""
 
     role: str
-    """`acting` (the gates' episodes included) or one of `policies.roles.ROLES`; empty = journalled by a version that
-    knew no roles."""
+    """`acting` (the gates' episodes included), one of `policies.roles.ROLES`, or `server` (finding out what the servers
+    can do); empty = journalled by a version that knew no roles."""
     policy: str
     """Name and version; empty where the record does not tell."""
     usage: Usage
@@ -98,7 +101,9 @@ def changes(began: Mapping[str, str], policies: Policies) -> list[str]:
 def used(store: Store, run_id: str, acting: str, roles: Mapping[str, str]) -> tuple[RoleUse, ...]:
     """Return what the roles of a run used, by its journalled replies; `roles` is what `names` returned."""
     spent = listing.used_by_role(store.journal, run_id)
-    order = [role for role in (ACTING, *ROLES, "") if role in spent]
+    if (probed := servers.used(store, run_id)).calls:
+        spent[SERVER] = probed
+    order = [role for role in (ACTING, *ROLES, SERVER, "") if role in spent]
     return tuple(
         RoleUse(role=role, policy=roles.get(role, acting) if role else "", usage=spent[role]) for role in order
     )
@@ -110,6 +115,7 @@ def lines(uses: tuple[RoleUse, ...]) -> list[str]:
     for use in uses:
         tokens = use.usage.prompt_tokens + use.usage.completion_tokens
         money = f", ${use.usage.cost_usd:.4f}" if use.usage.cost_usd else ""
-        who = f"{use.role} ({use.policy})" if use.role else "roles that were not journalled"
-        said.append(f"asked as {who}: {use.usage.calls:,} calls, {tokens:,} tokens{money}")
+        who = f"as {use.role} ({use.policy})" if use.role else "as roles that were not journalled"
+        who = "what the servers can do" if use.role == SERVER else who
+        said.append(f"asked {who}: {use.usage.calls:,} calls, {tokens:,} tokens{money}")
     return said

@@ -17,6 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from pydantic import Field, model_validator
 
+from evolve import servers
 from evolve.config import Config
 from evolve.configfile import stored_config
 from evolve.runlog import about_run, at_snapshot
@@ -28,6 +29,7 @@ from memory.records import Event, Frozen, Reflection, Snapshot, Usage
 from memory.runlist import KINDS as MODE_KINDS
 from memory.runlist import RunFilter
 from memory.store import Store
+from policies.budget import Budget
 
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
@@ -87,6 +89,7 @@ class Run:
     record: RunRecord
     share: float
     """Share of tasks that have a no-memory control."""
+    budget: Budget
 
     @property
     def config(self) -> Config:
@@ -154,8 +157,8 @@ def save_run(store: Store, record: RunRecord) -> None:
 
 
 def spent(store: Store, run_id: str) -> Usage:
-    """Return what a run's journalled model calls used."""
-    return sum(listing.used_by_role(store.journal, run_id).values(), Usage())
+    """Return what a run's journalled model calls used, and finding out what its servers can do."""
+    return sum(listing.used_by_role(store.journal, run_id).values(), servers.used(store, run_id))
 
 
 def keeper(store: Store) -> Callable[[Reflection], object]:

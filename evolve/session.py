@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from evolve import app, generations, roles, teacher
+from evolve import app, generations, roles, servers, teacher
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.environments.validation import check_shape, check_splits
@@ -52,13 +52,12 @@ from evolve.telemetry.start import Traced, traced
 from evolve.worldwords import WorldWords, keep
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
-from memory.records import Event, Frozen, Task, Trajectory, new_id
+from memory.records import Frozen, Task, Trajectory, new_id
 from memory.scratch import sweep
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.budget import Budget
 from policies.errors import BudgetExceeded
-from policies.features import features_of
 from policies.protocols import Policy
 from policies.roles import Policies, Role
 
@@ -230,7 +229,7 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
         _announce(opened, run, resumed=resumed)
         try:
             async with recorded(store, record, opened.policy.version):
-                await _tell_server(opened, run)
+                await servers.look(opened.policies, store, record.run_id, run.budget, observers)
                 reports = await MODES[record.mode](run)
         except BudgetExceeded as used_up:
             observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(used_up)))
@@ -245,17 +244,6 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
         save_run(store, latest.model_copy(update={"snapshot_id": result.snapshot_id}))
         observers.notify(RunFinished(run_id=record.run_id, status="done"))
         return result
-
-
-async def _tell_server(opened: _Opened, run: Run) -> None:
-    """Find out what the servers of the roles can do, where they have one; say it and journal it."""
-    run_id, store = run.record.run_id, opened.store
-    for policy in opened.policies.distinct:
-        found = await features_of(policy)
-        if found is not None:
-            data = found.model_dump(mode="json")
-            store.append(Event(type="run.server", run_id=run_id, subject=found.base_url, data=data))
-            run.deps.observers.notify(Notice(run_id=run_id, text=found.sentence))
 
 
 def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
@@ -299,7 +287,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         turn=parts.turn,
         purse=purse,
     )
-    return Run(deps=deps, record=record, share=opened.share[0])
+    return Run(deps=deps, record=record, share=opened.share[0], budget=budget)
 
 
 def _tasks(opened: _Opened, record: RunRecord) -> tuple[Task, ...]:

@@ -62,6 +62,10 @@ class Budget:
     def release(self, usage: Usage) -> None:
         """Give the place back and charge what the call used (`Usage()` for one that failed)."""
         self._in_flight -= 1
+        self.charge(usage)
+
+    def charge(self, usage: Usage) -> None:
+        """Count what was used without a place."""
         self.spent = self.spent + usage
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from memory.records import Usage
 from policies.errors import PolicyUnavailable
 from policies.features import ServerFeatures
 from policies.openai_transport import BadRequest
@@ -34,14 +35,22 @@ async def probe(call: Call, model: str, offers: Offers, known: ServerFeatures) -
 
     Features that `offers` has not are not tried. Raises what `call` raises for a request without any of them.
     """
-    schema, offers = await _schema(call, model, offers)
+    usage = Usage()
+
+    async def counted(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        nonlocal usage
+        data = await call(path, body)
+        usage += reply(data, "").usage
+        return data
+
+    schema, offers = await _schema(counted, model, offers)
     plain = request(model, QUESTION, SamplingParams(max_tokens=TOKENS), offers.model_copy(update={"token_ids": False}))
     tokens: dict[str, bool] = {}
     if offers.token_ids:
-        tokens = await _tokens(call, plain)
+        tokens = await _tokens(counted, plain)
         offers = offers.model_copy(update={"token_ids": tokens["token_ids"]})
-    found = {"json_schema": schema, "tools": await _tools(call, plain), **tokens}
-    return known.model_copy(update=found), offers
+    found = {"json_schema": schema, "tools": await _tools(counted, plain), **tokens}
+    return known.model_copy(update={**found, "usage": usage}), offers
 
 
 async def _schema(call: Call, model: str, offers: Offers) -> tuple[bool, Offers]:

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from memory.records import Frozen
+from memory.records import Frozen, Usage
 from policies.errors import PolicyRefused
 from policies.features import ServerFeatures
 from policies.openai_probe import probe
@@ -103,13 +103,15 @@ class OpenAIPolicy:
             else:
                 return self._finished(data, messages)
 
-    async def server_features(self) -> ServerFeatures:
+    async def server_features(self, known: Sequence[ServerFeatures] = ()) -> ServerFeatures:
         """Return what the server can do. It is asked once, by three requests of a few tokens, and from then on only for
-        what it has. Raises as `generate`."""
+        what it has; not at all where one of `known` is about the same server and model. Raises as `generate`."""
         if self._probed:
-            return self._features
+            return self._features.model_copy(update={"usage": Usage()})
         if self._served is None:
             await self._look()
+        if remembered := self._remembered(known):
+            return remembered
         before = self._offers
         asked = before.model_copy(update={"token_ids": self.options.token_ids is not False})
         try:
@@ -123,7 +125,23 @@ class OpenAIPolicy:
             self._announce("free text")
         if before.token_ids and not offers.token_ids:
             self._announce("no token ids and log-probabilities")
+        if self.options.price:
+            paid = {"cost_usd": self.options.price.cost(self._features.usage)}
+            self._features = self._features.model_copy(update={"usage": self._features.usage.model_copy(update=paid)})
         return self._features
+
+    def _remembered(self, known: Sequence[ServerFeatures]) -> ServerFeatures | None:
+        """Take over what is known of this server, unless the options rule something out."""
+        if self.options.supports_schema is not None or self.options.token_ids is not None:
+            return None
+        here = self._features
+        for each in known:
+            if (each.base_url, each.model, each.server) == (here.base_url, here.model, here.server):
+                has = {"json_schema": each.json_schema, "token_ids": each.token_ids}
+                self._offers, self._probed = self._offers.model_copy(update=has), True
+                self._features = each.model_copy(update={"usage": Usage()})
+                return self._features
+        return None
 
     def count_tokens(self, text: str) -> int:
         return self._counter(text)

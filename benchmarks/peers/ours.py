@@ -13,7 +13,7 @@ from evolve.state import MAIN, NO_MEMORY
 Sections = Mapping[str, Mapping[str, Any]]
 ATTEMPTS = 3
 """Most attempts at a train task that failed; `run_gepa.py` grants its peer as many graded replies."""
-OFF, DEFAULT, EXEMPLARS = "off", "default", "exemplars"
+OFF, DEFAULT, FRUGAL = "off", "default", "frugal"
 _GATES: Sections = {"gate": {"names": ["default"], "calls_advance": 400}, "run": {"batch_size": 16}}
 _ATTEMPTS: Sections = {**_GATES, "run": {"batch_size": 16, "attempts": ATTEMPTS}}
 _EXEMPLARS: Sections = {"exemplars": {"enabled": True, "k": 3, "token_budget": 700}}
@@ -21,7 +21,13 @@ _SKILLS: Sections = {"skills": {"enabled": True}}
 ARMS: Mapping[str, Sections] = {
     OFF: {"playbook": {"enabled": False}},
     DEFAULT: {},
-    EXEMPLARS: {**_ATTEMPTS, **_EXEMPLARS, "playbook": {"reflector": "none", "curator": "direct"}},
+    FRUGAL: {
+        **_EXEMPLARS,
+        "playbook": {"reflector": "none", "curator": "direct"},
+        "run": {"batch_size": 16, "attempts": 2},
+        "gate": {"names": ["static"]},
+    },
+    "exemplars": {**_ATTEMPTS, **_EXEMPLARS, "playbook": {"reflector": "none", "curator": "direct"}},
     "bullets": {**_GATES, "playbook": {"reflector": "model", "curator": "model"}},
     "skills": {**_ATTEMPTS, **_SKILLS, "playbook": {"reflector": "none", "curator": "distill"}},
     "all": {
@@ -31,8 +37,9 @@ ARMS: Mapping[str, Sections] = {
         "playbook": {"reflector": "model", "curator": "model+distill"},
     },
 }
-"""`default` is what stands where nothing is configured. `exemplars` is the setup of `make real`, for a model of half a
-billion parameters; it was chosen in claim real_1, before any peer was measured."""
+"""`default` is what stands where nothing is configured. `frugal` is what the targets are about, chosen before any peer
+was measured: solved tasks as examples, one more attempt where a task failed, no call for a gate, as the cheapest peers
+validate nothing either. The last four measure what they keep before they keep it, and differ in what that may be."""
 _FAIR: Sections = {"controls": {"no_memory": 0.0}, "policy": {"timeout_s": 900.0}}
 """No call for a control while it adapts; a small machine may need minutes for one answer."""
 

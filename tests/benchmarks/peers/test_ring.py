@@ -15,7 +15,7 @@ import pytest
 from benchmarks.peers import install
 from benchmarks.peers.counting import proxying
 from benchmarks.peers.grading import grade, grading, right_answer
-from benchmarks.peers.ours import ARMS, EXEMPLARS, OFF, merged, ours
+from benchmarks.peers.ours import ARMS, FRUGAL, OFF, merged, ours
 from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, peer
 from evolve.environments.formula import Formula, FormulaConfig
 from memory.records import Task
@@ -124,16 +124,17 @@ def test_our_arms_live_in_the_same_ring(ring: Ring, model_server: Any, section: 
     off = ours(ring, OFF, section)
     assert set(off.passed) == {task.id for task in ring.held_out}
     assert (off.adapt.calls, off.learned) == (0, 0)
-    learned = ours(ring, EXEMPLARS, section, again=True)
+    learned = ours(ring, FRUGAL, section, again=True)
+    assert learned.learned == sum(int(task.instruction.split()[2]) % 2 == 0 for task in ring.train)
     assert learned.adapt.calls >= len(ring.train)
     assert learned.again == learned.passed == off.passed
     before = len(model_server.asked)
-    assert ours(ring, EXEMPLARS, section, again=True) == learned
+    assert ours(ring, FRUGAL, section, again=True) == learned
     assert len(model_server.asked) == before
 
 
 def test_arms_differ_in_what_they_keep_alone() -> None:
-    exemplars, skills, everything = (merged(ARMS[arm]) for arm in (EXEMPLARS, "skills", "all"))
+    exemplars, skills, everything = (merged(ARMS[arm]) for arm in ("exemplars", "skills", "all"))
     assert exemplars["gate"] == skills["gate"] == everything["gate"]
     assert exemplars["run"] == skills["run"] == everything["run"]
     assert "skills" not in exemplars

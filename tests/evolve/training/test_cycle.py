@@ -18,17 +18,17 @@ from tests.evolve.command import evolve_json, invoke
 pytestmark = pytest.mark.slow
 SETTINGS = """\
 [run]
-batch_size = 6
+batch_size = 4
 concurrency = 16
 
 [policy]
 name = "pocket"
-max_tokens = 80
+max_tokens = 64
 
 [environment]
 name = "office"
 deployment = 600
-max_steps = 8
+max_steps = 6
 
 [memory]
 index = "exact"
@@ -38,7 +38,7 @@ no_memory = 0
 
 [gate]
 names = ["default"]
-select_tasks = 6
+select_tasks = 4
 
 [train]
 rank = 4
@@ -65,7 +65,7 @@ def test_a_cycle_stopped_after_each_step_goes_on_and_does_nothing_twice(workspac
 
     for _ in range(12):
         try:
-            done = cycle(config, 6, 2, kill)
+            done = cycle(config, 4, 2, kill)
         except Killed:
             continue
         break
@@ -78,7 +78,7 @@ def test_a_cycle_stopped_after_each_step_goes_on_and_does_nothing_twice(workspac
         runs = [data for data in store.runs() if data["mode"] == "online"]
         assert [data["status"] for data in runs] == [DONE, DONE]
         done_tasks = [each.task.id for data in runs for each in store.trajectories(run_id=data["run_id"], arm="main")]
-    assert len(done_tasks) == len(set(done_tasks)) == 12, "each round does tasks of its own"
+    assert len(done_tasks) == len(set(done_tasks)) == 8, "each round does tasks of its own"
     with generations.open_registry(config.policy, config.workspace, read_only=True) as registry:
         published = [each for each in registry.generations() if each.adapter is not None]
         measured = [change for change in registry.history() if change.type == "measured"]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import mmap
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,19 @@ _STRING, _ARRAY = 8, 9
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """One tensor: inputs first, as GGUF counts, where PyTorch has them last."""
+
+    shape: tuple[int, ...]
+    kind: int
+    """As the format counts them; 0 = float32, not quantised."""
+    at: int
+    """Byte of the file where it begins."""
+
+
+@dataclass(frozen=True)
 class GgufFile:
-    """A whole GGUF file of a language model."""
+    """A whole GGUF file of a language model, or of an adapter of one."""
 
     name: str
     """As its makers wrote it; may be empty."""
@@ -30,6 +42,14 @@ class GgufFile:
     context: int
     """Tokens of context it was trained for; 0 where it does not say."""
     chat_template: bool
+    facts: Mapping[str, Any] = field(default_factory=dict[str, Any], compare=False)
+    """What it says of itself, by key; arrays are left out."""
+    tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor], compare=False)
+
+    @property
+    def is_adapter(self) -> bool:
+        """True for an adapter, which is no model by itself."""
+        return self.facts.get("general.type") == "adapter"
 
 
 def inspect(path: Path) -> GgufFile:
@@ -42,7 +62,7 @@ def inspect(path: Path) -> GgufFile:
             raise BadInput(f"{str(path)!r} is no GGUF file (it does not begin with {MAGIC.decode()!r})")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
-                facts, needed = _read(data)
+                facts, tensors, needed = _read(data)
             except (struct.error, UnicodeDecodeError, KeyError, OverflowError) as error:
                 raise BadInput(f"{str(path)!r} is cut short or damaged ({size} bytes); get it again") from error
     if size < needed:
@@ -53,6 +73,8 @@ def inspect(path: Path) -> GgufFile:
         architecture=architecture,
         context=int(facts.get(f"{architecture}.context_length", 0)),
         chat_template=bool(facts.get("tokenizer.chat_template")),
+        facts={key: value for key, value in facts.items() if value is not None},
+        tensors=tensors,
     )
 
 
@@ -93,9 +115,9 @@ class _Cursor:
         return None
 
 
-def _read(data: mmap.mmap) -> tuple[dict[str, Any], int]:
-    """Return the file's own facts, and how many bytes it must have at least. Tensors of a type that is newer than the
-    package `gguf` are not counted."""
+def _read(data: mmap.mmap) -> tuple[dict[str, Any], dict[str, Tensor], int]:
+    """Return the file's own facts, its tensors, and how many bytes it must have at least. Tensors of a type that is
+    newer than the package `gguf` are not counted."""
     from gguf.constants import GGML_QUANT_SIZES
 
     sizes = {int(kind): size for kind, size in GGML_QUANT_SIZES.items()}
@@ -108,11 +130,15 @@ def _read(data: mmap.mmap) -> tuple[dict[str, Any], int]:
     for _ in range(entries):
         key = cursor.text()
         facts[key] = cursor.value(cursor.number("I"))
-    end = 0
+    end, found = 0, dict[str, tuple[tuple[int, ...], int, int]]()
     for _ in range(tensors):
-        cursor.text()
-        shape = [cursor.number("Q") for _ in range(cursor.number("I"))]
-        block, width = sizes.get(cursor.number("I"), (1, 0))
-        end = max(end, cursor.number("Q") + math.prod(shape) // block * width)
+        name = cursor.text()
+        shape = tuple(cursor.number("Q") for _ in range(cursor.number("I")))
+        kind, offset = cursor.number("I"), cursor.number("Q")
+        block, width = sizes.get(kind, (1, 0))
+        found[name] = (shape, kind, offset)
+        end = max(end, offset + math.prod(shape) // block * width)
     alignment = int(facts.get("general.alignment", 32))
-    return facts, -(-cursor.at // alignment) * alignment + end
+    begin = -(-cursor.at // alignment) * alignment
+    placed = {name: Tensor(shape, kind, begin + offset) for name, (shape, kind, offset) in found.items()}
+    return facts, placed, begin + end

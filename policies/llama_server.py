@@ -35,6 +35,8 @@ class LlamaOptions(Frozen):
     """None = one for each core this process may use. They spin: beside other work on the same cores it starves."""
     port: int | None = None
     """None = one that is free."""
+    adapter: Path | None = None
+    """A LoRA adapter in GGUF, for every request; it stays beside the base (`policies.generations.gguf_adapter`)."""
 
 
 @contextmanager
@@ -44,8 +46,8 @@ def llama_server(
     """Serve a GGUF file on this machine under `name`; yield the API's base URL (`.../v1`).
 
     What the server prints goes to `log`. Raises `BadInput` for a file that is missing, damaged or without a chat
-    template, and for more context than the model has; `PolicyUnavailable` without the extra `llama`, and as
-    `server_process`.
+    template, for more context than the model has, and for an adapter of another model; `PolicyUnavailable` without the
+    extra `llama`, and as `server_process`.
     """
     options = options or LlamaOptions()
     if any(importlib.util.find_spec(package) is None for package in ("xllamacpp", "gguf")):
@@ -55,13 +57,15 @@ def llama_server(
     threads = options.threads or len(os.sched_getaffinity(0))
     sizes = (options.slots, options.context * options.slots, threads, CACHE_MIB)
     worker = str(Path(__file__).with_name("llama_worker.py"))
-    command = [sys.executable, "-P", worker, str(model), name, HOST, str(port), *map(str, sizes)]
+    adapter = str(options.adapter or "")
+    command = [sys.executable, "-P", worker, str(model), adapter, name, HOST, str(port), *map(str, sizes)]
     with server_process("llama.cpp", command, port, log, ready_within_s=ready_within_s) as url:
         yield url
 
 
 def check(model: Path, options: LlamaOptions) -> None:
-    """Raise `BadInput` unless the file is whole, has a chat template, and was trained for the context asked for."""
+    """Raise `BadInput` unless the file is whole, has a chat template, was trained for the context asked for, and has
+    the modules that the adapter adapts."""
     found = inspect(model)
     if not found.chat_template:
         raise BadInput(
@@ -70,3 +74,7 @@ def check(model: Path, options: LlamaOptions) -> None:
         )
     if found.context and options.context > found.context:
         raise BadInput(f"{str(model)!r} was trained for {found.context} tokens of context, got {options.context}")
+    if options.adapter is not None:
+        from policies.generations.gguf_adapter import check_fits
+
+        check_fits(options.adapter, model)

@@ -1,6 +1,6 @@
 """The process behind `policies.llama_server`: llama.cpp's server in xllamacpp, until it is told to end.
 
-Run as a script with eight arguments; it knows nothing of this project, so that only native code can bring it down.
+Run as a script with nine arguments; it knows nothing of this project, so that only native code can bring it down.
 """
 
 import os
@@ -10,13 +10,15 @@ import time
 from typing import Any
 
 
-def main(model: str, name: str, host: str, *numbers: str) -> None:
-    """Serve until SIGTERM, or until who started it is gone: nobody else would end it."""
+def main(model: str, adapter: str, name: str, host: str, *numbers: str) -> None:
+    """Serve until SIGTERM, or until who started it is gone: nobody else would end it. `adapter` is empty for none."""
     parent = os.getppid()
     xllamacpp: Any = __import__("xllamacpp")
     port, slots, context, threads, cache_mib = map(int, numbers)
     params = xllamacpp.CommonParams()
     params.model.path = model
+    if adapter:
+        params.lora_adapters = [xllamacpp.CommonAdapterLoraInfo(adapter, 1.0)]
     params.model_alias = {name}
     params.hostnames = [host]
     params.port = port

@@ -62,17 +62,18 @@ def check_adapter(directory: Path, base: Base, *, max_rank: int = MAX_RANK) -> A
     return adapter
 
 
-def inspect_adapter(directory: Path, model: Path) -> Adapter:
+def inspect_adapter(directory: Path, model: Path | None) -> Adapter:
     """Return the facts of a plain, whole LoRA. Raises `AdapterRefused`.
 
-    `model`: the base's directory; where that is here, the adapted modules must exist in it with these sizes.
+    `model`: the base's directory; where that is here, the adapted modules must exist in it with these sizes. None =
+    they are compared elsewhere.
     """
     config = _config(directory)
     _check_files(directory)
     _check_plain(directory, config)
     rank = _rank(directory, config)
     modules = _modules(directory, shapes(directory / WEIGHTS))
-    _check_modules(directory, modules, model_shapes(model))
+    _check_modules(directory, modules, model_shapes(model) if model else {})
     return Adapter(rank=rank, modules=tuple(sorted(modules)), sha256=fingerprint(directory))
 
 

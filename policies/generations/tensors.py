@@ -1,4 +1,4 @@
-"""The header of a safetensors file: names and shapes without reading a weight, and whether the file is whole.
+"""Safetensors files without any package: names and shapes by the header alone, whether the file is whole, and values.
 
 Format: 8 bytes little-endian length, that many bytes of JSON `{name: {dtype, shape, data_offsets}}`, then the data.
 """
@@ -6,9 +6,13 @@ Format: 8 bytes little-endian length, that many bytes of JSON `{name: {dtype, sh
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from math import prod
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from policies.generations.errors import AdapterRefused
 
@@ -18,8 +22,31 @@ BYTES = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "
 """Bytes of one element; types of one byte are not listed."""
 
 
+Floats = npt.NDArray[np.float32]
+
+
 def shapes(path: Path) -> Shapes:
     """Return the shape of every tensor. Raises `AdapterRefused` for a file that is cut off or no safetensors."""
+    return {name: shape for name, shape, _ in _entries(path)}
+
+
+def values(path: Path) -> Iterator[tuple[str, Floats]]:
+    """Yield every tensor in float32, one after another. Raises as `shapes`, and for tensors of whole numbers."""
+    with path.open("rb") as file:
+        for name, shape, entry in _entries(path):
+            file.seek(entry["from"])
+            raw = file.read(prod(shape) * BYTES.get(entry["dtype"], 1))
+            if entry["dtype"] == "BF16":  # the upper half of a float32
+                flat = (np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
+            elif entry["dtype"] in ("F32", "F16"):
+                flat = np.frombuffer(raw, dtype=f"<f{BYTES[entry['dtype']]}").astype(np.float32)
+            else:
+                raise _broken(path, f"{name!r} of {entry['dtype']}, where weights are F32, F16 or BF16")
+            yield name, flat.reshape(shape)
+
+
+def _entries(path: Path) -> list[tuple[str, tuple[int, ...], dict[str, Any]]]:
+    """Return name, shape, and type and place of every tensor."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
@@ -28,7 +55,14 @@ def shapes(path: Path) -> Shapes:
         try:
             header: dict[str, Any] = json.loads(file.read(length))
             header.pop("__metadata__", None)
-            return {name: _checked(path, name, entry, size - 8 - length) for name, entry in header.items()}
+            return [
+                (
+                    name,
+                    _checked(path, name, entry, size - 8 - length),
+                    {"dtype": entry["dtype"], "from": 8 + length + int(entry["data_offsets"][0])},
+                )
+                for name, entry in header.items()
+            ]
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise _broken(path, f"an unreadable header ({type(error).__name__})") from error
 

@@ -170,18 +170,21 @@ def shipped_policies(section: ModelSection, workspace: Path | None = None) -> Ma
         "pocket": lambda: load_object("evolve.generations:in_process")(section, workspace),
         "local": lambda: load_object("evolve.generations:in_process")(section, workspace),
         "served": lambda: load_object("evolve.generations:served")(section, workspace),
-        "openai": lambda: _openai(section),
+        "openai": lambda: _openai(section, workspace),
         "langchain": lambda: _langchain(section),
         "scripted": lambda: load_object("policies.scripted:ScriptedPolicy")(load_object(section.model)),
     }
 
 
-def _openai(section: ModelSection) -> Policy:
+def _openai(section: ModelSection, workspace: Path | None) -> Policy:
     from policies.openai_server import OpenAIPolicy, ServerOptions
     from policies.openai_transport import Connection
 
     server = Connection(base_url=section.base_url, api_key_env=section.api_key_env, timeout_s=section.timeout_s)
     options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
+    if section.weights:
+        adapted = load_object("evolve.llama_generations:answering")(section, workspace)
+        options = options.model_copy(update={"adapted": adapted})
     return OpenAIPolicy(server, section.model, options=options)
 
 

@@ -89,12 +89,16 @@ class ModelSection(Section):
 
     name: str = "pocket"
     """`pocket`, `local`, `served`, `openai`, `langchain`, `scripted`, or `module:function` taking this section. The
-    first three answer with the workspace's live generation (`evolve policy list`), `served` from a vLLM server."""
+    first three answer with the workspace's live generation (`evolve policy list`), `served` from a vLLM server, and so
+    does `openai` with `weights`, from llama.cpp."""
     model: str = ""
     """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
+    weights: str = ""
+    """Of `openai`: the folder of the weights that the server computes with, where they are at hand. Then they can be
+    trained, and the server must serve this workspace's live generation (`evolve policy serve FILE.gguf`)."""
     adapter: str | None = None
-    """Of `local` and `pocket`: a generation of this workspace (`evolve policy list`; `policy-v0` is the base) in place
-    of the live one, or the directory of an adapter."""
+    """Of `local`, `pocket` and `openai` with weights: a generation of this workspace (`evolve policy list`; `policy-v0`
+    is the base) in place of the live one, or the directory of an adapter."""
     base_url: str = "http://127.0.0.1:8000/v1"
     """Server of `openai` and `served`."""
     api_key_env: str | None = None

@@ -27,25 +27,34 @@ FOLDER = "policies"
 """Of the workspace."""
 S = TypeVar("S", bound=ModelSection)
 WITH_GENERATIONS = ("pocket", "local", "served")
-"""Policies whose weights are at hand, so that adapters can be trained on them."""
+"""Policies whose weights are at hand, so that adapters can be trained on them; `openai` too, with `policy.weights`."""
 ANY_RANK = 1 << 30
 
 
 def model_directory(section: ModelSection) -> Path:
     """Return where the base model of a policy is. Raises `ConfigError` for one whose weights are not at hand."""
+    if section.name == "openai" and section.weights:
+        return Path(section.weights)
     if section.name not in WITH_GENERATIONS or (section.name == "local" and not section.model):
         raise ConfigError(
             f"policy {section.name!r} (model {section.model!r}) has no generations: they are adapters of weights at "
-            f"hand; expected policy.name = {', '.join(map(repr, WITH_GENERATIONS))}, with policy.model for 'local'"
+            f"hand; expected policy.name = {', '.join(map(repr, WITH_GENERATIONS))}, with policy.model for 'local', or "
+            "'openai' with policy.weights, the folder of the weights that the server computes with"
         )
     if section.name == "pocket" or not section.model:
         return Path(__file__).parent.parent / "policies" / "pocket" / "weights"
     return Path(section.model)
 
 
+def has_generations(section: ModelSection) -> bool:
+    """Tell whether the weights of a policy are at hand."""
+    return section.name in WITH_GENERATIONS or (section.name == "openai" and bool(section.weights))
+
+
 def profile_of(section: ModelSection) -> Profile:
     """Return which prompts suit the model: those of the shipped one are compact."""
-    return "compact" if section.name == "pocket" or not section.model else section.profile
+    shipped = section.name == "pocket" or not (section.model or section.weights)
+    return "compact" if shipped else section.profile
 
 
 def open_registry(section: ModelSection, workspace: Path, *, read_only: bool = False) -> Registry:
@@ -93,7 +102,7 @@ def home(section: ModelSection, acting: ModelSection, workspace: Path | None) ->
 
 def _pinned(section: S, workspace: Path | None) -> S:
     """Return the section with the directory of the adapter that answers here, where there is one."""
-    if workspace is None or section.name not in ("pocket", "local"):
+    if workspace is None or section.name == "served" or not has_generations(section):
         return section
     chosen = named_generation(section, workspace)
     if chosen is None and section.adapter is None:

@@ -40,6 +40,15 @@ class ChatEncoder:
             done += len(end) if text.startswith(end, done) else 0
         return (*ids, *self.tokens(text[done:]))
 
+    def closing(self) -> tuple[int, ...]:
+        """Return the id that ends an assistant's turn as the template writes one; empty where it writes none."""
+        asked = {"role": "user", "content": "a"}
+        before = self._rendered([asked]) + "b"
+        told = [asked, {"role": "assistant", "content": "b"}]
+        whole = self.tokenizer.apply_chat_template(told, tokenize=False, add_generation_prompt=False)
+        after = self.tokens(whole.removeprefix(before))[:1] if whole.startswith(before) else []
+        return tuple(token for token in after if token in self.ends)
+
     def tokens(self, text: str) -> list[int]:
         """Return the ids of a text on its own."""
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]

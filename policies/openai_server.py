@@ -14,6 +14,7 @@ from typing import Any
 from memory.records import Frozen, Usage
 from policies.errors import PolicyRefused
 from policies.features import ServerFeatures
+from policies.llama_adapters import Adapted, require_adapter
 from policies.openai_probe import probe
 from policies.openai_transport import BadRequest, Connection, NoSuchRoute, Transport
 from policies.openai_wire import Offers, defused, narrow, reply, request
@@ -36,6 +37,8 @@ class ServerOptions(Frozen):
     special_tokens: tuple[str, ...] = ()
     """Special tokens of the served model. Inside a message they are broken up: the text is data, and a server such as
     vLLM reads them as its own, so that an observation could open a turn."""
+    adapted: Adapted | None = None
+    """What a llama.cpp server has to compute with, asked before the first reply; None = whatever it serves."""
 
 
 class OpenAIPolicy:
@@ -72,7 +75,14 @@ class OpenAIPolicy:
     @property
     def version(self) -> str:
         """The served model or adapter name; a reply's `policy_version` is the name that the server answered with."""
-        return self.name
+        adapter = self.options.adapted.file if self.options.adapted else ""
+        return f"{self.name}/{adapter}" if adapter else self.name
+
+    @property
+    def generation(self) -> str | None:
+        """What its adapter is called in a registry of generations, where it has one."""
+        adapted = self.options.adapted
+        return adapted.generation if adapted and adapted.file else None
 
     @property
     def profile(self) -> Profile:
@@ -151,7 +161,12 @@ class OpenAIPolicy:
         await self._transport.aclose()
 
     async def _look(self) -> None:
-        """Ask once what is served and whether the server is vLLM. A server without a model list is taken as it is."""
+        """Ask once what is served and whether the server is vLLM. A server without a model list is taken as it is.
+
+        Raises `PolicyRefused` for one that computes with another adapter than it should.
+        """
+        if self.options.adapted is not None:
+            await require_adapter(self.connection.base_url, self.options.adapted, self.connection.timeout_s)
         try:
             listing = await self._transport.call("/models")
         except (NoSuchRoute, BadRequest):
@@ -201,7 +216,8 @@ class OpenAIPolicy:
             usage = usage.model_copy(update=tokens)
         if self.options.price:
             usage = usage.model_copy(update={"cost_usd": self.options.price.cost(usage)})
-        return made.model_copy(update={"usage": usage})
+        answered = {"policy_version": self.version} if self.options.adapted else {}
+        return made.model_copy(update={"usage": usage, **answered})
 
     def __repr__(self) -> str:
         return f"OpenAIPolicy(base_url={self.connection.base_url!r}, model={self.name!r})"

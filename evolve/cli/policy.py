@@ -128,16 +128,27 @@ def canary(
 
 
 @app.command()
-def gate(context: typer.Context, version: Version, as_json: Json = False) -> None:
+def gate(
+    context: typer.Context,
+    version: Version,
+    gguf: Annotated[
+        Path | None,
+        typer.Option("--gguf", help="The base in GGUF: both sides act on llama.cpp, as they are served. None: here."),
+    ] = None,
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each.")] = None,
+    as_json: Json = False,
+) -> None:
     """Measure a generation beside the live one on held-out tasks, with the playbook and without it.
 
     Accepted, it may be promoted; refused, the exit code is 1.
     """
-    from evolve.training.gate import judged
+    from evolve.training.gate import in_process, judged, on_llama
+    from policies.llama_server import LlamaOptions
 
     with opened(context) as (config, registry):
         name = _known(registry).get(version).version
-    trial = judged(config, name)
+    options = LlamaOptions(slots=config.run.concurrency, threads=threads)
+    trial = judged(config, name, on_llama(gguf, options) if gguf else in_process)
     if as_json:
         show(trial.model_dump(mode="json"), as_json, "")
     else:

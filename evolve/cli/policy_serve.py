@@ -22,7 +22,7 @@ from evolve.cli.output import Json, load, say, show
 from memory.errors import BadInput
 
 if TYPE_CHECKING:
-    from evolve.config import PolicySection
+    from evolve.config import Config, PolicySection
     from policies.generations.registry import Registry
 
 LOOK_S = 5.0
@@ -58,6 +58,15 @@ def serve(
     threads: Annotated[
         int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
     ] = None,
+    adapter: Annotated[
+        str | None,
+        typer.Option(
+            "--adapter",
+            help="Of a GGUF file: a generation (policy-v0 = none), the directory of a LoRA adapter, or one in GGUF; "
+            "else the live generation.",
+            show_default=False,
+        ),
+    ] = None,
     vllm: Annotated[
         Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")
     ] = None,
@@ -69,14 +78,17 @@ def serve(
 ) -> None:
     """Serve a model on 127.0.0.1 only, in OpenAI's format; print the URL and wait for Ctrl-C.
 
-    llama.cpp serves a GGUF file (extra `llama`). vLLM serves a folder, or the base of the workspace, with its live
-    generation and the one before it; such a server loads adapters at run time from any path of this machine.
+    llama.cpp serves a GGUF file (extra `llama`), with the adapter of the live generation where `policy.weights` says
+    of what weights it is. vLLM serves a folder, or the base of the workspace, with its live generation and the one
+    before it; such a server loads adapters at run time from any path of this machine.
     """
     config = load(context)
     if model is not None and not model.is_dir():
-        serving = _llama(config.workspace, model, {"port": port, "slots": slots, "context": ctx, "threads": threads})
-    elif threads is not None:
-        raise BadInput("--threads is for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS")
+        sizes = {"port": port, "slots": slots, "context": ctx, "threads": threads}
+        serving = _llama(config, model, adapter, sizes)
+    elif threads is not None or adapter is not None:
+        given = "--threads is" if threads is not None else "--adapter is"
+        raise BadInput(f"{given} for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS, and loads generations")
     else:
         sizes = {
             "--port": port,
@@ -115,20 +127,27 @@ def _until_stopped(serving: AbstractContextManager[Serving], as_json: bool) -> N
 
 
 @contextmanager
-def _llama(workspace: Path, model: Path, given: Mapping[str, int | None]) -> Generator[Serving]:
+def _llama(config: Config, model: Path, adapter: str | None, given: Mapping[str, int | None]) -> Generator[Serving]:
     """Serve a GGUF file under its own name. What llama.cpp prints goes to the workspace, where there is one."""
+    from evolve.generations import FOLDER
+    from evolve.llama_generations import converted
     from policies.llama_server import LlamaOptions, llama_server
 
-    options = LlamaOptions.model_validate({key: value for key, value in given.items() if value is not None})
+    workspace = config.workspace
     place = nullcontext(workspace) if workspace.is_dir() else tempfile.TemporaryDirectory(prefix="evolve-serve-")
     with place as folder:
         log, name = Path(folder) / "llama.log", model.stem
+        sizes = {key: value for key, value in given.items() if value is not None}
+        beside = converted(config.policy, workspace, model, adapter, Path(folder) / FOLDER)
+        options = LlamaOptions.model_validate({**sizes, "adapter": beside})
         say(f"starting llama.cpp, some seconds; it writes to {log}", error=True)
         with llama_server(model, log=log, name=name, options=options) as url:
             how = f'[policy]\nname = "openai"\nbase_url = "{url}"\nmodel = {json.dumps(name)}'
             size = f"{options.slots} requests at once, of {options.context} tokens each with their replies"
-            text = f"{url} serves {name}, {size}. In evolve.toml:\n\n{how}\n"
-            yield url, {"model": name, "slots": options.slots, "ctx": options.context, "log": str(log)}, text
+            adapted = f" with adapter {beside.stem}" if beside else ""
+            text = f"{url} serves {name}{adapted}, {size}. In evolve.toml:\n\n{how}\n"
+            facts = {"model": name, "adapter": beside and beside.stem, "slots": options.slots, "ctx": options.context}
+            yield url, {**facts, "log": str(log)}, text
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evolve.config import ModelSection
-from evolve.generations import WITH_GENERATIONS, model_directory, profile_of
+from evolve.generations import has_generations, model_directory, profile_of
 from policies.errors import PolicyRefused
 from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.tokens import estimate_tokens
@@ -25,7 +25,7 @@ class Onlooker:
 
     def __init__(self, section: ModelSection) -> None:
         self.name = section.name
-        known = section.name in WITH_GENERATIONS
+        known = has_generations(section)
         self.profile: Profile = profile_of(section) if known else section.profile
         """What the configuration says; a policy of one's own may read the other."""
         file = model_directory(section) / "tokenizer.json" if known else None

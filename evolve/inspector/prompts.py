@@ -13,24 +13,19 @@ from evolve.app import make_environment
 from evolve.config import Config
 from evolve.configfile import stored_config
 from evolve.errors import ConfigError
-from evolve.exemplars.showing import with_examples
 from evolve.history import owner_of
 from evolve.injection import shown_again
 from evolve.inspector.desk import Desk
 from evolve.inspector.onlooker import Onlooker
-from evolve.prompting import briefing, knowledge, opening_messages
+from evolve.prompting import briefing
 from evolve.protocols import tools_of
+from evolve.retelling import opening, proved
 from evolve.runs import LEARN, RESUMABLE
 from evolve.search import invitation
-from evolve.seeds import seed_for
-from evolve.state import ATTEMPT
 from evolve.worldwords import WorldWords, kept
 from memory.errors import EvolveError
 from memory.records import Trajectory
-from playbooks.render import neutral
-from policies.cache import request_key
-from policies.protocols import Message, Profile, SamplingParams, ToolSpec
-from skills.catalogue import catalogue
+from policies.protocols import Message, Profile, ToolSpec
 
 SHIPPED = ("office", "bfcl")
 """Environments that can be asked for their words without running anything of others, where a journal has none."""
@@ -91,12 +86,7 @@ def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
 def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords) -> Told:
     reader = Onlooker(config.policy)
     shown = shown_again(desk.store, trajectory.injected)
-    rules = knowledge(shown.core, shown.recalled, words.profile)
-    able = config.skills.enabled and config.playbook.enabled
-    skills = neutral(catalogue(shown.skills, words.profile)) if able else None
-    task = trajectory.task.opened(trajectory.opening)
-    opening = opening_messages(task, rules, words.profile, words.text, skills)
-    messages = with_examples(opening, shown.exemplars)
+    messages = opening(config, trajectory, shown, words)
     tools = words.offered(trajectory.tools)
     schemas = sum(reader.count_tokens(tool.model_dump_json()) for tool in tools)
     counted = sum(reader.count_tokens(message.content) for message in messages) + schemas
@@ -107,7 +97,7 @@ def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords)
         tokens=said or counted,
         schema_tokens=schemas,
         counted="counted by the policy" if said else "counted" if reader.exact else "estimated",
-        proved=_proved(config, trajectory, messages, tools),
+        proved=proved(config, trajectory, 0, messages, tools),
     )
 
 
@@ -132,19 +122,3 @@ def _shipped(config: Config, trajectory: Trajectory, profile: Profile) -> tuple[
         return WorldWords(text="", profile=profile), f"the words of environment {name!r}: {error}"
     text = briefing(world, profile) + invitation(config, profile)
     return WorldWords(text=text, profile=profile, tools=tools_of(world, trajectory.task)), ""
-
-
-def _proved(
-    config: Config, trajectory: Trajectory, messages: list[Message], tools: tuple[ToolSpec, ...]
-) -> bool | None:
-    key = trajectory.steps[0].reply_key if trajectory.steps else ""
-    if not key:
-        return None
-    again = trajectory.arm == ATTEMPT
-    params = SamplingParams(
-        temperature=config.run.attempt_temperature if again else config.policy.temperature,
-        max_tokens=config.policy.max_tokens,
-        seed=seed_for(trajectory.seed, 0),
-        tools=tools,
-    )
-    return request_key((trajectory.run_id, trajectory.policy, trajectory.policy_version), messages, params) == key

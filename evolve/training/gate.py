@@ -7,20 +7,24 @@ McNemar tests (`evolve.statistics.paired`). The tasks are those of `gate.select_
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from evolve import generations
-from evolve.app import make_environment, open_store
+from evolve.app import make_environment, make_policy, open_store
 from evolve.config import Config
 from evolve.injection import shown_again
+from evolve.llama_generations import serving
 from evolve.prompting import knowledge
 from evolve.session import Parts, run
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from memory.records import Frozen
 from policies.generations.records import Generation
-from policies.local import LocalPolicy
+from policies.llama_server import LlamaOptions
 
 LEVEL = 0.05
 """Of each test: the chance that a candidate which is no better gains this much, or one that does no harm loses it."""
@@ -62,24 +66,48 @@ def accepted(generation: Generation) -> bool:
     return bool(generation.metrics.get("gate.accepted"))
 
 
-def judged(config: Config, version: str) -> Trial:
+Acting = tuple[Config, Parts]
+"""With what the tasks of one side are done."""
+Side = Callable[[Config, Generation], AbstractContextManager[Acting]]
+"""Lets one generation act for as long as it is measured."""
+
+
+@contextmanager
+def in_process(config: Config, generation: Generation) -> Generator[Acting]:
+    """Let a generation act in this process, in full precision, whatever serves it later."""
+    policy = generations.acting_with(config.policy, generation)
+    try:
+        yield config, Parts(policy=policy)
+    finally:
+        asyncio.run(policy.aclose())
+
+
+def on_llama(base: Path, options: LlamaOptions) -> Side:
+    """Return how a generation acts on llama.cpp: as it is served later, quantised as the GGUF file `base` is."""
+
+    @contextmanager
+    def side(config: Config, generation: Generation) -> Generator[Acting]:
+        with serving(config.policy, config.workspace, generation, base, options) as section:
+            yield config.model_copy(update={"policy": section}), Parts()
+
+    return side
+
+
+def judged(config: Config, version: str, side: Side = in_process) -> Trial:
     """Measure a generation and record it in the registry. Raises `NotFound` for an unknown one, and as `session.run`.
 
-    Both sides act in this process, greedily or at `policy.temperature`, whatever serves them later.
+    Both sides act as `side` lets them, one after the other, greedily or at `policy.temperature`.
     """
     with generations.open_registry(config.policy, config.workspace) as registry:
         live, candidate = registry.live(), registry.get(version)
         look = 1 + sum("gate.look" in change.data for change in registry.history())
     marks: dict[tuple[str, str], Passed] = {}
     tokens = 0.0
-    for side in (live, candidate):
-        policy = generations.acting_with(config.policy, side)
-        try:
+    for each in (live, candidate):
+        with side(config, each) as acting:
             for arm in (WITH, WITHOUT) if config.playbook.enabled else (WITHOUT,):
-                marks[arm, side.version], shown = _passed(config, policy, arm == WITH)
+                marks[arm, each.version], shown = _passed(*acting, arm == WITH)
                 tokens = max(tokens, shown)
-        finally:
-            asyncio.run(policy.aclose())
     arms = {
         arm: _pair(marks[arm, live.version], marks[arm, candidate.version])
         for arm in (WITH, WITHOUT)
@@ -112,7 +140,7 @@ def decided(arms: Mapping[str, Paired]) -> tuple[bool, str]:
     return p <= LEVEL, f"{gained} tasks gained, {lost} lost in {' and '.join(arms)}: p = {p:.2g}, asked {LEVEL}"
 
 
-def _passed(config: Config, policy: LocalPolicy, memory: bool) -> tuple[Passed, float]:
+def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
     """Return how the held-out tasks end, and the mean tokens of the playbook in their prompts."""
     section = config.run.model_copy(
         update={"mode": "frozen", "eval_splits": (config.gate.select_split,), "tasks": config.gate.select_tasks}
@@ -120,7 +148,8 @@ def _passed(config: Config, policy: LocalPolicy, memory: bool) -> tuple[Passed, 
     playbook = config.playbook.model_copy(update={"enabled": memory})
     gate = config.gate.model_copy(update={"names": ("static",)})  # nothing is learned, and their tasks are these
     frozen = config.model_copy(update={"run": section, "playbook": playbook, "gate": gate})
-    (report, *_) = run(frozen, parts=Parts(policy=policy, environment=make_environment(config))).evaluations
+    (report, *_) = run(frozen, parts=replace(parts, environment=make_environment(config))).evaluations
+    policy = parts.policy or make_policy(config.policy, config.workspace)
     with open_store(config, policy.count_tokens, read_only=True) as store:
         shown = [shown_again(store, each.injected) for each in store.trajectories(run_id=report.id)]
     texts = [knowledge(each.core, each.recalled, policy.profile) for each in shown]

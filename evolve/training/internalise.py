@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from evolve.injection import Shown
 from evolve.prompting import opening_messages, step_messages
 from evolve.search import asked
-from evolve.training.turns import Replies, turns_of
+from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Trajectory
 from playbooks.citations import uncited
 from policies.encoding import ChatEncoder
@@ -32,10 +32,12 @@ class Internalising:
     """What `prompting.briefing` returns."""
     shown: Callable[[Trajectory], Shown]
     """What an episode was shown."""
+    read: TurnReader = turns_of
+    """How the replies of an episode are read."""
 
     def __call__(self, trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
         """Return the turns of an episode; None where it rests on skills or native tool calls, or was cut off."""
-        sampled = turns_of(trajectory, replies)
+        sampled = self.read(trajectory, replies)
         if not sampled or trajectory.prelude or any(step.tool_calls for step in trajectory.steps):
             return None
         if any(turn.truncated for turn in sampled):

@@ -1,8 +1,8 @@
 """What the journal holds that a policy may be trained on, and what of it may not, with the reason.
 
-Taken are graded episodes of train tasks that the run itself did, with their token ids, under the policy that is to be
-trained. Left out, and counted: tasks of held-out splits (they would leak into every figure), episodes of gates and
-controls, ungraded ones, and those whose tokens are not known.
+Taken are graded episodes of train tasks that the run itself did, further attempts (`run.attempts`) included, under the
+policy that is to be trained. Left out, and counted: tasks of held-out splits (they would leak into every figure),
+episodes of gates and controls, ungraded ones, and those whose tokens are not known.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import Field
 
+from evolve.state import ATTEMPT, MAIN
 from evolve.training.batches import Episode
 from evolve.training.estimates import outcomes
-from evolve.training.turns import Replies, turns_of
+from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Frozen, Trajectory
 from policies.rl.tracker import BetaTracker
 
 TRAINED_SPLITS = ("train",)
-ARMS = ("main",)
+ARMS = (MAIN, ATTEMPT)
 USEFUL = (0.2, 0.8)
 """Success rates of tasks whose groups are likely to teach."""
 
@@ -71,12 +72,12 @@ class Offer(Frozen):
         return [{"family": name, "successes": counted[True][name], "failures": counted[False][name]} for name in names]
 
 
-def offer(trajectories: Iterable[Trajectory], replies: Replies, policy: str = "") -> Offer:
-    """Return what some episodes offer to a policy of that name (empty = any)."""
+def offer(trajectories: Iterable[Trajectory], replies: Replies, policy: str = "", read: TurnReader = turns_of) -> Offer:
+    """Return what some episodes offer to a policy of that name (empty = any); `read` must know their turns."""
     found: dict[bool, list[Trajectory]] = {True: [], False: []}
     left_out: Counter[str] = Counter()
     for episode in trajectories:
-        reason = _unfit(episode, policy) or ("" if turns_of(episode, replies) else "token ids are not known")
+        reason = _unfit(episode, policy) or ("" if read(episode, replies) else "token ids are not known")
         if reason:
             left_out[reason] += 1
         else:

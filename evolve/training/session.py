@@ -29,6 +29,7 @@ from evolve.training.ledger import METRICS
 from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
+from evolve.training.retold import Retelling, Saying
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen
@@ -66,7 +67,8 @@ class Trained(Frozen):
 def offered(config: Config) -> Offer:
     """Return what the workspace's journal offers to a training."""
     with open_store(config, len, read_only=True) as store:
-        found = offer(store.trajectories(), store.get_reply)
+        _, said = _known(config, store)
+        found = offer(store.trajectories(), store.get_reply, read=said)
         return found.model_copy(update={"reflections": len(reflection_examples(store, config.memory.namespace).rows)})
 
 
@@ -109,12 +111,13 @@ def train_from_logs(
 ) -> Trained:
     """Train on the journal alone, and publish the adapter as a candidate; `name`: only that training.
 
-    On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`. Raises
-    `BadInput` where the journal offers none.
+    On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`, which takes
+    the token ids that were sampled. Raises `BadInput` where the journal offers none.
     """
     section = config.train
     with open_store(config, len, read_only=True) as store:
-        found = offer(store.trajectories(), store.get_reply)
+        _, said = _known(config, store)
+        found = offer(store.trajectories(), store.get_reply, read=turns_of if groups else said)
         if groups:
             given = group_examples(found, store.get_reply, section.member("advantages"))
         else:
@@ -133,13 +136,24 @@ def train_from_logs(
 def _readers(config: Config, store: Store) -> list[TurnReader]:
     """Return how successes are read: as they were, without what was learned, or both."""
     profile = generations.profile_of(config.policy)
+    whole, said = _known(config, store)
     told_again = Internalising(
         encoder=load_encoder(str(generations.model_directory(config.policy))),
         profile=profile,
         world=briefing(make_environment(config), profile),
         shown=lambda episode: shown_again(store, episode.injected),
+        read=said,
     )
-    return {"kept": [turns_of], "dropped": [told_again], "both": [turns_of, told_again]}[config.train.context]
+    return {"kept": [whole], "dropped": [told_again], "both": [whole, told_again]}[config.train.context]
+
+
+def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:
+    """Return how whole turns are read, and how what was said alone: by the ids that were sampled, or written anew in
+    the template of the weights where their server told no ids."""
+    if not (config.policy.name == "openai" and config.policy.weights):
+        return turns_of, turns_of
+    saying = Saying(load_encoder(str(generations.model_directory(config.policy))))
+    return Retelling(saying, store, config.root), saying
 
 
 @contextmanager

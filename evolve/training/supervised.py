@@ -68,7 +68,10 @@ def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimato
 
 def _some(found: Examples, wanted: str) -> Examples:
     if not found.rows:
-        raise BadInput(f"the journal holds no {wanted} with token ids; `evolve train plan` says what it holds")
+        raise BadInput(
+            f"the journal holds no {wanted} with token ids; `evolve train plan` says what it holds: run more tasks "
+            "(with run.attempts above 1 what failed is tried again), and where a server tells no ids set policy.weights"
+        )
     return found
 
 

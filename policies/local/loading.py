@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -14,6 +14,8 @@ from transformers.utils import logging
 
 from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
+
+Dtype = Literal["float32", "bfloat16"]
 
 
 def load_tokenizer(path: str) -> Any:
@@ -43,12 +45,12 @@ def end_tokens(generation: Any, tokenizer: Any) -> list[int]:
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
-def load_model(path: str, adapter: str | None) -> Any:
-    """Return the model in fp32, adapter merged, ready for inference. Raises `PolicyRefused` if it cannot be loaded."""
+def load_model(path: str, adapter: str | None, dtype: Dtype = "float32") -> Any:
+    """Return the model, adapter merged, ready for inference. Raises `PolicyRefused` if it cannot be loaded."""
     bar_was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
         if adapter is not None:
             model = _merge(model, adapter)
     except (OSError, ValueError) as error:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from memory.records import Frozen
 from policies.errors import PolicyError, PolicyRefused
-from policies.local.loading import load_model, load_tokenizer, peft_package
+from policies.local.loading import Dtype, load_model, load_tokenizer, peft_package
 from policies.rl.aggregation import token_weights
 from policies.rl.batch import Batch, batch_of, score
 from policies.rl.disk import writing
@@ -39,6 +39,8 @@ class Optimising(Frozen):
 
     weights: Literal["lora", "full"] = "lora"
     """Train an adapter, or all weights."""
+    dtype: Dtype = "float32"
+    """In which the base is held and computed; an adapter is float32 in any case."""
     rank: int = Field(default=16, ge=1)
     """Rank of the adapter; its scale is twice the rank."""
     learning_rate: float = Field(default=1e-4, gt=0)
@@ -77,7 +79,7 @@ class Trainer:
     ) -> None:
         self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
         torch.manual_seed(settings.seed)
-        plain = load_model(self.path, None if settings.weights == "lora" else start and str(start))
+        plain = load_model(self.path, None if settings.weights == "lora" else start and str(start), settings.dtype)
         made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()
         trained = [parameter for parameter in made.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)

@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve.generations import FOLDER, WITH_GENERATIONS, open_registry
+from evolve.generations import FOLDER, has_generations, open_registry
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
 from memory.errors import BadInput, EvolveError
@@ -49,7 +49,7 @@ async def change(desk: At, verb: str, form: Form) -> RedirectResponse:
 def generations(desk: Desk) -> dict[str, Any]:
     """Return the generations, the latest first, with their history; none where no model was ever trained here."""
     section, workspace = desk.config.policy, desk.config.workspace
-    begun = {"name": section.name, "trainable": section.name in WITH_GENERATIONS, "problem": ""}
+    begun = {"name": section.name, "trainable": has_generations(section), "problem": ""}
     if not (workspace / FOLDER / DATABASE).exists():
         return {**begun, "rows": ()}
     try:

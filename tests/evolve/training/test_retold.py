@@ -1,0 +1,140 @@
+"""Rows of episodes whose server told no token ids: the very prompts that were sent, in the template of the weights."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gguf")
+
+from evolve.app import open_store
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.session import Parts, run
+from evolve.state import ATTEMPT, MAIN
+from evolve.training.logs import offer
+from evolve.training.retold import Retelling, Saying
+from evolve.training.session import offered, train_from_logs
+from evolve.training.supervised import success_examples
+from memory.errors import BadInput
+from memory.records import Task, Trajectory
+from policies.encoding import ChatEncoder
+from policies.local.loading import load_encoder
+from policies.protocols import Message, Reply, SamplingParams
+from policies.rl.rows import Turn
+from policies.scripted import ScriptedPolicy
+from tests.evolve.toy_doors import Doors, doors_config, password
+from tests.policies.tiny_gguf import END, tiny_model
+
+Sent = list[tuple[Message, ...]]
+
+
+class Houses(Doors):
+    """Doors of houses that have numbers, and none held out: no exemplar gives away another task."""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        found = super().tasks(split) if split == "train" else ()
+        numbered = (
+            each.model_copy(update={"instruction": f"{each.instruction} It is in house {each.id}."}) for each in found
+        )
+        return tuple(numbered)
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder, _ = tiny_model("llama", tmp_path_factory.mktemp("weights") / "tiny")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(weights: Path) -> ChatEncoder:
+    return load_encoder(str(weights))
+
+
+def config_of(root: Path, weights: Path | str, **train: object) -> Config:
+    """A workspace that keeps what it solved as exemplars, and tries again what it did not."""
+    return doors_config(
+        root,
+        run={"tasks": 8, "batch_size": 2, "attempts": 2, "concurrency": 2},
+        policy={"name": "openai", "model": "tiny", "weights": str(weights)},
+        playbook={"reflector": "none", "curator": "direct"},
+        exemplars={"enabled": True},
+        gate={"names": ["static"]},
+        controls={"no_memory": 0.5},
+        train={"batch": 2, "passes": 1, "rank": 2, "pack_tokens": 512} | train,
+    )
+
+
+def doors_run(config: Config, *, able: bool = True) -> Sent:
+    """Work through the doors with an agent that knows a word where an earlier turn has it, or when it guesses."""
+    sent: Sent = []
+
+    def answer(messages: Sequence[Message], params: SamplingParams) -> str:
+        sent.append(tuple(messages))
+        color = re.findall(r"Open the (\w+) door", " ".join(each.content for each in messages))[-1]
+        knows = any(password(color) in each.content for each in messages) or params.temperature > 0
+        return f"```python\nopen {color}{f' {password(color)}' if knows and able else ''}\n```"
+
+    parts = Parts(policy=ScriptedPolicy(answer, name="tiny", version="tiny"), environment=Houses())
+    run(config, parts=parts)
+    return sent
+
+
+def test_every_prompt_is_told_again_as_it_was_sent(tmp_path: Path, weights: Path, encoder: ChatEncoder) -> None:
+    config = config_of(tmp_path, weights)
+    prompts = {encoder.encode(messages) for messages in doors_run(config)}
+    with open_store(config, len, read_only=True) as store:
+        saying = Saying(encoder)
+        read = Retelling(saying, store, config.root)
+        chosen = offer(store.trajectories(), store.get_reply, read=saying).successes
+        told = {each.id: _known(read, each, store.get_reply) for each in chosen}
+        examples = success_examples(offer(store.trajectories(), store.get_reply, read=saying), store.get_reply, [read])
+        other = chosen[0].model_copy(update={"seed": chosen[0].seed + 1})
+        assert read(other, store.get_reply) is None, "a prompt that is not proved is not told"
+    assert {each.arm for each in chosen} == {MAIN, ATTEMPT}
+    assert len(examples.rows) == len(chosen)
+    for turns in told.values():
+        assert {turn.prompt_ids for turn in turns} <= prompts
+        assert all(turn.token_ids[-1] == END for turn in turns), "a turn ends as the template ends one"
+    shown = [turns for each in chosen if each.injected for turns in (told[each.id],)]
+    assert shown
+    assert all(encoder.decode(turns[0].prompt_ids).count("Open the") > 1 for turns in shown), "exemplars are there"
+
+
+def _known(read: Retelling, trajectory: Trajectory, replies: object) -> tuple[Turn, ...]:
+    turns = read(trajectory, replies)
+    assert turns is not None
+    return turns
+
+
+@pytest.mark.slow
+def test_successes_and_attempts_are_trained_on_with_and_without_what_was_shown(tmp_path: Path, weights: Path) -> None:
+    config = config_of(tmp_path, weights)
+    doors_run(config)
+    found = offered(config)
+    assert found.left_out == {"arm 'no_memory' is no work of the run": 3}
+    made = train_from_logs(config, "sft")
+    assert (made.generation, made.examples) == ("policy-v1", 2 * len(found.successes))
+    again = train_from_logs(config_of(tmp_path, weights, dtype="bfloat16"), "sft")
+    assert again.generation == "policy-v2", "in bfloat16 it is another adapter"
+
+
+def test_without_a_success_or_without_weights_one_sentence_says_what_to_do(tmp_path: Path, weights: Path) -> None:
+    config = config_of(tmp_path, weights)
+    doors_run(config, able=False)
+    with pytest.raises(BadInput, match=r"holds no successful train episodes .*with run\.attempts above 1 what failed"):
+        train_from_logs(config, "sft")
+    with pytest.raises(ConfigError, match=r"or .openai. with policy\.weights, the folder of the weights"):
+        train_from_logs(config_of(tmp_path, ""), "sft")
+
+
+def test_what_was_cut_off_is_not_closed(encoder: ChatEncoder) -> None:
+    for reason, end in (("stop", (END,)), ("length", ())):
+        kept = {"reply": Reply(text="open", finish_reason=reason).model_dump()}
+        turn = Saying(encoder).turn("key", {"key": kept}.get, 0, ())
+        assert turn is not None
+        assert turn.token_ids == (*encoder.tokens("open"), *end)
+        assert turn.truncated is (reason == "length")

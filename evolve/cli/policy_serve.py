@@ -35,6 +35,18 @@ Model = Annotated[
         show_default=False,
     ),
 ]
+Adapter = Annotated[
+    str | None,
+    typer.Option(
+        "--adapter",
+        help="Of a GGUF file: a generation (policy-v0 = none), the directory of a LoRA adapter, or one in GGUF; "
+        "else the live generation.",
+        show_default=False,
+    ),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -55,18 +67,8 @@ def serve(
             "--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."
         ),
     ] = None,
-    threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
-    ] = None,
-    adapter: Annotated[
-        str | None,
-        typer.Option(
-            "--adapter",
-            help="Of a GGUF file: a generation (policy-v0 = none), the directory of a LoRA adapter, or one in GGUF; "
-            "else the live generation.",
-            show_default=False,
-        ),
-    ] = None,
+    threads: Threads = None,
+    adapter: Adapter = None,
     vllm: Annotated[
         Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")
     ] = None,

@@ -77,9 +77,9 @@ def measured(home: Path, url: str, model: str, sizes: tuple[int, int], arms: Seq
                 try:
                     found.setdefault(arm, []).append(_one(ring, arm, given))
                     print(f"{arm}: done", flush=True)
-                except (BadInput, PeerFailed) as reason:
+                except PeerFailed as reason:
                     missing[arm] = str(reason)
-                    print(f"{arm}: not run: {reason}", file=sys.stderr, flush=True)
+                    print(f"not run: {reason}", file=sys.stderr, flush=True)
     return {arm: results for arm, results in found.items() if arm not in missing}, sorted(missing.values())
 
 
@@ -89,7 +89,10 @@ def _one(ring: Ring, arm: str, section: Mapping[str, Any]) -> Result:
         return bare(ring)
     if arm in ARMS:
         return ours(ring, arm, section, again=arm == FRUGAL)
-    return peer(ring, arm)
+    try:
+        return peer(ring, arm)
+    except BadInput as reason:
+        raise PeerFailed(str(reason)) from reason
 
 
 def rows(arms: Arms, missing: Sequence[str]) -> list[Row]:

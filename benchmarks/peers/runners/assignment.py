@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+PARENT_S = 1.0
+"""Seconds between two looks for the parent process."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Assignment:
 
     def adapted(self, learned: int, **more: Any) -> None:
         """Say that adapting is done. `learned`: what was kept of it (rules, changed prompts); 0 = nothing."""
+        self.must_be_alive()
         _write(self.folder / "adapted.json", {"tasks": len(self.train), "learned": learned, **more})
 
     def must_be_alive(self) -> None:
@@ -96,11 +102,19 @@ class Assignment:
 
 
 def read() -> Assignment:
-    """Return the assignment that the command line names."""
+    """Return the assignment that the command line names. From then on the runner ends when its parent does."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     given = json.loads(Path(sys.argv[1]).read_text())
     for name in ("train", "validation", "held_out"):
         given[name] = tuple(Question(**each) for each in given[name])
     return Assignment(**{**given, "folder": Path(given["folder"])})
+
+
+def _end_with(parent: int) -> None:
+    """Leave at once when the parent is gone: a peer may go on asking a dead address for hours."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_S)
+    os._exit(3)
 
 
 def _opener() -> urllib.request.OpenerDirector:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from assignment import Assignment, Question, read
 
+TOKENS = 1024
+"""Most tokens of a reply, in every role, as for kayba. Its own default is 4,096."""
 STEPS = 100
 """Its own default of tasks between two validations; fewer where there are fewer tasks, else it never selects."""
 
@@ -45,8 +47,7 @@ def framework(given: Assignment, playbook: str | None):
     sys.path.insert(0, str(checkout))
     from ace.ace import ACE
 
-    room = min(4096, given.context // 2)
-    ours = ACE("openai", given.model, given.model, given.model, max_tokens=room, initial_playbook=playbook)
+    ours = ACE("openai", given.model, given.model, given.model, max_tokens=TOKENS, initial_playbook=playbook)
     for client in (ours.generator_client, ours.reflector_client, ours.curator_client):
         client.base_url = given.base_url
     return ours

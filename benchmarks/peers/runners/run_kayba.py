@@ -14,8 +14,9 @@ import os
 from assignment import Assignment, Question, read
 
 PORTION = 10
-TOKENS = 2048
-"""Most tokens of a reply, in every role: its own default, since it answers in JSON with its reasoning first."""
+TOKENS = 1024
+"""Most tokens of a reply, in every role: all answer in JSON with their reasoning first. Its own default is 2,048, which
+small models fill with repetitions."""
 
 
 def framework(given: Assignment, skillbook: str | None):
@@ -23,9 +24,8 @@ def framework(given: Assignment, skillbook: str | None):
     os.environ.update(OPENAI_BASE_URL=given.base_url, OPENAI_API_KEY="none")
     from ace import ACELiteLLM
 
-    room = min(TOKENS, given.context // 2)
     return ACELiteLLM.from_model(
-        f"openai-chat:{given.model}", max_tokens=room, temperature=0.0, skillbook_path=skillbook
+        f"openai-chat:{given.model}", max_tokens=TOKENS, temperature=0.0, skillbook_path=skillbook
     )
 
 

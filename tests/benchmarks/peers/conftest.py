@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 
 Say = Callable[[dict[str, Any]], str]
+CallTool = Callable[[dict[str, Any]], tuple[str, dict[str, Any]] | None]
 
 
 class ModelServer:
-    """Answers chat completions with what `say` returns for the request. What it was asked is kept."""
+    """Answers chat completions with the call that `call_tool` returns for the request, else with what `say` does.
+
+    What it was asked is kept.
+    """
 
     def __init__(self) -> None:
         self.say: Say = lambda request: "```python\nprint(1)\n```"
+        self.call_tool: CallTool = lambda request: None
         self.asked: list[dict[str, Any]] = []
         self.status = 200
         self.url = ""
@@ -29,6 +34,15 @@ class ModelServer:
 def model_server() -> Iterator[ModelServer]:
     """Serve until the test ends."""
     state = ModelServer()
+
+    def answered(request: dict[str, Any]) -> dict[str, Any]:
+        called = state.call_tool(request)
+        if called is None:
+            return {"message": {"role": "assistant", "content": state.say(request)}, "finish_reason": "stop"}
+        function = {"name": called[0], "arguments": json.dumps(called[1])}
+        call = {"id": f"call-{len(state.asked)}", "type": "function", "function": function}
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        return {"message": message, "finish_reason": "tool_calls"}
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -52,8 +66,7 @@ def model_server() -> Iterator[ModelServer]:
                 lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
                 self._send(200, "text/event-stream", lines.encode())
                 return
-            message = {"role": "assistant", "content": state.say(request)}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            choice = {"index": 0, **answered(request)}
             whole = {"id": "1", "object": "chat.completion", "created": 1, "model": "tiny", "choices": [choice]}
             self._send(200, "application/json", json.dumps({**whole, "usage": usage}).encode())
 

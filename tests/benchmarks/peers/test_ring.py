@@ -142,6 +142,33 @@ def test_arms_differ_in_what_they_keep_alone() -> None:
     assert set(everything) >= set(exemplars) | set(skills)
 
 
+def calling(request: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
+    """Fill in the form that is asked for; add one skill first, where skills can be added."""
+    forms = {tool["function"]["name"]: tool["function"]["parameters"] for tool in request.get("tools", ())}
+    done = any(message["role"] == "tool" for message in request["messages"])
+    if "add_skill" in forms and not done:
+        return "add_skill", {"section": "sums", "issue": "sums are asked for", "keywords": ["plus"], "insight": "add"}
+    form = next((name for name in forms if name.startswith("final_result")), None)
+    if form is None:
+        return None
+    said = adding(request).removeprefix("I do not know.") or "0"
+    return form, dict.fromkeys(forms[form]["required"], said)
+
+
+@pytest.mark.slow
+def test_a_peer_that_works_with_tools_keeps_what_it_learned(ring: Ring, model_server: Any) -> None:
+    if reason := install.missing(install.find("kayba")):
+        pytest.skip(f"peer kayba: {reason}")
+    model_server.call_tool = calling
+    found = peer(ring, "kayba")
+    assert found.learned > 0
+    assert found.errors == 0
+    assert found.adapt.calls == 4 * len(ring.train)  # the agent, the reflector, the skill manager twice
+    assert found.answer.calls == len(ring.held_out)
+    assert any(found.passed.values())
+    assert "sums are asked for" in json.dumps(model_server.asked[-1]["messages"])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [each.name for each in install.PEERS])
 def test_a_peer_that_is_installed_adapts_and_answers(ring: Ring, name: str) -> None:

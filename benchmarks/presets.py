@@ -23,7 +23,7 @@ from evolve.compare.comparison import Comparison, read_comparison
 from evolve.compare.conduct import conduct
 from evolve.compare.markdown import markdown
 from evolve.compare.pictures import save
-from evolve.compare.plan import Asked, Plan, make_plan, store_plan
+from evolve.compare.plan import ComparisonOptions, Plan, make_plan, store_plan
 from evolve.compare.session import REPORT
 from evolve.config import Config
 from evolve.environments.office.environment import Office, OfficeConfig
@@ -54,7 +54,7 @@ class Bench:
         """Return the plan, with A/A and the arm without memory."""
         given = Given(ROOT / "benchmarks" / "presets.toml", self.changes)
         arms = [resolve(name, given) for name in ("default", *self.presets)]
-        asked = Asked(split=self.split, report_tasks=self.report_tasks, deployments=self.deployments)
+        asked = ComparisonOptions(split=self.split, report_tasks=self.report_tasks, deployments=self.deployments)
         plan = make_plan(arms, asked, "make bench-compare")
         toy = "office-worker" if self.scripted else "pocket"
         return plan.model_copy(update={"toys": (toy,)})

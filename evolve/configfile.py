@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -33,18 +34,34 @@ def find_config(start: Path | None = None) -> Path | None:
     return next((path for parent in (folder, *folder.parents) if (path := parent / FILE).is_file()), None)
 
 
-def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Config:
+def load_config(
+    path: Path | None = None, overrides: Mapping[str, Any] | None = None, *, root: Path | None = None
+) -> Config:
     """Return the configuration: `overrides` (section -> key -> value, `preset` -> name), then variables, then the file,
     then the preset that one of them names, then defaults.
 
-    Without `path` the file is searched upwards from here; none at all means defaults in this folder. Raises
-    `ConfigError` for a missing or malformed file, an unknown section, key or preset, and a bad value.
+    Without `path` the file is searched upwards from here; none at all means defaults in this folder, and `root` means
+    defaults in that one, without a search. Raises `ConfigError` for a missing or malformed file, an unknown section,
+    key or preset, and a bad value.
     """
-    file = path or find_config()
+    file = path or (find_config() if root is None else None)
+    home = file.resolve().parent if file else root or Path.cwd()
     values = _read(file) if file else {}
-    root = file.resolve().parent if file else Path.cwd()
-    source = str(file or "the configuration")
-    for layer in (_variables(), overrides or {}):
+    return _configured(values, (_variables(), overrides or {}), home, str(file or "the configuration"))
+
+
+def changed(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Return a configuration with `section.key` -> value over it; `preset` stands for itself.
+
+    Raises `ConfigError` as `load_config`.
+    """
+    values = config.model_dump(exclude_unset=True, exclude={"root"})
+    return _configured(values, (by_section(changes),), config.root, "the settings") if changes else config
+
+
+def _configured(values: dict[str, Any], layers: Iterable[Mapping[str, Any]], root: Path, source: str) -> Config:
+    """Return the configuration that values and the layers over them come to."""
+    for layer in layers:
         for section, keys in layer.items():
             if section == PRESET:
                 values[PRESET] = keys
@@ -56,6 +73,15 @@ def load_config(path: Path | None = None, overrides: Mapping[str, Any] | None = 
         return Config.model_validate({**values, "root": root})
     except ValidationError as invalid:
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
+
+
+def find_modules_of(config: Config) -> None:
+    """Let `module:name` find the user's own modules in this folder and beside evolve.toml.
+
+    They come last on the path: a file of theirs that is called like one of our packages takes nothing over.
+    """
+    own = (str(Path.cwd()), str(config.root.resolve()))
+    sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
 
 
 def stored_config(kept: Mapping[str, Any], root: Path) -> Config:

@@ -36,6 +36,17 @@ def find_skill(store: Store, namespace: str, name: str) -> Record[Skill]:
     return record
 
 
+def named(store: Store, namespace: str, name: str) -> Record[Any]:
+    """Return the record of that number, label or id, or the skill of that function name. Raises `NotFound`."""
+    try:
+        return find_record(store, namespace, name)
+    except NotFound:
+        skills = [r for r in store.records(namespace) if r.kind == Skill.kind and r.payload.name == name]
+        if not skills:
+            raise
+    return find_skill(store, namespace, name)
+
+
 def find_snapshot(store: Store, namespace: str, name: str) -> str:
     """Return the full address of the snapshot that `name` (an id or the start of one, with or without `@position`)
     means.

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
+
+LINES = "logs"
+"""Folder of a workspace with what the command logged, a file a day."""
 
 _run: ContextVar[dict[str, str] | None] = ContextVar("run", default=None)
 
@@ -28,3 +32,9 @@ def at_snapshot(snapshot_id: str) -> None:
 def this_run() -> Mapping[str, str]:
     """Return what is known of the run; empty outside of one."""
     return _run.get() or {}
+
+
+def erase_lines(workspace: Path) -> None:
+    """Empty the files of log lines; a process that has one open goes on at its new end."""
+    for file in (workspace / LINES).glob("*.jsonl"):
+        file.write_bytes(b"")

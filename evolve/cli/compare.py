@@ -6,7 +6,7 @@ import shlex
 import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,6 @@ from evolve.cli.run import Env, Limit, Name, Policy, Set, Tag, Tasks, called, ov
 if TYPE_CHECKING:
     from evolve.cli.board import Board
     from evolve.compare.comparison import Comparison
-    from evolve.compare.plan import Plan
 
 Arms = Annotated[
     list[str] | None,
@@ -57,39 +56,28 @@ def compare(
     The same command goes on with a comparison that was stopped, and prints one that is done.
     """
     from evolve.compare import session
-    from evolve.compare.plan import Asked
+    from evolve.compare.arms import Given
+    from evolve.compare.plan import ComparisonOptions
     from evolve.configfile import assigned
-    from memory.errors import BadInput
 
     if reprint is not None:
         _finish(session.reprint(reprint), reprint, as_json)
         return
-    if not arms or (len(arms) < 2 and not controls):
-        raise BadInput(f"got {len(arms or ())} arms; name two at least, or one to see it beside its controls")
     given = assigned(values or ()) | overrides(tasks, env, policy, limit, None)
-    asked = Asked(
+    asked = ComparisonOptions(
         split=split,
         report_tasks=report_tasks,
         deployments=_numbers(deployments, "--deployments"),
         seeds=_numbers(seeds, "--seeds"),
         controls=controls,
     )
-    plan, folder = _plan(context, arms, given, asked), out
+    load(context, given)  # from now on the user's own modules are found
+    plan = session.plan_of(arms or (), Given(context.obj, given), asked, shlex.join(["evolve", *sys.argv[1:]]))
     config = begin(context, given | called(name, tag))
-    if folder is None:
-        folder = config.workspace / "compare" / plan.digest
+    folder = out or session.folder_of(config, plan)
     with _board(as_json) as board:
         found = session.compare(plan, folder, watch=board.watch if board else None, config=config)
     _finish(found, folder, as_json)
-
-
-def _plan(context: typer.Context, arms: list[str], given: dict[str, Any], asked: Any) -> Plan:
-    from evolve.compare.arms import Given, resolve
-    from evolve.compare.plan import make_plan
-
-    load(context, given)  # from now on the user's own modules are found
-    command = shlex.join(["evolve", *sys.argv[1:]])
-    return make_plan([resolve(arm, Given(context.obj, given)) for arm in arms], asked, command)
 
 
 def _numbers(text: str | None, option: str) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from memory.forget import Forgotten
@@ -13,19 +13,6 @@ if TYPE_CHECKING:
 _NAMES = {"trajectory": "episodes", "reply": "replies", "reflection": "reflections", "run": "run records"}
 _SHOWN = 60
 """Characters of a record that are shown."""
-
-
-def as_data(gone: Forgotten) -> dict[str, Any]:
-    """Return what is gone, or would be, for `--json`."""
-    return {
-        "records": gone.records,
-        "episodes": gone.episodes,
-        "runs": gone.runs,
-        "bodies": gone.bodies,
-        "quoted": gone.quoted,
-        "kept_descendants": gone.descendants,
-        "copies": [str(path) for path in gone.backups],
-    }
 
 
 def lines(store: Store, gone: Forgotten, *, purge: bool, done: bool) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from evolve.cli.output import reading, writing
-from evolve.cli.playbook import ACTOR, report
+from evolve.cli.playbook import report
 
 if TYPE_CHECKING:
     from memory.records import Record
@@ -38,9 +38,8 @@ def find_of(store: Any, namespace: str, name: str, kind: str) -> Record[Any]:
 
 def retire_of(context: typer.Context, name: str, kind: str, as_json: bool) -> None:
     """Take a record out of all prompts and print what came of it."""
-    from memory.records import DeltaOp, Op
+    from evolve.workspace import knowledge
 
     with writing(context) as (config, store):
-        record = find_of(store, config.memory.namespace, name, kind)
-        op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id)
-        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+        namespace = config.memory.namespace
+        report(knowledge.retire(store, namespace, find_of(store, namespace, name, kind)), as_json)

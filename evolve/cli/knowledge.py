@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,7 +14,6 @@ from evolve.cli import forgetting
 from evolve.cli.output import Json, load, reading, say, show, table, writing
 
 if TYPE_CHECKING:
-    from memory.forget import Forgotten
     from memory.store import Store
 
 app = typer.Typer(help="The memory underneath: search, stats, forget, doctor, salvage, reindex.", no_args_is_help=True)
@@ -30,34 +27,20 @@ def search(
     as_json: Json = False,
 ) -> None:
     """Recall records as a task with this text would, with the parts of their scores."""
-    from memory.records import RecallQuery
+    from evolve.workspace.knowledge import searched
 
     with reading(context) as (config, store):
-        query = RecallQuery(text=text, namespace=config.memory.namespace, k=k, min_score=config.memory.min_score)
-        found = store.recall(query)
-    rows = [
-        {"rank": r.rank, "label": r.record.label, "content": r.record.payload.text(), "tokens": r.tokens, **r.scores}
-        for r in found
-    ]
-    table(rows, as_json, empty="nothing recalled")
+        found = searched(store, config, text, k)
+    table(found.rows(), as_json, empty="nothing recalled")
 
 
-@app.command()
-def stats(context: typer.Context, as_json: Json = False) -> None:
+@app.command("stats")
+def count(context: typer.Context, as_json: Json = False) -> None:
     """Count what the workspace holds."""
+    from evolve.workspace.knowledge import stats
+
     with reading(context) as (config, store):
-        records = store.records(config.memory.namespace)
-        data = {
-            "workspace": str(config.workspace),
-            "namespace": config.memory.namespace,
-            "version": store.version(config.memory.namespace),
-            "records": dict(Counter(f"{r.kind} {r.status.value}" for r in records)),
-            "snapshots": len(store.snapshots(config.memory.namespace)),
-            "runs": len(store.runs()),
-            "embedder": config.memory.embedder,
-            "index": config.memory.index,
-            "database_bytes": (config.workspace / "evolve.db").stat().st_size,
-        }
+        data = stats(store, config).model_dump(mode="json")
     show(data, as_json, "\n".join(f"{key}: {value}" for key, value in data.items()))
 
 
@@ -76,28 +59,15 @@ def forget(
     A tombstone stays, and the figures of the task's episodes. --purge erases the text: out of other episodes it is cut,
     the workspace's log files are emptied, and captured content is taken out of its traces.
     """
-    from evolve.backup import kept
-    from evolve.cli import loglines
-    from evolve.lookup import find_record
-    from evolve.telemetry.database import erase_content
+    from evolve.workspace import forgetting as forgets
 
     with writing(context) as (config, store):
-        record_id = find_record(store, config.memory.namespace, record).id if record else None
-        copies = tuple(kept(config)) if purge else ()
-        plan = _with(store.forget_preview(record_id, task_id=task, purge=purge), copies)
+        plan = forgets.preview(store, config, record, task=task, purge=purge)
         if not yes:
-            _ask(forgetting.as_data(plan), forgetting.lines(store, plan, purge=purge, done=False), as_json)
+            _ask(forgets.as_data(plan), forgetting.lines(store, plan, purge=purge, done=False), as_json)
         told = forgetting.lines(store, plan, purge=purge, done=True)
-        gone = _with(store.forget(record_id, task_id=task, purge=purge, reason=reason), copies)
-        if purge:
-            erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
-            loglines.erase(config.workspace)
-    show({"done": True, **forgetting.as_data(gone)}, as_json, "\n".join(told))
-
-
-def _with(gone: Forgotten, copies: tuple[Path, ...]) -> Forgotten:
-    """Return it with the backups that still hold the text, too."""
-    return replace(gone, backups=(*gone.backups, *copies))
+        gone = forgets.forget(store, config, record, task=task, purge=purge, reason=reason)
+    show({"done": True, **forgets.as_data(gone)}, as_json, "\n".join(told))
 
 
 def _ask(data: dict[str, Any], told: list[str], as_json: bool) -> None:

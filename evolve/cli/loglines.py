@@ -19,13 +19,12 @@ from structlog.stdlib import ExtraAdder, ProcessorFormatter
 from structlog.typing import EventDict, Processor
 
 from evolve.cli.output import plain, say
-from evolve.runlog import this_run
+from evolve.runlog import LINES, this_run
 from evolve.sections import LogSection
 from memory.content import clean
 
 OURS = ("evolve", "memory", "playbooks", "policies", "skills")
 """Loggers that `level` is about; those of other packages warn, and no more."""
-FOLDER = "logs"
 
 
 class Lines(logging.Handler):
@@ -102,17 +101,11 @@ def configure(section: LogSection, workspace: Path) -> None:
     lines.setFormatter(_formatter(shared, as_json=section.format == "json"))
     root.addHandler(lines)
     if section.file:
-        file = DayFile(workspace / FOLDER)
+        file = DayFile(workspace / LINES)
         file.setFormatter(_formatter(shared, as_json=True))
         root.addHandler(file)
     for name in OURS:
         logging.getLogger(name).setLevel(min(level, logging.INFO) if section.file else level)
-
-
-def erase(workspace: Path) -> None:
-    """Empty the files of lines; a process that has one open goes on at its new end."""
-    for file in (workspace / FOLDER).glob("*.jsonl"):
-        file.write_bytes(b"")
 
 
 def _formatter(shared: list[Processor], *, as_json: bool) -> ProcessorFormatter:

@@ -10,8 +10,6 @@ from evolve.cli.output import Json, reading, say, show, table
 
 if TYPE_CHECKING:
     from evolve.history import RunSummary
-    from memory.records import Reflection, Trajectory
-    from memory.store import Store
 
 app = typer.Typer(help="Runs and episodes as they happened.", no_args_is_help=True)
 
@@ -67,29 +65,17 @@ def _short_row(run: RunSummary) -> dict[str, Any]:
 
 
 def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_json: bool) -> None:
-    from evolve.history import find_summary, run_changes, run_episodes
+    from evolve.history import find_summary, run_changes
     from evolve.runs import LANGGRAPH
+    from evolve.workspace.episodes import episodes
 
     with reading(context) as (_, store):
         if find_summary(store, run).kind == LANGGRAPH:
             puts = [each.model_dump(mode="json") for each in run_changes(store, run, limit=limit)]
             table(puts, as_json, empty=f"nothing was put in session {run}")
             return
-        found = run_episodes(store, run)
-    rows: list[dict[str, Any]] = [
-        {
-            "episode": each.id,
-            "task": each.task_id,
-            "arm": each.arm,
-            "success": each.success,
-            "steps": each.steps,
-            "injected": each.shown,
-            "tokens": each.tokens,
-        }
-        for each in found
-        if not (failed and each.success)
-    ]
-    table(rows[-limit:], as_json, empty=f"no episodes of run {run}")
+        rows = episodes(store, run, failed=failed, limit=limit).rows()
+    table(rows, as_json, empty=f"no episodes of run {run}")
 
 
 @app.command("show")
@@ -99,16 +85,11 @@ def show_one(
     as_json: Json = False,
 ) -> None:
     """Show one episode: what was injected, every action and observation, and the grade."""
-    from evolve.lives import life_with
-    from memory.errors import NotFound
+    from evolve.workspace.episodes import episode as find
 
     with reading(context) as (_, store):
-        found, made = _found(store, episode)
-        if found is None:
-            with life_with(store, episode) as life:
-                found, made = _found(life[0], episode) if life else (None, ())
-    if found is None:
-        raise NotFound(f"no episode {episode!r}; list them with `evolve logs list --run RUN`")
+        whole = find(store, episode)
+    found, made = whole.trajectory, whole.reflections
     lines = [f"task {found.task.id}: {found.instruction}"]
     lines += ["forgotten: only its figures are left"] if found.erased else []
     lines += [f"shown: {', '.join(i.label for i in found.injected) or 'nothing'}"]
@@ -123,10 +104,3 @@ def show_one(
         lines += [f"could not be read: {reflection.raw}"] if not reflection.parsed else []
     data = found.model_dump(mode="json") | {"reflections": [each.model_dump(mode="json") for each in made]}
     show(data, as_json, "\n".join(lines))
-
-
-def _found(store: Store, episode: str) -> tuple[Trajectory | None, tuple[Reflection, ...]]:
-    """Return an episode and what was reflected on it."""
-    found = store.trajectory(episode)
-    made = store.reflections(found.run_id) if found else ()
-    return found, tuple(reflection for reflection in made if reflection.trajectory_id == episode)

@@ -92,12 +92,11 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     path: a file of theirs that is called like one of our packages takes nothing over.
     """
     from evolve.cli.loglines import configure
-    from evolve.configfile import by_section, load_config
+    from evolve.configfile import by_section, find_modules_of, load_config
 
     config = load_config(context.obj, by_section(changes or {}))
     configure(config.log, config.workspace)
-    own = (str(Path.cwd()), str(config.root.resolve()))
-    sys.path += [folder for folder in dict.fromkeys(own) if folder not in sys.path]
+    find_modules_of(config)
     return config
 
 

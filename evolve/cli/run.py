@@ -97,19 +97,15 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
+    from evolve import session
+    from evolve.modes.frozen import evaluation
+
     changes = (
         assigned_values(preset, values)
         | overrides(tasks, env, policy, limit, seed)
         | called(name, tag)
-        | {"run.mode": "frozen", "run.tasks": limit}
+        | evaluation(split or (), memory=not no_memory, attempts=attempts, limit=limit)
     )
-    if split:
-        changes["run.eval_splits"] = split
-    changes["run.attempts"] = 1 if attempts is None else attempts  # the file's is that of runs that learn
-    if no_memory:
-        changes["playbook.enabled"] = False
-    from evolve import session
-
     with display(as_json) as shown:
         result = session.run(begin(context, changes), observers=[shown] if shown else ())
     _finish(context, result, as_json)

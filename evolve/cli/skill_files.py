@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -25,24 +25,15 @@ def import_path(
     as_json: Json = False,
 ) -> None:
     """Bring in skills of others. They are quarantined: in use only once gates passed them or you restored them."""
-    from evolve.interchange import arrivals, read
+    from evolve.workspace.exchange import import_skills
 
-    came = arrivals(read(path, form), source=f"skills:{path.resolve().name}")
     with writing(context) as (config, store):
-        commit = store.commit(config.memory.namespace, came.ops, actor="operator") if came.ops else None
-    stored = commit.applied if commit else ()
-    refused = [*came.refused, *(result.reason for result in (commit.refused if commit else ()))]
-    kinds = {op.op_id: op.kind for op in came.ops}
-    names = {"skill": "skills", "bullet": "bullets", "note": "notes"}
-    counts = {name: sum(kinds[r.op_id] == kind for r in stored) for kind, name in names.items()}
-    known = sum(result.reason == "duplicate" for result in stored)
-    data = counts | {"known_before": known, "refused": refused, "warnings": list(came.warnings)}
-    lines = [
-        ", ".join(f"{count} {name}" for name, count in counts.items()) + f" in quarantine, {known} were there before"
-    ]
-    lines += [f"refused: {text}" for text in refused] + [f"warning: {text}" for text in came.warnings]
-    show(data, as_json, "\n".join(lines))
-    if refused:
+        came = import_skills(store, config.memory.namespace, path, form)
+    counts = ", ".join(f"{getattr(came, name)} {name}" for name in ("skills", "bullets", "notes"))
+    lines = [f"{counts} in quarantine, {came.known_before} were there before"]
+    lines += [f"refused: {text}" for text in came.refused] + [f"warning: {text}" for text in came.warnings]
+    show(came.model_dump(mode="json"), as_json, "\n".join(lines))
+    if came.refused:
         raise typer.Exit(1)
 
 
@@ -53,16 +44,8 @@ def export_folder(
     as_json: Json = False,
 ) -> None:
     """Write skills in use as Agent Skills folders, each with a script that runs by itself."""
-    from evolve.interchange import standings
-    from memory.errors import NotFound
-    from skills.interchange.agent_skills import export
-    from skills.library import Library
+    from evolve.workspace.exchange import export_skills
 
     with reading(context) as (config, store):
-        library = Library(store.view(config.memory.namespace).records("skill"))
-        records = [library.get(name) for name in dict.fromkeys(names or library.names)]
-        if not records:
-            raise NotFound("no skill is in use; see `evolve skills list --all`")
-        folders = export(library, standings(store, config, records), out)
-    data: dict[str, Any] = {"skills": [record.payload.name for record in records], "folders": list(map(str, folders))}
-    show(data, as_json, f"wrote {len(folders)} skills to {out}")
+        made = export_skills(store, config, out, names or ())
+    show(made.model_dump(mode="json"), as_json, f"wrote {len(made.folders)} skills to {out}")

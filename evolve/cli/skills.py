@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli.output import Json, reading, show, table, writing
-from evolve.cli.playbook import ACTOR, report
+from evolve.cli.playbook import report
 
 if TYPE_CHECKING:
     from evolve.skilled.testing import Checked
@@ -84,35 +84,21 @@ def run_all(
 @app.command()
 def promote(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Put a skill in use as active, on your authority: quarantined, retired or not yet measured."""
-    from evolve.lookup import find_skill
-    from memory.records import DeltaOp, Op, Provenance, Status, Trust
+    from evolve.workspace import knowledge
 
     with writing(context) as (config, store):
-        record = find_skill(store, config.memory.namespace, name)
-        op = DeltaOp(
-            op=Op.RESTORE,
-            kind=record.kind,
-            target_id=record.id,
-            status=Status.ACTIVE,
-            pinned=record.pinned,
-            provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
-        )
-        report(store.commit(config.memory.namespace, [op], actor=ACTOR), as_json)
+        report(knowledge.promote(store, config.memory.namespace, name), as_json)
 
 
 @app.command()
 def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Put a skill out of use; `promote` brings it back. Refused while another skill calls it."""
     from evolve.lookup import find_skill
-    from memory.records import DeltaOp, Op
-    from skills.library import Library
+    from evolve.workspace import knowledge
 
     with writing(context) as (config, store):
         namespace = config.memory.namespace
-        record = find_skill(store, namespace, name)
-        Library(store.view(namespace).records("skill")).require_uncalled(record.payload.name)
-        op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id)
-        report(store.commit(namespace, [op], actor=ACTOR), as_json)
+        report(knowledge.retire(store, namespace, find_skill(store, namespace, name)), as_json)
 
 
 @app.command()

@@ -67,48 +67,40 @@ def sft(
 ) -> None:
     """Train on the journal's successes alone, without a new rollout."""
     _journalled(context)
-    from evolve.training.session import GROUPS, train_from_logs
+    from evolve.training.section import GROUPS
 
-    config = configured(context, "grpo" if groups else "sft", values)
-    with _progress(as_json) as report:
-        done = train_from_logs(config, GROUPS if groups else "sft", groups=groups, report=report)
-    _told(done, as_json)
+    _started(context, GROUPS if groups else "sft", values, as_json)
 
 
 @app.command()
 def internalise(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train on the journal's successes as if nothing had been shown: the weights take in the playbook."""
     _journalled(context)
-    from evolve.training.session import train_from_logs
-
-    config = configured(context, "internalise", values)
-    with _progress(as_json) as report:
-        done = train_from_logs(config, "internalise", report=report)
-    _told(done, as_json)
+    _started(context, "internalise", values, as_json)
 
 
 @app.command()
 def grpo(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts of single tasks in groups, each compared with its group (GRPO)."""
-    _online(context, "grpo", values, as_json)
+    _started(context, "grpo", values, as_json)
 
 
 @app.command()
 def sage(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts of chains whose tasks share the skills that were written, paid for their use (SAGE)."""
-    _online(context, "sage", values, as_json)
+    _started(context, "sage", values, as_json)
 
 
 @app.command()
 def r3l(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts of single tasks, failed ones done again with guidance from the step that went wrong (R3L)."""
-    _online(context, "r3l", values, as_json)
+    _started(context, "r3l", values, as_json)
 
 
 @app.command("run")
 def asconfigured(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
     """Train by rollouts as `[train]` of evolve.toml says. Called again, it goes on where it stopped."""
-    _online(context, "", values, as_json)
+    _started(context, "run", values, as_json)
 
 
 @app.command()
@@ -172,12 +164,12 @@ def export(
     show({"training": name, "to": to, "where": where}, as_json, f"{name} is in {where}")
 
 
-def _online(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:
-    from evolve.training.session import train
+def _started(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:
+    from evolve.training.start import start
 
     config = configured(context, recipe, values)
     with _progress(as_json) as report:
-        done = train(config, recipe or "run", report)
+        done = start(config, recipe, report)
     _told(done, as_json)
 
 
@@ -190,10 +182,9 @@ def _journalled(context: typer.Context) -> None:
 def configured(context: typer.Context, recipe: str, values: list[str] | None) -> Config:
     """Return the configuration with the recipe's values under those of `--set`."""
     from evolve.cli.run import assigned_values
-    from evolve.training.section import RECIPES
+    from evolve.training.section import recipe_settings
 
-    chosen = {f"train.{name}": value for name, value in RECIPES.get(recipe, {}).items()}
-    return load(context, chosen | assigned_values(None, values))
+    return load(context, recipe_settings(recipe) | assigned_values(None, values))
 
 
 @contextmanager

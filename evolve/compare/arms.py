@@ -17,7 +17,7 @@ from typing import Any
 
 from evolve.app import open_store
 from evolve.config import Config
-from evolve.configfile import PRESET, assigned, by_section, load_config
+from evolve.configfile import PRESET, assigned, by_section, changed, load_config
 from evolve.errors import ConfigError
 from evolve.generations import elsewhere
 from evolve.lookup import find_snapshot
@@ -75,13 +75,18 @@ class Given:
     """`--config`; None = the nearest `evolve.toml`."""
     changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`section.key` -> value of the command line's options; they win over files and presets, not over an arm's own."""
+    start: Config | None = None
+    """A configuration to start from in place of a file's."""
 
     def config(self, file: Path | None, preset: str | None, own: Mapping[str, Any]) -> Config:
         """Return the configuration of an arm. Raises `ConfigError` as `load_config` does."""
         layers: dict[str, Any] = {}
         if preset is not None:
             layers = {PRESET: preset} | find_preset(preset).keys()
-        return load_config(file or self.file, by_section({**layers, **self.changes, **own}))
+        layers = {**layers, **self.changes, **own}
+        if self.start is not None and file is None:
+            return changed(self.start, layers)
+        return load_config(file or self.file, by_section(layers))
 
 
 def resolve(text: str, given: Given) -> Arm:

@@ -38,8 +38,8 @@ class Replicate(Frozen):
     """Ids of the tasks on which the arms are judged."""
 
 
-class Asked(Frozen):
-    """What was asked for beside the arms."""
+class ComparisonOptions(Frozen):
+    """How arms are compared: on which tasks, in which worlds, with which controls."""
 
     split: str = "test_normal"
     """Split on which the arms are judged; nothing is learned from it and no gate sees it."""
@@ -105,21 +105,21 @@ class Plan(Frozen):
         return stored_config(values, folder / replicate.name / str(self.arms.index(arm)))
 
 
-def make_plan(arms: Sequence[Arm], asked: Asked, command: str = "evolve compare") -> Plan:
+def make_plan(arms: Sequence[Arm], options: ComparisonOptions, command: str = "evolve compare") -> Plan:
     """Return the plan. Raises `ConfigError` for arms that cannot be compared, and for splits without tasks."""
     if len({arm.name for arm in arms}) < len(arms):
         raise ConfigError("an arm was named twice; A/A is part of every comparison, see `evolve compare --help`")
     for arm in arms:
-        _comparable(arms[0], arm, asked.split)
+        _comparable(arms[0], arm, options.split)
     first = arms[0].config
-    worlds = [{"deployment": number} for number in asked.deployments] or [{}]
+    worlds = [{"deployment": number} for number in options.deployments] or [{}]
     replicates = [
-        _replicate(first, world, seed, asked) for world in worlds for seed in asked.seeds or (first["run"]["seed"],)
+        _replicate(first, world, seed, options) for world in worlds for seed in options.seeds or (first["run"]["seed"],)
     ]
     if len({replicate.name for replicate in replicates}) < len(replicates):
-        raise ConfigError(f"a deployment or seed was named twice in {asked.deployments!r}, {asked.seeds!r}")
-    everyone = (*arms, *(_controls(arms) if asked.controls else ()))
-    return Plan(split=asked.split, arms=everyone, replicates=tuple(replicates), command=command)
+        raise ConfigError(f"a deployment or seed was named twice in {options.deployments!r}, {options.seeds!r}")
+    everyone = (*arms, *(_controls(arms) if options.controls else ()))
+    return Plan(split=options.split, arms=everyone, replicates=tuple(replicates), command=command)
 
 
 def store_plan(plan: Plan, folder: Path) -> Plan:
@@ -174,12 +174,12 @@ def _comparable(first: Arm, arm: Arm, split: str) -> None:
             raise ConfigError(f"{arm.name!r} has {key} = {name!r}, on which it would be judged; name another --split")
 
 
-def _replicate(config: dict[str, Any], world: dict[str, Any], seed: int, asked: Asked) -> Replicate:
+def _replicate(config: dict[str, Any], world: dict[str, Any], seed: int, options: ComparisonOptions) -> Replicate:
     section = {**config["environment"], **world}
     settings = Config.model_validate({"environment": section, "run": config["run"]})
     environment = make_environment(settings)
     load_tasks(settings, environment, settings.run.split)
-    tasks = load_tasks(settings, environment, asked.split)[: asked.report_tasks]
+    tasks = load_tasks(settings, environment, options.split)[: options.report_tasks]
     place = f"{environment.name}-{section['deployment']}" if "deployment" in section else environment.name
     return Replicate(
         name=f"{place}-seed-{seed}".replace("/", "_"),

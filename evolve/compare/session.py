@@ -7,22 +7,35 @@ The same plan in the same folder goes on where it stopped, and prints what it fo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
-from evolve.compare.arms import Arm
+from evolve.compare.arms import Arm, Given, resolve
 from evolve.compare.comparison import Comparison, read_comparison
 from evolve.compare.conduct import Watch, conduct, shared_policies
 from evolve.compare.listed import listed
 from evolve.compare.markdown import markdown
-from evolve.compare.plan import Plan, Replicate, read_plan, store_plan
+from evolve.compare.plan import ComparisonOptions, Plan, Replicate, make_plan, read_plan, store_plan
 from evolve.config import Config
 from evolve.progress import Observer, Observers
 from evolve.session import Parts
+from memory.errors import BadInput
 from policies.scripted import ScriptedPolicy
 
 REPORT, DATA = "report.md", "report.json"
+
+
+def plan_of(arms: Sequence[str], given: Given, options: ComparisonOptions, command: str) -> Plan:
+    """Return the plan of the arms that are named in words. Raises `BadInput` for too few, and as `make_plan`."""
+    if not arms or (len(arms) < 2 and not options.controls):
+        raise BadInput(f"got {len(arms)} arms; name two at least, or one to see it beside its controls")
+    return make_plan([resolve(arm, given) for arm in arms], options, command)
+
+
+def folder_of(config: Config, plan: Plan) -> Path:
+    """Return where a workspace keeps a comparison that was given no folder."""
+    return config.workspace / "compare" / plan.digest
 
 
 def compare(

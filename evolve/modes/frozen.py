@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from evolve.app import load_tasks
 from evolve.attempts import evaluate_attempts
@@ -11,6 +13,19 @@ from evolve.evaluate import EvalReport, evaluate_arms
 from evolve.lookup import find_snapshot
 from evolve.runs import Run
 from memory.records import Snapshot
+
+
+def evaluation(
+    splits: Sequence[str] = (), *, memory: bool = True, attempts: int | None = None, limit: int | None = None
+) -> dict[str, Any]:
+    """Return what makes a run an evaluation of these splits (none: the configured ones), as `section.key` -> value.
+
+    Without `memory` nothing that was learned is shown. `limit` is the most tasks of a split.
+    """
+    changes: dict[str, Any] = {"run.mode": "frozen", "run.tasks": limit}
+    changes |= {"run.eval_splits": list(splits)} if splits else {}
+    changes |= {"run.attempts": 1 if attempts is None else attempts}  # the file's is that of runs that learn
+    return changes | ({} if memory else {"playbook.enabled": False})
 
 
 async def frozen(run: Run) -> tuple[EvalReport, ...]:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from evolve.errors import ConfigError
 from evolve.sections import Section
 
 
@@ -140,6 +141,13 @@ MEMBERS = {
 """Key of `[train]` that names a member -> its slot."""
 
 
+GROUPS = "groups"
+"""The recipe that trains on groups of the journal."""
+FROM_LOGS = ("sft", "internalise", GROUPS)
+"""Recipes that make no rollout."""
+AS_CONFIGURED = "run"
+"""The recipe that takes `[train]` as it is."""
+
 RECIPES: dict[str, dict[str, Any]] = {
     "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True},
     "grpo": {"advantages": "grpo", "loss": "ppo", "length": 1, "skills": False},
@@ -155,3 +163,11 @@ RECIPES: dict[str, dict[str, Any]] = {
     "internalise": {"loss": "sft", "context": "dropped"},
 }
 """Name of a method -> the values of `[train]` that it sets."""
+
+
+def recipe_settings(recipe: str) -> dict[str, Any]:
+    """Return what a recipe sets, as `section.key` -> value. Raises `ConfigError` for one that there is not."""
+    known = sorted({*RECIPES, GROUPS, AS_CONFIGURED})
+    if recipe not in known:
+        raise ConfigError(f"no recipe {recipe!r} of a training; there are {', '.join(known)}")
+    return {f"train.{name}": value for name, value in RECIPES.get("grpo" if recipe == GROUPS else recipe, {}).items()}

@@ -30,6 +30,7 @@ from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
 from evolve.training.retold import Retelling, Saying
+from evolve.training.section import GROUPS
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen
@@ -42,8 +43,8 @@ from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
 from policies.rl.trainer import Optimising, Trainer, TrainingStopped
 
-GROUPS, BASE = "groups", "base"
-"""The recipe of groups of the journal, and what a training begins from where no generation is live."""
+BASE = "base"
+"""What a training begins from where no generation is live."""
 
 
 class Trained(Frozen):

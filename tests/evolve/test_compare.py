@@ -20,7 +20,7 @@ from evolve.app import open_store
 from evolve.compare.arms import Given, Role, resolve
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown import markdown
-from evolve.compare.plan import Asked, Plan, make_plan, read_plan
+from evolve.compare.plan import ComparisonOptions, Plan, make_plan, read_plan
 from evolve.compare.session import compare, reprint
 from evolve.config import Config
 from evolve.errors import ConfigError, RunMismatch
@@ -61,7 +61,7 @@ def given(tmp_path: Path) -> Given:
 
 
 def plan_of(given: Given, *arms: str, **asked: Any) -> Plan:
-    return make_plan([resolve(arm, given) for arm in arms], Asked(**asked))
+    return make_plan([resolve(arm, given) for arm in arms], ComparisonOptions(**asked))
 
 
 def parts(script: Callable[[Sequence[Message], SamplingParams], Any] = replies) -> Callable[[Config], Parts]:

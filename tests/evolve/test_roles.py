@@ -17,7 +17,7 @@ import pytest
 
 from evolve.app import open_store
 from evolve.compare.arms import Given, resolve
-from evolve.compare.plan import Asked, make_plan
+from evolve.compare.plan import ComparisonOptions, make_plan
 from evolve.compare.session import compare
 from evolve.config import Config, ModelSection, PolicySection, RoleSection
 from evolve.configfile import load_config
@@ -194,7 +194,7 @@ async def _undisturbed(config: Config) -> int:
 def test_arms_differ_in_one_role(config: Config, tmp_path: Path, made: list[Player]) -> None:
     given = Given(tmp_path / "evolve.toml")
     arms = [resolve(arm, given) for arm in ("default", "policy.reflector.model=scholar")]
-    found = compare(make_plan(arms, Asked(controls=False)), tmp_path / "c")
+    found = compare(make_plan(arms, ComparisonOptions(controls=False)), tmp_path / "c")
     assert sorted(each.name for each in made) == ["actor", "scholar", "thinker"]
     assert {"reflect"} == next(each for each in made if each.name == "scholar").kinds()
     assert [each.closed for each in made] == [1, 1, 1]

@@ -1,0 +1,33 @@
+"""Starts a training by the name of its recipe, and says which packages it lacks before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from evolve.config import Config
+from evolve.errors import ConfigError
+from evolve.training.section import FROM_LOGS, GROUPS
+
+if TYPE_CHECKING:
+    from evolve.training.session import Trained
+
+TRAINERS = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
+
+
+def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None] = lambda _: None) -> Trained:
+    """Train by a recipe, on the journal or by rollouts, and publish the adapter as a candidate.
+
+    Raises as `session.train` and `session.train_from_logs`, and `ConfigError` where a trainer's package is missing.
+    """
+    try:
+        from evolve.training import session
+    except ModuleNotFoundError as missing:
+        if missing.name not in TRAINERS:
+            raise
+        raise ConfigError(
+            f"a training needs the package {missing.name!r}: pip install 'evolve-agents[pocket,rl]'"
+        ) from missing
+    if recipe in FROM_LOGS:
+        return session.train_from_logs(config, recipe, groups=recipe == GROUPS, report=report)
+    return session.train(config, recipe, report)

@@ -1,0 +1,138 @@
+"""Takes playbooks and skills of others in, quarantined, and writes those that are here for others."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from evolve.config import Config
+from evolve.interchange import arrivals, read, standings
+from evolve.trust import text_of
+from evolve.workspace.knowledge import OPERATOR
+from memory.errors import BadInput, NotFound
+from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
+from memory.store import Store
+from playbooks.bullets import Bullet
+from playbooks.formats.detect import detect
+from playbooks.formats.entry import import_ops
+from playbooks.similarity import exact_key
+from skills.interchange.agent_skills import export
+from skills.library import Library
+from skills.record import Skill
+
+PlaybookFormat = Literal["ace", "kayba", "markdown", "json"]
+"""Whose format a playbook is read or written in."""
+SkillFormat = Literal["agent-skills", "skillbank", "voyager"]
+"""Whose format skills are read in."""
+
+
+class ImportedPlaybook(Frozen):
+    """What became of a playbook of others."""
+
+    commit: Commit
+    format: str
+    applied: int
+    known: int
+    """Texts that were here already."""
+    quarantined: int
+    """In no prompt until a gate or the operator says so."""
+
+    def row(self) -> dict[str, Any]:
+        """Return all of it as plain JSON values."""
+        return self.commit.model_dump(mode="json") | self.model_dump(mode="json", exclude={"commit"})
+
+
+class ImportedSkills(Frozen):
+    """What became of skills of others; all of it is quarantined."""
+
+    skills: int
+    bullets: int
+    notes: int
+    known_before: int
+    refused: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+
+class ExportedSkills(Frozen):
+    """Skills that were written as Agent Skills."""
+
+    skills: tuple[str, ...]
+    folders: tuple[str, ...]
+
+
+def import_playbook(
+    store: Store, namespace: str, file: Path, *, form: PlaybookFormat | None = None, trust: bool = False
+) -> ImportedPlaybook:
+    """Bring in a playbook of others; without `form` its format is told by what stands in it.
+
+    It is quarantined, unless `trust` shows it at once on the operator's word. Raises `BadInput` for what is none.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError as missing:
+        raise NotFound(f"no file {str(file)!r}; give the path of a playbook") from missing
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
+    found: str = form or detect(text)
+    entries = importlib.import_module(f"playbooks.formats.{found}").load(text)
+    if not entries:
+        raise BadInput(f"{str(file)!r} holds no bullet in format {found!r}; name another with --format")
+    ops = import_ops(entries, source=f"{found}:{file.name}")
+    if trust:
+        ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
+    new = _unknown(ops, store.records(namespace))
+    commit = store.commit(namespace, new, actor=OPERATOR)
+    applied = len(commit.applied)
+    return ImportedPlaybook(
+        commit=commit,
+        format=found,
+        applied=applied,
+        known=len(ops) - len(new),
+        quarantined=0 if trust else applied,
+    )
+
+
+def export_playbook(store: Store, namespace: str, form: PlaybookFormat = "ace") -> tuple[str, int]:
+    """Return the live playbook in a format of others, and how many bullets are in it."""
+    records = store.view(namespace).records(Bullet.kind)
+    return importlib.import_module(f"playbooks.formats.{form}").dump(records), len(records)
+
+
+def import_skills(store: Store, namespace: str, path: Path, form: SkillFormat | None = None) -> ImportedSkills:
+    """Bring in skills of others from a folder or file. Raises `NotFound`, and `BadInput` for what is none."""
+    came = arrivals(read(path, form), source=f"skills:{path.resolve().name}")
+    commit = store.commit(namespace, came.ops, actor=OPERATOR) if came.ops else None
+    stored = commit.applied if commit else ()
+    kinds = {op.op_id: op.kind for op in came.ops}
+    names = {"skill": "skills", "bullet": "bullets", "note": "notes"}
+    return ImportedSkills(
+        **{name: sum(kinds[r.op_id] == kind for r in stored) for kind, name in names.items()},
+        known_before=sum(result.reason == "duplicate" for result in stored),
+        refused=(*came.refused, *(result.reason for result in (commit.refused if commit else ()))),
+        warnings=came.warnings,
+    )
+
+
+def export_skills(store: Store, config: Config, folder: Path, names: Sequence[str] = ()) -> ExportedSkills:
+    """Write skills in use (all, or those named) as Agent Skills, a folder each. Raises `NotFound`."""
+    library = Library(store.view(config.memory.namespace).records(Skill.kind))
+    records = [library.get(name) for name in dict.fromkeys(names or library.names)]
+    if not records:
+        raise NotFound("no skill is in use; see `evolve skills list --all`")
+    folders = export(library, standings(store, config, records), folder)
+    return ExportedSkills(skills=tuple(r.payload.name for r in records), folders=tuple(map(str, folders)))
+
+
+def _unknown(ops: Sequence[DeltaOp], records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:
+    """Return the ops whose text neither the playbook nor an earlier one of them has, word by word."""
+    held = {*RECALLABLE, Status.CANDIDATE}
+    seen = {exact_key(record.payload.text()) for record in records if record.status in held}
+    new: list[DeltaOp] = []
+    for op in ops:
+        key = exact_key(text_of(op))
+        if key not in seen:
+            new.append(op)
+        seen.add(key)
+    return tuple(new)

@@ -1,0 +1,95 @@
+"""Forgets a record, or a task with all that was drawn from it; a purge erases the text in logs and traces as well."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from evolve.backup import kept
+from evolve.config import Config
+from evolve.lookup import named
+from evolve.runlog import erase_lines
+from evolve.telemetry.database import erase_content
+from memory.forget import Forgotten
+from memory.records import Frozen
+from memory.store import Store
+
+
+class ForgottenRow(Frozen):
+    """What is gone, or would be."""
+
+    records: tuple[str, ...]
+    episodes: dict[str, int]
+    """Arm -> episodes of the task; their figures stay."""
+    runs: tuple[str, ...]
+    """Runs whose episodes are concerned."""
+    bodies: int
+    """Stored texts erased whole."""
+    quoted: dict[str, int]
+    """Kind of event -> texts from which what was forgotten was cut out."""
+    kept_descendants: tuple[str, ...]
+    """Records made from a forgotten one that say something else."""
+    copies: tuple[str, ...]
+    """Copies that still hold the text: delete them by hand."""
+
+
+def preview(
+    store: Store, config: Config, record: str | None = None, *, task: str | None = None, purge: bool = False
+) -> Forgotten:
+    """Return what `forget` would take, and change nothing. Raises as it."""
+    found = store.forget_preview(_id(store, config, record), task_id=task, purge=purge)
+    return _with(found, _copies(config, purge))
+
+
+def forget(
+    store: Store,
+    config: Config,
+    record: str | None = None,
+    *,
+    task: str | None = None,
+    purge: bool = False,
+    reason: str = "",
+) -> Forgotten:
+    """Forget a record, or a task with its episodes and all that was drawn from it; return what is gone.
+
+    Raises `NotFound`, and `BadInput` unless exactly one of them was named.
+    """
+    copies = _copies(config, purge)
+    gone = store.forget(_id(store, config, record), task_id=task, purge=purge, reason=reason)
+    if purge:
+        erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
+        erase_lines(config.workspace)
+    return _with(gone, copies)
+
+
+def as_row(gone: Forgotten) -> ForgottenRow:
+    """Return what is gone, or would be, as plain values."""
+    return ForgottenRow(
+        records=gone.records,
+        episodes=gone.episodes,
+        runs=gone.runs,
+        bodies=gone.bodies,
+        quoted=gone.quoted,
+        kept_descendants=gone.descendants,
+        copies=tuple(map(str, gone.backups)),
+    )
+
+
+def as_data(gone: Forgotten) -> dict[str, Any]:
+    """Return the same as plain JSON values."""
+    return as_row(gone).model_dump(mode="json")
+
+
+def _id(store: Store, config: Config, record: str | None) -> str | None:
+    return named(store, config.memory.namespace, record).id if record else None
+
+
+def _copies(config: Config, purge: bool) -> tuple[Path, ...]:
+    return tuple(kept(config)) if purge else ()
+
+
+def _with(gone: Forgotten, copies: Sequence[Path]) -> Forgotten:
+    """Return it with the backups that still hold the text, too."""
+    return replace(gone, backups=(*gone.backups, *copies))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import re
 from collections.abc import Iterator
 from enum import Enum
+from importlib import import_module
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -16,6 +19,7 @@ from evolve.config import Config, EnvironmentSection
 from evolve.inspector.words import glossary
 from evolve.preset import Preset, find_preset, preset_names
 from evolve.sections import Section
+from evolve.surface import HOME
 from policies.rl import slots
 
 HIDDEN = ("root",)
@@ -122,11 +126,32 @@ def surface() -> str:
     return "\n".join(parts)
 
 
+def meaning(name: str) -> str:
+    """Return what a public alias of a type stands for, from the text below its assignment."""
+    body = ast.parse(inspect.getsource(import_module(HOME[name]))).body
+    for at, node in enumerate(body):
+        if isinstance(node, ast.Assign) and name in [ast.unparse(target) for target in node.targets]:
+            below = body[at + 1] if at + 1 < len(body) else None
+            said = below.value if isinstance(below, ast.Expr) else None
+            return str(said.value) if isinstance(said, ast.Constant) else ""
+    return ""
+
+
+def _alias(name: str, value: Any) -> str:
+    """Return an alias with what it stands for, without the names of our modules."""
+    said = re.sub(r"\b(?:evolve|memory|playbooks|policies|skills|collections|typing)(?:\.\w+)*\.(?=\w)", "", str(value))
+    return f"    {name} = {said}\n\n{meaning(name)}\n"
+
+
 def _told(name: str, value: Any) -> str:
+    if not inspect.isclass(value) and not inspect.isfunction(value):
+        return _alias(name, value)
     if not inspect.isclass(value):
         return f"{_call(name, value)}{inspect.getdoc(value)}\n"
+    if issubclass(value, Section):
+        return f"{inspect.getdoc(value)}\n\nIts keys: [config.md](config.md).\n"
     own = _fields(value) if issubclass(value, BaseModel) else ""
-    made = _call(name, value) if not own and value.__init__ is not object.__init__ and not _abstract(value) else ""
+    made = _call(name, value) if not own and inspect.isfunction(value.__init__) and not _abstract(value) else ""
     methods = "" if issubclass(value, BaseModel) else "".join(_methods(value))
     bases = [each.__name__ for each in value.__mro__[1:-1] if issubclass(each, Exception)]
     kind = f"An exception: {', '.join(bases)}.\n" if bases else ""
@@ -135,13 +160,14 @@ def _told(name: str, value: Any) -> str:
 
 
 def _abstract(value: type) -> bool:
-    """Tell whether a class is a protocol or an exception: nobody calls its constructor."""
-    return bool(getattr(value, "_is_protocol", False)) or issubclass(value, Exception)
+    """Tell whether a class is a protocol, an exception or an enumeration: nobody calls its constructor."""
+    return bool(getattr(value, "_is_protocol", False)) or issubclass(value, Exception | Enum)
 
 
 def _call(name: str, value: Any) -> str:
     """Return a signature as code, without the quotes of postponed annotations."""
     said = f"{name}{inspect.signature(value)}".replace("''", '""').replace("'", "")
+    said = re.sub(r"<function (\w+) at 0x[0-9a-f]+>", r"\1", said)
     return f"    {said}\n\n"
 
 

@@ -7,7 +7,7 @@ from evolve.shadow import refuse_shadowed_packages
 
 refuse_shadowed_packages()
 
-from evolve.surface import HOME
+from evolve.surface import HOME, public
 
 __all__ = sorted(HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
@@ -15,9 +15,7 @@ __all__ = sorted(HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 def __getattr__(name: str) -> object:
     if name not in HOME:
         raise AttributeError(f"module 'evolve' has no attribute {name!r}; it offers {', '.join(__all__)}")
-    from importlib import import_module
-
-    return getattr(import_module(HOME[name]), name)
+    return public(name)
 
 
 def __dir__() -> list[str]:

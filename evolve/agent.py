@@ -104,14 +104,12 @@ class Agent:
         *,
         parts: Parts | None = None,
         observers: Iterable[Observer] = (),
-        store: Store | None = None,
-        kind: str = AGENT,
     ) -> None:
         """Take the function and the configuration; of `[run]` name, tags, learning, batch size and concurrency count.
 
-        Without a function there are `ask` and `learn`. A `store` that is open already stays open. With
-        `reflector = "rules"` and `curator = "direct"` no model is needed. `kind` says in lists of runs what this is.
-        What a model learns from what was observed is quarantined, unless `parts.outside` says who can have written it.
+        Without a function there are `ask` and `learn`. With `reflector = "rules"` and `curator = "direct"` no model is
+        needed. What a model learns from what was observed is quarantined, unless `parts.outside` says who can have
+        written it.
         """
         app.check_skills(config, _Elsewhere())
         if config.exemplars.enabled:
@@ -126,8 +124,8 @@ class Agent:
         self._observers = Observers(observers)
         self._exit = AsyncExitStack()
         self._policies: Policies | None = None
-        self._store = store
-        self._kind = kind
+        self._store: Store | None = None
+        self._kind = AGENT
         self._session: Session | None = None
         self._batches = self._done = 0
         self._told: deque[str] = deque(maxlen=REMEMBERED)
@@ -283,6 +281,16 @@ class Agent:
             slots=asyncio.Semaphore(config.run.concurrency),
             reporter=Trust.IMPORTED if self._kind == MCP else Trust.VERIFIED,
         )
+
+
+def hosted(config: Config, *, kind: str = AGENT, store: Store | None = None, parts: Parts | None = None) -> Agent:
+    """Return an agent without a function, for who asks and tells on behalf of others.
+
+    A `store` that is open already stays open. `kind` says in lists of runs what this is.
+    """
+    agent = Agent(None, config, parts=parts)
+    agent._store, agent._kind = store, kind  # pyright: ignore[reportPrivateUsage] - of this module
+    return agent
 
 
 def _asks(config: Config) -> bool:

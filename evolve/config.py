@@ -32,6 +32,7 @@ from policies.price import Price
 from policies.roles import ROLES, Role
 
 Mode = Literal["online", "offline", "frozen", "quarantine"]
+"""What a run does with its tasks."""
 
 
 class RunSection(Section):

@@ -4,7 +4,8 @@ EvolveError
 ├── EnvironmentFailure (RuntimeError)   the world broke, not the agent: the episode is not graded
 ├── UserCodeError (RuntimeError)        code that the user brought raised, or broke its contract: the run stops
 ├── ConfigError (ValueError)            evolve.toml, an EVOLVE_ variable or a name in them is wrong
-└── RunMismatch (ValueError)            a run cannot be resumed as it was started
+├── RunMismatch (ValueError)            a run cannot be resumed as it was started
+└── WorkspaceClosed (RuntimeError)      a workspace is used after it was closed, or before it was opened
 """
 
 from __future__ import annotations
@@ -32,3 +33,7 @@ class ConfigError(EvolveError, ValueError):
 
 class RunMismatch(EvolveError, ValueError):
     """The run that should be resumed was started with other tasks or settings."""
+
+
+class WorkspaceClosed(EvolveError, RuntimeError):
+    """The workspace is closed."""

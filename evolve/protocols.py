@@ -9,6 +9,7 @@ from memory.records import Frozen, Outcome, Task, ToolCall, Trajectory
 from policies.protocols import ToolSpec
 
 ActionFormat = Literal["code", "text", "tools"]
+"""How an environment is acted in: by code, by plain text, or by native tool calls."""
 
 
 class Action(Frozen):

@@ -74,6 +74,7 @@ SELF_JUDGED = (
 )
 
 Outside = Callable[[Trajectory], Sequence[str]]
+"""Returns the texts of an episode that strangers can have written."""
 
 
 @dataclass(frozen=True)

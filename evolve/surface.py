@@ -3,21 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 _NAMES = {
-    "evolve.agent": ("Agent",),
-    "evolve.config": ("Config",),
+    "evolve.against": ("Against",),
+    "evolve.agent": ("Agent", "Asked", "Solve"),
+    "evolve.compare.comparison": ("Comparison",),
+    "evolve.compare.plan": ("ComparisonOptions",),
+    "evolve.config": (
+        "Config",
+        "EnvironmentSection",
+        "GateSection",
+        "MemorySection",
+        "Mode",
+        "NotebookSection",
+        "PlaybookSection",
+        "PolicySection",
+        "RoleSection",
+        "RunSection",
+    ),
     "evolve.configfile": ("load_config",),
-    "evolve.errors": ("ConfigError", "EnvironmentFailure", "UserCodeError"),
+    "evolve.errors": ("ConfigError", "EnvironmentFailure", "UserCodeError", "WorkspaceClosed"),
     "evolve.evaluate": ("EvalReport",),
+    "evolve.history": ("RunSummary",),
+    "evolve.integrations.langchain_middleware": ("Grade", "Learning", "LearningState"),
+    "evolve.integrations.langgraph_store": ("JournalStore", "open_journal_store"),
     "evolve.metrics": ("Metrics",),
     "evolve.progress": ("Observer", "Progress"),
-    "evolve.protocols": ("Action", "Environment", "Episode", "StepResult"),
-    "evolve.session": ("Parts", "RunResult", "arun", "aresume", "resume", "run"),
+    "evolve.proposals": ("Standing",),
+    "evolve.protocols": ("Action", "ActionFormat", "Environment", "Episode", "StepResult"),
+    "evolve.report": ("Report",),
+    "evolve.sections": (
+        "BudgetSection",
+        "ControlsSection",
+        "ExemplarsSection",
+        "ForgetSection",
+        "LogSection",
+        "SkillsSection",
+        "TelemetrySection",
+    ),
+    "evolve.session": ("Outside", "Parts", "RunResult", "arun", "aresume", "resume", "run"),
     "evolve.skilled.seeding": ("add_skill",),
-    "memory.errors": ("EvolveError",),
-    "memory.records": ("Check", "Outcome", "Step", "Task", "Trajectory"),
+    "evolve.state": ("Turn",),
+    "evolve.training.section": ("TrainSection",),
+    "evolve.training.session": ("Trained",),
+    "evolve.workspace.async_facade": ("AsyncWorkspace",),
+    "evolve.workspace.episodes": ("EpisodeDetail", "EpisodeRow", "FigureRow"),
+    "evolve.workspace.exchange": (
+        "ExportedSkills",
+        "ImportedPlaybook",
+        "ImportedSkills",
+        "PlaybookFormat",
+        "SkillFormat",
+    ),
+    "evolve.workspace.facade": ("Workspace",),
+    "evolve.workspace.forgetting": ("ForgottenRow",),
+    "evolve.workspace.knowledge": (
+        "HistoryRow",
+        "KnowledgeDetail",
+        "KnowledgeRow",
+        "KnowledgeScope",
+        "SearchRow",
+        "Stats",
+        "UtilityEstimate",
+    ),
+    "evolve.workspace.opening": ("aopen", "open"),
+    "evolve.workspace.playbook": ("Playbook",),
+    "evolve.workspace.rows": ("Rows",),
+    "evolve.workspace.tasks": ("AsyncOpenTask", "Finished", "OpenTask"),
+    "evolve.workspace.versions": ("KnowledgeDiff", "SnapshotRow"),
+    "memory.errors": ("BadInput", "EvolveError", "NotFound"),
+    "memory.protocols": ("Gate", "KnowledgeView"),
+    "memory.records": (
+        "Check",
+        "Commit",
+        "DeltaOp",
+        "Event",
+        "Injection",
+        "Insight",
+        "Op",
+        "OpResult",
+        "Outcome",
+        "Payload",
+        "Provenance",
+        "Record",
+        "Reflection",
+        "Status",
+        "Step",
+        "StopReason",
+        "Task",
+        "ToolCall",
+        "Trajectory",
+        "Trust",
+        "Usage",
+        "UsageCounts",
+        "Verdict",
+    ),
+    "playbooks.protocols": ("Curator", "Reflector"),
+    "policies.price": ("Price",),
+    "policies.protocols": ("Message", "Policy", "Profile", "Reply", "SamplingParams", "ToolSpec"),
+    "policies.roles": ("Role",),
+    "policies.scripted": ("Script", "ScriptedPolicy"),
+    "skills.retrieval": ("Way",),
+    "skills.record": ("Skill", "SkillTest"),
 }
 
 HOME: Mapping[str, str] = {name: module for module, names in _NAMES.items() for name in names}
 """Public name -> module that defines it."""
+EXTRAS = {"Grade": "langchain", "Learning": "langchain", "LearningState": "langchain", "Trained": "pocket,rl"}
+"""Public name -> the extra that brings the packages which it needs beyond the core's."""
+
+
+def public(name: str) -> object:
+    """Return what a public name stands for. Raises `ImportError` with the fix where an extra is not installed."""
+    try:
+        return getattr(import_module(HOME[name]), name)
+    except ModuleNotFoundError as missing:
+        if name not in EXTRAS:
+            raise
+        raise ImportError(
+            f"evolve.{name} needs the package {missing.name!r}: pip install 'evolve-agents[{EXTRAS[name]}]'"
+        ) from missing

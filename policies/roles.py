@@ -10,6 +10,7 @@ from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.wrapped import WrappedPolicy
 
 Role = Literal["reflector", "curator", "judge", "teacher"]
+"""What a policy may be asked for beside doing the tasks."""
 ROLES: tuple[Role, ...] = get_args(Role)
 ACTING = "acting"
 """The role of whoever does the tasks."""

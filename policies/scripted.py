@@ -15,6 +15,7 @@ from policies.tokens import estimate_prompt, estimate_tokens
 Answer = str | Reply | PolicyError
 """What a script says: text, a whole reply (tool calls, token ids), or an error to raise."""
 Script = Sequence[Answer] | Callable[[Sequence[Message], SamplingParams], Answer]
+"""Answers in order, or a function that answers."""
 
 HISTORY = 256
 

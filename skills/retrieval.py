@@ -22,6 +22,7 @@ from skills.library import Library
 from skills.record import Skill
 
 Way = Literal["scenario", "query", "embedding", "description", "used"]
+"""How a task finds skills."""
 Cost = Callable[[Sequence[Record[Skill]]], int]
 """Tokens of showing these skills."""
 _WORD = re.compile(r"\w+")

@@ -26,7 +26,7 @@ from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
 
-from evolve.agent import Agent, Asked
+from evolve.agent import Agent, Asked, hosted
 from evolve.config import Config
 from evolve.integrations.conversation import after, steps_of, task_message, with_knowledge, with_opening
 from evolve.integrations.loop_thread import LoopThread
@@ -42,7 +42,6 @@ KEPT = 1_000
 Mark = Outcome | bool | None
 Grade = Callable[[Any], Mark | Awaitable[Mark]]
 """Gets the agent's final state and says how it went; None = nobody knows."""
-Steps = Callable[[Sequence[AnyMessage]], Sequence[Step]]
 Request = ModelRequest[Any]
 Response = ModelResponse[Any]
 
@@ -65,7 +64,7 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
         *,
         grade: Grade | None = None,
         model: BaseChatModel | None = None,
-        steps: Steps = steps_of,
+        steps: Callable[[Sequence[AnyMessage]], Sequence[Step]] = steps_of,
         learning: bool = True,
     ) -> None:
         """Take the configuration of the workspace; nothing is opened before the first turn.
@@ -77,7 +76,7 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
         self.learning = learning
         self._grade, self._steps = grade, steps
         parts = Parts(policy=LangChainPolicy(model)) if model is not None else None
-        self._agent = Agent(None, config, parts=parts, kind=LANGCHAIN)
+        self._agent = hosted(config, kind=LANGCHAIN, parts=parts)
         self._asked: dict[str, Asked] = {}
         self._opening = threading.Lock()
         self._close: Callable[[], object] | None = None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from evolve.agent import Agent, Asked
+from evolve.agent import Agent, Asked, hosted
 from evolve.config import Config
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.injection import Shown, choose_core, recall_for
@@ -60,7 +60,7 @@ class Visit:
     def __init__(self, config: Config, store: Store, *, writes: bool = True, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._config, self._store = visiting(config), store
-        self._agent = Agent(None, self._config, store=store, kind=MCP) if writes else None
+        self._agent = hosted(self._config, kind=MCP, store=store) if writes else None
         self._namespace = config.memory.namespace
         self._client = ""
         self._asked: dict[str, Asked] = {}

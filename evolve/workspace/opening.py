@@ -1,0 +1,69 @@
+"""Opens a workspace by its place: a state folder, the folder of an evolve.toml, or that file itself.
+
+with evolve.open(".evolve") as memory: ...
+async with evolve.aopen(".evolve") as memory: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+
+from evolve.config import Config
+from evolve.configfile import FILE, by_section, changed, find_config, load_config
+from evolve.errors import ConfigError
+from evolve.session import Parts
+from evolve.workspace.async_facade import AsyncWorkspace
+from evolve.workspace.facade import Workspace
+
+STATE = ".evolve"
+
+
+def open(
+    place: str | PathLike[str] | Config = STATE,
+    *,
+    settings: Mapping[str, object] | None = None,
+    parts: Parts | None = None,
+) -> Workspace:
+    """Open a workspace, or begin one where nothing is yet; a context manager.
+
+    `place`: the state folder (`.evolve`), whose settings are those of the evolve.toml that names it, else the defaults;
+    a folder with an evolve.toml, or that file; or a `Config`. `settings`: `section.key` -> value over them. `parts`:
+    objects in place of those that the settings name. Raises `ConfigError` for what can be no workspace.
+    """
+    return Workspace(settings_at(place, settings or {}), parts or Parts())
+
+
+def aopen(
+    place: str | PathLike[str] | Config = STATE,
+    *,
+    settings: Mapping[str, object] | None = None,
+    parts: Parts | None = None,
+) -> AsyncWorkspace:
+    """Return the same for code in an event loop: `async with evolve.aopen(...) as memory`. It opens when entered."""
+    return AsyncWorkspace(settings_at(place, settings or {}), parts or Parts())
+
+
+def settings_at(place: str | PathLike[str] | Config, settings: Mapping[str, object]) -> Config:
+    """Return the configuration of a place. Raises `ConfigError` as `load_config`, and for a file that is none."""
+    if isinstance(place, Config):
+        return changed(place, settings)
+    path, values = Path(place), by_section(settings)
+    if path.is_file():
+        if path.suffix != ".toml":
+            raise ConfigError(f"{str(path)!r} is a file; expected a folder, or an {FILE}")
+        return load_config(path, values)
+    if (path / FILE).is_file():
+        return load_config(path / FILE, values)
+    state = (path if _is_state(path) else path / STATE).resolve()
+    file = find_config(state.parent)
+    if file is not None and load_config(file).workspace.resolve() == state:
+        return load_config(file, values)
+    values["memory"] = {"workspace": state.name, **values.get("memory", {})}
+    return load_config(None, values, root=state.parent)
+
+
+def _is_state(path: Path) -> bool:
+    """Tell whether a folder is, or is to be, that of a workspace's state: not one that holds something else."""
+    return path.name == STATE or (path / "evolve.db").exists() or not path.is_dir() or not any(path.iterdir())

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from evolve.config import Config
 from evolve.errors import ConfigError
+from evolve.gates.echo import borrowed, plain
 from memory.records import Step, Task, Usage
 from playbooks.methods.episode import block
 from playbooks.notebook.asking import ask
@@ -66,6 +67,8 @@ class Teacher:
         messages = [Message(role="user", content=content.strip())]
         answer = await ask(self.policy, messages, Advice, SamplingParams(max_tokens=512))
         advice = neutral(answer.value.advice).strip() if answer.value else ""
+        told = (self.world, task.instruction, *(step.observation for step in steps if not step.error))
+        advice = "" if borrowed(plain(advice), told) else advice
         return f"Your teacher: {advice}" if advice else "", answer.reply.usage
 
 

@@ -15,11 +15,11 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claim import Row, Target, at_least, begin
+from benchmarks.claim import Row, at_least, begin
+from benchmarks.real.figures import Passed, above, difference, rate
 from benchmarks.real.lives import Life, data, served
 from benchmarks.table import ROOT
 from evolve.state import AA, MAIN, NO_MEMORY
-from evolve.statistics.paired import interval, pair
 from memory.records import Frozen
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
@@ -32,7 +32,6 @@ LEARNING: dict[str, dict[str, Any]] = {
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
-Passed = dict[str, bool | None]
 
 
 class Figures(Frozen):
@@ -59,26 +58,6 @@ def lived(life: Life, tasks: int, held_out: int, *, label_free: bool = False) ->
         learned=report.learned,
         halves=(halves[0], halves[1]),
     )
-
-
-def rate(passed: Passed) -> float:
-    """Return the % of tasks that passed; what was not graded failed."""
-    return 100 * sum(map(bool, passed.values())) / len(passed)
-
-
-def difference(text: str, base: Passed, candidate: Passed, target: Target | None = None) -> Row:
-    """Return the paired difference of two arms, in points, with its 95 % interval (Tango score)."""
-    found = pair(sorted(base), base, candidate)
-    low, high = interval(len(found.gained), len(found.lost), found.n)
-    return Row(text, 100 * found.delta, target, n=found.n, ci=(100 * low, 100 * high), seed=SEED)
-
-
-def above(text: str, base: Passed, candidate: Passed, bound: float) -> Row:
-    """Return the lower end of the interval of a difference, which has to be above a bound."""
-    found = pair(sorted(base), base, candidate)
-    low, _ = interval(len(found.gained), len(found.lost), found.n)
-    wanted = Target(f"> {bound:g}", lambda measured: measured > bound)
-    return Row(text, 100 * low, wanted, n=found.n, seed=SEED)
 
 
 def rows(known: Figures, unlabelled: Figures) -> list[Row]:

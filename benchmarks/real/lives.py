@@ -46,11 +46,11 @@ def data(name: str) -> str:
 
 
 @contextmanager
-def served(name: str) -> Generator[str]:
-    """Serve a fetched model through llama.cpp; yield the base URL."""
+def served(name: str, **options: int) -> Generator[str]:
+    """Serve a fetched model through llama.cpp, with these fields of `LlamaOptions`; yield the base URL."""
     with tempfile.TemporaryDirectory(prefix="evolve-served-") as folder:
-        options = LlamaOptions(slots=SLOTS, context=CONTEXT)
-        with llama_server(gguf(name), log=Path(folder) / "llama.log", name=name, options=options) as url:
+        chosen = LlamaOptions.model_validate({"slots": SLOTS, "context": CONTEXT, **options})
+        with llama_server(gguf(name), log=Path(folder) / "llama.log", name=name, options=chosen) as url:
             yield url
 
 
@@ -87,6 +87,17 @@ class Life:
         frozen = {"mode": "frozen", "tasks": tasks, "eval_splits": [HELD_OUT], "attempts": 1}
         report = self._done(self.config(name, **_merged(changes, run=frozen)))
         return {each.arm: each.passed for each in report.evaluations}
+
+    def scores(self, name: str) -> dict[str, dict[str, float]]:
+        """Return what `examine` came to as arm -> task id -> reward; a task without a grade has none: 0."""
+        with open_store(self.config(name), read_only=True) as store:
+            (row,) = (row for row in list_runs(store, RunFilter(name=name))[0] if row.name == name)
+            found = make_report(store, row.run_id).evaluations
+            rewards = {
+                each.arm: {t.task.id: t.outcome.reward for t in store.trajectories(run_id=each.id) if t.outcome}
+                for each in found
+            }
+        return {each.arm: {task: rewards[each.arm].get(task, 0.0) for task in each.passed} for each in found}
 
     def bare(self, tasks: int) -> dict[str, bool | None]:
         """Return what the model solves of the held-out tasks when it is asked once, without any framework."""

@@ -1,5 +1,5 @@
 """What is no lesson, since nothing of the world stands in it: it repeats what its author was asked or shown to answer
-with, it repeats its task, or it says nothing that could be false.
+with, it speaks of the harbour of our examples, it repeats its task, or it says nothing that could be false.
 
 A weak model copies the placeholders of an example, and a strict reader of forms lets them in. The words are read from
 the prompt files themselves, so a prompt that is changed changes what is refused.
@@ -8,7 +8,7 @@ the prompt files themselves, so a prompt that is changed changes what is refused
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib import resources
 
@@ -20,6 +20,9 @@ from policies.prompts import prompt_names
 PACKAGES = ("evolve", "playbooks", "skills", "policies")
 WORLDS = frozenset({"office_apps"})
 """Prompt files that describe a world: what they say can be learned."""
+
+HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbors", "berth", "berths", "hbr"])
+"""Words of the world that the examples of our prompts are about: a weak model goes on about it in words of its own."""
 
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
@@ -65,12 +68,26 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
         return f"repeats the words of our own prompts ({text.strip()[:80]!r}); say what was learned"
     if shared := next((run for run in _runs(words, n) if run in _prompted(n)), None):
         return f"repeats the words of our own prompts ({' '.join(shared)!r}); say what was learned"
+    if word := borrowed(words, (told for episode in episodes for told in _told(episode))):
+        return f"speaks of {word!r}, as the examples of our prompts do and the episode does not; say what was learned"
     for episode in episodes:
         if whole in f" {' '.join(plain(episode.task.instruction))} ":
             return f"repeats words of task {episode.task.id!r} and adds none; say what holds for other tasks"
     if _EMPTY.issuperset(words):
         return "says nothing that could be false; name the function, value, unit or order that it is about"
     return ""
+
+
+def borrowed(words: Iterable[str], told: Iterable[str]) -> str:
+    """Return a word of our examples' harbour, or an empty text; none of those that the world itself has told."""
+    found = HARBOUR.intersection(words)
+    return min(found.difference(*map(plain, told)), default="") if found else ""
+
+
+def _told(episode: Trajectory) -> Iterator[str]:
+    """Yield what a world said. An error is left out: it may quote what the agent took from an example."""
+    yield episode.instruction
+    yield from (step.observation for step in episode.steps if not step.error)
 
 
 def plain(text: str) -> tuple[str, ...]:

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.gates.echo import HARBOUR as HARBOUR_WORDS
 from evolve.gates.echo import PACKAGES, WORLDS
 from evolve.gates.static import StaticGate
-from memory.records import DeltaOp, Op, Provenance, Task, Trajectory, Trust
+from memory.records import DeltaOp, Op, Provenance, Step, Task, Trajectory, Trust
 from playbooks.view import RecordView
 from policies.prompts import prompt_names
 from tests.playbooks.conftest import PARTS
@@ -72,6 +73,32 @@ async def test_a_note_is_read_part_by_part() -> None:
 
     assert await refused(note()) == {}
     assert "our own prompts" in (await refused(note(strategy="the call to make then")))["note"]
+
+
+HARBOUR = ("Lock the crane first, then send.", "crane.lock comes before send", "as hbr-00007 says: lock it")
+"""Of our examples, in words of a model's own: SmolLM2 went on about cranes when it was asked about finance."""
+
+
+@pytest.mark.parametrize("lesson", HARBOUR)
+async def test_what_goes_on_about_the_world_of_our_examples_is_refused(lesson: str) -> None:
+    assert "as the examples of our prompts do" in (await refused(add(lesson)))[lesson]
+    assert await refused(add(lesson, Trust.OPERATOR)) == {}
+
+
+async def test_a_world_that_has_cranes_may_be_learned_from() -> None:
+    def episode(**told: Any) -> Trajectory:
+        return EPISODE.model_copy(update={"steps": (Step(index=0, action="look()", **told),)})
+
+    async def judged(trajectory: Trajectory) -> bool:
+        return bool((await StaticGate().judge([add(HARBOUR[0])], RecordView(), [trajectory])).accepted)
+
+    assert await judged(episode(observation="The crane is open."))
+    assert not await judged(episode(observation="NameError: name 'crane'", error="NameError: name 'crane'"))
+
+
+def test_each_word_of_the_examples_world_stands_in_a_prompt_that_shows_an_answer() -> None:
+    shown = " ".join(examples()).lower()
+    assert {"crane", "berth"} <= HARBOUR_WORDS & set(re.findall(r"\w+", shown))
 
 
 @pytest.mark.parametrize("lesson", ["Send the quarterly report", "before noon"])

@@ -52,7 +52,7 @@ async def test_a_plan_is_answered_before_the_first_action_and_takes_no_step() ->
     assert plan.usage.calls == 2
 
 
-@pytest.mark.parametrize("answer", [advice(""), "no JSON", PolicyRefused("too long")])
+@pytest.mark.parametrize("answer", [advice(""), advice("Lock the crane."), "no JSON", PolicyRefused("too long")])
 async def test_a_teacher_that_says_nothing_lets_the_agent_go_on(answer: Answer) -> None:
     trajectory, _ = await taught(["Plan.", RIGHT], answer, "again no JSON", when={"plan": True})
     assert trajectory.steps[0].observation == GO_ON

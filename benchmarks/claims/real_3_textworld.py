@@ -1,0 +1,79 @@
+"""Claim real_3: what a model of half a billion parameters did in some cooking games helps it in others.
+
+Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine, plays TextWorld's cooking games: one room,
+one ingredient, the commands that make sense are listed. 40 games of the train seeds online, failed ones twice more;
+games that were won become exemplars, and refusals become rules without a model (reflector `rules`). Then, frozen, 20
+games of other seeds with foods that no train game has. A score is the share of a game's points. Gate `static` alone:
+games are too slow for gates that play them. Controls of the same run: without memory, with memory once more (A/A), with
+a memory that learned nothing.
+
+The life is kept under `build/real/`: killed, the same command goes on. It needs TextWorld (docs/guides/environments.md)
+and the weights (`make real-models`). With `--quick` 2 and 2 games of ten steps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.claim import Row, begin
+from benchmarks.real.arms import Arms, controls, folder, lived
+from benchmarks.real.figures import difference, gain, mean, more_than
+from benchmarks.real.lives import Life, served
+from benchmarks.table import ROOT
+from evolve.state import AA, MAIN, NO_MEMORY
+
+MODEL = "qwen2.5-coder-0.5b-instruct"
+TRAIN, HELD_OUT, QUICK = 40, 20, 2
+QUICK_STEPS, CONTEXT = 10, 8192
+SEED = 0
+ENVIRONMENT: dict[str, Any] = {
+    "name": "textworld",
+    "cache": str(Path(ROOT) / "build" / "real" / "textworld"),
+    "ingredients": 1,
+    "cook": False,
+    "cut": False,
+    "commands": True,
+}
+LEARNING: dict[str, dict[str, Any]] = {
+    "policy": {"max_tokens": 32},
+    "run": {"batch_size": 8, "attempts": 3, "concurrency": 1},
+    "exemplars": {"enabled": True, "k": 1, "token_budget": 1200},
+    "playbook": {"reflector": "rules", "curator": "direct", "token_budget": 1600},
+    "gate": {"names": ["static"]},
+    "controls": {"no_memory": 0.0},
+}
+
+
+def rows(arms: Arms) -> list[Row]:
+    """Return the figures of the life."""
+    off, on, again = (arms.scores[arm] for arm in (NO_MEMORY, MAIN, AA))
+    n, better = len(on), gain("learned minus without memory, points of the score", off, on, SEED)
+    assert better.ci is not None
+    return [
+        Row("without memory, mean score, %", mean(off), n=n, seed=SEED),
+        Row("learned, mean score, %", mean(on), n=n, seed=SEED),
+        better,
+        Row("the same: lower end of the interval", better.ci[0], more_than(0), n=n, seed=SEED),
+        gain("learned again minus learned (A/A), points of the score", on, again, SEED),
+        difference("learned minus without memory, points of games won", arms.off, arms.on, seed=SEED),
+        *controls(arms, SEED),
+        Row("changes applied", arms.learned, seed=SEED),
+    ]
+
+
+def main() -> None:
+    """Serve, live, record."""
+    run = begin("real_3_textworld", __doc__)
+    train, held_out = (QUICK, QUICK) if run.quick else (TRAIN, HELD_OUT)
+    environment = {**ENVIRONMENT, "train": train, "test": held_out, "dev": 0}
+    if run.quick:
+        environment["max_steps"] = QUICK_STEPS
+    with served(MODEL, slots=1, context=CONTEXT) as url:
+        life = Life(folder(run), url, MODEL, environment, LEARNING)
+        arms = lived(life, train, held_out, bare=False, sections={"run": {"attempts": 1}} if run.quick else {})
+    run.conclude(rows(arms))
+
+
+if __name__ == "__main__":
+    main()

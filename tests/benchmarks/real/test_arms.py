@@ -17,7 +17,7 @@ from evolve.state import AA, MAIN, NO_MEMORY
 from tests.policies.model_server import MODEL, ModelServer, serving
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-FORMULA = {
+FORMULA: dict[str, Any] = {
     "name": "formula",
     "train": str(FIXTURES / "formula_train.jsonl"),
     "validation": str(FIXTURES / "formula_validation.jsonl"),
@@ -73,7 +73,8 @@ def made(on: dict[str, bool | None], off: dict[str, bool | None]) -> Arms:
 
 def test_claims_decide_by_the_difference_and_its_interval() -> None:
     tasks = [f"t{n}" for n in range(61)]
-    off, on = dict.fromkeys(tasks, False), {task: n < 20 for n, task in enumerate(tasks)}
+    off: dict[str, bool | None] = dict.fromkeys(tasks, False)
+    on: dict[str, bool | None] = {task: n < 20 for n, task in enumerate(tasks)}
     for rows, met in ((real_2_sql.rows(made(on, off)), True), (real_2_sql.rows(made(off, off)), False)):
         verdicts = {row.claim: row.ok for row in rows if row.target}
         assert verdicts == {
@@ -88,7 +89,8 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
 
 
 def test_figures() -> None:
-    base, candidate = {"a": False, "b": None, "c": True}, {"a": True, "b": True, "c": True}
+    base: dict[str, bool | None] = {"a": False, "b": None, "c": True}
+    candidate: dict[str, bool | None] = {"a": True, "b": True, "c": True}
     assert rate(base) == pytest.approx(100 / 3)
     assert difference("d", base, candidate).measured == pytest.approx(100 / 3)  # what was not graded gains nothing
     assert above("d", base, candidate, 0).ok is False

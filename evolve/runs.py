@@ -141,13 +141,22 @@ def load_run(store: Store, run_id: str | None = None) -> RunRecord:
 
 
 def started_with(record: RunRecord, config: Config) -> Config:
-    """Return the configuration of a run's start; budget, speed, and where it is kept and watched are `config`'s.
+    """Return the configuration of a run's start; budget, speed, where it is kept and watched, and where the server of
+    the same model is by now are `config`'s.
 
     Raises `ConfigError` as `stored_config` does.
     """
     kept = stored_config(record.config, config.root)
     fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
-    today = {"budget": config.budget, "memory": config.memory, "telemetry": config.telemetry, "log": config.log}
+    today: dict[str, Any] = {
+        "budget": config.budget,
+        "memory": config.memory,
+        "telemetry": config.telemetry,
+        "log": config.log,
+    }
+    if (kept.policy.name, kept.policy.model) == (config.policy.name, config.policy.model):
+        address = config.policy.model_dump(include={"base_url", "api_key_env", "timeout_s"})
+        today["policy"] = kept.policy.model_copy(update=address)
     return kept.model_copy(update={**today, "run": fast})
 
 

@@ -23,6 +23,7 @@ from evolve.prompting import knowledge
 from evolve.session import Parts, run
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from memory.records import Frozen
+from playbooks.exemplars import shown_text
 from policies.generations.records import Generation
 from policies.llama_server import LlamaOptions
 
@@ -143,7 +144,12 @@ def decided(arms: Mapping[str, Paired]) -> tuple[bool, str]:
 def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
     """Return how the held-out tasks end, and the mean tokens of the playbook in their prompts."""
     section = config.run.model_copy(
-        update={"mode": "frozen", "eval_splits": (config.gate.select_split,), "tasks": config.gate.select_tasks}
+        update={
+            "mode": "frozen",
+            "eval_splits": (config.gate.select_split,),
+            "tasks": config.gate.select_tasks,
+            "attempts": 1,
+        }
     )
     playbook = config.playbook.model_copy(update={"enabled": memory})
     gate = config.gate.model_copy(update={"names": ("static",)})  # nothing is learned, and their tasks are these
@@ -152,7 +158,7 @@ def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
     policy = parts.policy or make_policy(config.policy, config.workspace)
     with open_store(config, policy.count_tokens, read_only=True) as store:
         shown = [shown_again(store, each.injected) for each in store.trajectories(run_id=report.id)]
-    texts = [knowledge(each.core, each.recalled, policy.profile) for each in shown]
+    texts = [knowledge(each.core, each.recalled, policy.profile) + shown_text(each.exemplars) for each in shown]
     return report.passed, mean(map(policy.count_tokens, texts))
 
 

@@ -41,7 +41,7 @@ def config(tmp_path: Path, models: tuple[Path, Path]) -> Config:
     made = doors_config(
         tmp_path / "ws",
         policy=policy,
-        run={"concurrency": 1},
+        run={"concurrency": 1, "attempts": 2},
         environment={"name": "tests.evolve.toy_doors:Doors", "max_steps": 1},
         gate={"select_split": "dev", "select_tasks": 2},
     )

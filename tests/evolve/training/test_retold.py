@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("gguf")
 
+from benchmarks.real import models
 from evolve.app import open_store
 from evolve.config import Config
 from evolve.errors import ConfigError
@@ -22,6 +26,7 @@ from evolve.training.supervised import success_examples
 from memory.errors import BadInput
 from memory.records import Task, Trajectory
 from policies.encoding import ChatEncoder
+from policies.llama_server import LlamaOptions, llama_server
 from policies.local.loading import load_encoder
 from policies.protocols import Message, Reply, SamplingParams
 from policies.rl.rows import Turn
@@ -138,3 +143,27 @@ def test_what_was_cut_off_is_not_closed(encoder: ChatEncoder) -> None:
         assert turn is not None
         assert turn.token_ids == (*encoder.tokens("open"), *end)
         assert turn.truncated is (reason == "length")
+
+
+@pytest.mark.served
+@pytest.mark.skipif(not os.environ.get("EVOLVE_MODELS"), reason="EVOLVE_MODELS names no real models")
+@pytest.mark.parametrize("name", ["smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"])
+def test_the_folder_of_a_real_model_gives_the_ids_that_its_server_makes(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp")
+    task = [("user", "What is 2 + 3?\n\n```python\nprint(1)\n```")]
+    earlier = [("system", "# How to act\nWrite Python."), *task, ("assistant", "```python\nprint(2 + 3)\n```")]
+    encoder = load_encoder(str(models.folder(name)))
+    options = LlamaOptions(context=512, slots=1, threads=1)
+    with llama_server(models.gguf(name), log=tmp_path / "log", name=name, options=options) as url:
+        for turns in (task, [*earlier, ("user", "5\n"), *task]):
+            messages = [Message(role=role, content=content) for role, content in turns]
+            sent = {"messages": [{"role": each.role, "content": each.content} for each in messages]}
+            prompt = asked(url, "apply-template", sent)["prompt"]
+            ids = asked(url, "tokenize", {"content": prompt, "add_special": True, "parse_special": True})["tokens"]
+            assert list(encoder.encode(messages)) == ids
+        (end,) = encoder.closing()
+        assert asked(url, "tokenize", {"content": "<|im_end|>", "parse_special": True})["tokens"] == [end]
+
+
+def asked(url: str, route: str, body: dict[str, object]) -> dict[str, Any]:
+    return httpx.post(f"{url.removesuffix('v1')}{route}", json=body, trust_env=False, timeout=120).json()

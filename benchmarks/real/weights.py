@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.real.figures import Passed
 from benchmarks.real.lives import CONTEXT, SLOTS, Life
 from benchmarks.real.models import gguf
 from evolve import generations
@@ -30,7 +31,6 @@ from policies.llama_server import LlamaOptions
 NOWHERE = "http://127.0.0.1:9/v1"
 """Stands for the server where none is asked: a training is named by its settings, and servers move."""
 SERVED = LlamaOptions(slots=SLOTS, context=CONTEXT)
-Passed = dict[str, bool | None]
 Arms = dict[str, Passed]
 """Arm -> task -> whether it passed."""
 

@@ -75,13 +75,14 @@ class CountingProxy:
         """Yield the base URL, and note when the phase began and ended: `wall_s` is the time of all sittings."""
         url = self.url(arm, phase)
         self.note(f"{arm}/{phase}", {"sitting": "began", "at": time.time()})
+        ended: float | None = None
         try:
             yield url
-        finally:
             ended = time.time()
             with self._lock:  # the last answer is noted a moment after it was sent
                 self._lock.wait_for(lambda: not self._under_way[f"{arm}/{phase}"], SETTLE_S)
-            self.note(f"{arm}/{phase}", {"sitting": "ended", "at": ended})
+        finally:
+            self.note(f"{arm}/{phase}", {"sitting": "ended", "at": ended or time.time()})
 
     def note(self, label: str, entry: dict[str, Any]) -> None:
         """Append one line to the file of a phase."""
@@ -135,17 +136,18 @@ def _entries(file: Path) -> Iterator[dict[str, Any]]:
 
 def _wall(entries: list[dict[str, Any]]) -> float:
     """Add up the sittings. One that was killed ended with its last answer."""
-    total, began, last = 0.0, None, 0.0
-    for entry in [*entries, {"sitting": "began", "at": 0.0}]:
+    total, last = 0.0, 0.0
+    began: float | None = None
+    for entry in entries:
         if entry.get("sitting") == "began":
-            if began is not None:
-                total += max(0.0, last - began)
-            began = last = entry["at"]
+            total += last - began if began is not None else 0.0
+            began = last = float(entry["at"])
         elif entry.get("sitting") == "ended" and began is not None:
-            total, began = total + entry["at"] - began, None
+            total += float(entry["at"]) - began
+            began = None
         elif "ended" in entry:
-            last = entry["ended"]
-    return total
+            last = float(entry["ended"])
+    return total + (last - began if began is not None else 0.0)
 
 
 @contextmanager

@@ -24,11 +24,12 @@ from policies.structured import generate_structured
 from skills.catalogue import line
 from skills.drafts import MOST, Drafts, Made, made
 from skills.library import Library, Overlay
+from skills.names import parsed
 from skills.record import Skill
 from skills.retrieval import Choosing, choose
 
-STEPS = 2
-"""Least steps of an episode that is distilled."""
+STEPS, STATEMENTS = 2, 3
+"""Least steps of an episode that is distilled, or statements of its only one: a single call is no work to be named."""
 LISTED = 24
 """Most known skills that a prompt lists with signature and description; of the others the names."""
 CODE_CHARS, PRINTED_CHARS = 4_000, 1_500
@@ -73,6 +74,11 @@ def distill_messages(trajectory: Trajectory, library: Library) -> list[Message]:
     return [Message(role="user", content=content.strip())]
 
 
+def _is_short(trajectory: Trajectory) -> bool:
+    tree = parsed(trajectory.steps[0].action) if len(trajectory.steps) == 1 else None
+    return len(trajectory.steps) < STEPS and (tree is None or len(tree.body) < STATEMENTS)
+
+
 class Distiller:
     """Asks `policy` for the functions of successful episodes. Implements `playbooks.protocols.Curator`.
 
@@ -96,7 +102,7 @@ class Distiller:
         library, ops = base.overlay(), dict[str, DeltaOp]()
         for reflection in reflections:
             trajectory = self._given.episodes(reflection.trajectory_id)
-            if trajectory is None or len(trajectory.steps) < STEPS or not self._given.succeeded(trajectory):
+            if trajectory is None or _is_short(trajectory) or not self._given.succeeded(trajectory):
                 continue
             kept, library = await self._distilled(trajectory, library)
             ops |= {each.skill.name: self._op(each.skill, base, trajectory) for each in kept}

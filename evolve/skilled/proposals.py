@@ -1,7 +1,8 @@
 """Makes proposals of what an agent did with skills in an episode. Pure: gates and commit decide what becomes of them.
 
-In the full profile it said so (`evolve.skilled.replies`). In the compact one a function that it wrote and called
-without an error is saved, and one of a shown skill's name changes that skill (SAGE, arXiv 2512.17102).
+In the full profile it said so (`evolve.skilled.replies`), or the world ended the episode with the very step that first
+called a function of its own, so that it could not say. In the compact one a function that it wrote and called without
+an error is saved, and one of a shown skill's name changes that skill (SAGE, arXiv 2512.17102).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 from evolve.seeds import id_for
 from evolve.skilled.replies import Asked, granted, written
-from memory.records import DeltaOp, Op, Provenance, Record, Trajectory
+from memory.records import DeltaOp, Op, Provenance, Record, StopReason, Trajectory
 from policies.protocols import Profile
 from skills.program import program
 from skills.record import Skill, SkillTest
@@ -27,7 +28,7 @@ def skill_ops(
     """
     known = {record.payload.name: record for record in shown}
     own = written(trajectory.task, trajectory.steps, [record.payload for record in shown])
-    wishes = _said(trajectory) if profile == "full" else _done(own, known)
+    wishes = [*_said(trajectory), *_unsaid(trajectory, own, known)] if profile == "full" else _done(own, known)
     ops: dict[str, DeltaOp] = {}
     for wish in wishes:
         if wish.verb != "delete" and success is False:
@@ -40,6 +41,13 @@ def skill_ops(
 
 def _said(trajectory: Trajectory) -> Iterator[Asked]:
     return (wish for step in trajectory.steps if (wish := granted(step)) is not None and wish.verb != "show")
+
+
+def _unsaid(trajectory: Trajectory, own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
+    """Yield to save what was first called in the step with which the world ended the episode."""
+    if trajectory.stop is StopReason.DONE and trajectory.steps and granted(trajectory.steps[-1]) is None:
+        before = written(trajectory.task, trajectory.steps[:-1], [record.payload for record in known.values()])
+        yield from (wish for wish in _done(own, known) if wish.name not in before)
 
 
 def _done(own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import make_environment
+from evolve.app import make_environment, open_store
 from evolve.config import Config
 from evolve.environments.formula import Formula, FormulaConfig
 from evolve.errors import ConfigError
 from evolve.protocols import Action, StepResult
+from evolve.session import Parts, run
 from memory.errors import BadInput
 from memory.records import Outcome
+from policies.scripted import ScriptedPolicy
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 FILES = {"train": str(FIXTURES / "formula_train.jsonl"), "validation": str(FIXTURES / "formula_validation.jsonl")}
@@ -150,3 +152,30 @@ def test_the_real_files_hold_fifty_formulas_and_every_question_is_read() -> None
     assert len({task.metadata["family"] for tasks in splits for task in tasks}) == 50
     assert len({task.instruction for tasks in splits for task in tasks}) == 800
     assert not [task.id for tasks in splits for task in tasks if "formula:" in task.instruction.lower()]
+
+
+def test_a_function_that_answered_a_question_is_a_skill_of_the_next(tmp_path: Path) -> None:
+    source = (
+        "def margin(price: float, cost: float) -> float:\n"
+        '    """Return the profit margin of a sale."""\n'
+        "    return (price - cost) / price\n"
+    )
+    said = (f"{source}\nprint(margin(20, 15))", "print(1)", "print(1)", "print(margin(48, 30))")
+    policy = ScriptedPolicy([f"```python\n{code}\n```" for code in said])
+    settings = Config.model_validate(
+        {
+            "root": tmp_path,
+            "run": {"tasks": 4, "batch_size": 1},
+            "environment": {"name": "formula", **FILES, "dev": 1},
+            "playbook": {"reflector": "none", "curator": "direct"},
+            "skills": {"enabled": True},
+            "controls": {"no_memory": 0.0},
+        }
+    )
+    run_id = run(settings, parts=Parts(policy=policy)).run_id
+    with open_store(settings, read_only=True) as store:
+        (record,) = store.records("default")
+        first, *_, last = store.trajectories(run_id=run_id)
+    assert (record.kind, record.payload.source.strip()) == ("skill", source.strip())
+    assert (first.success, first.injected, last.success) == (True, (), True)
+    assert [item.record_id for item in last.injected] == [record.id]

@@ -10,7 +10,7 @@ import pytest
 from evolve.app import open_store
 from evolve.rollout import Acting, Attempt, rollout
 from evolve.skilled.proposals import skill_ops
-from memory.records import Op, Outcome, Record, Status, Step, Task, Trajectory, Trust
+from memory.records import Op, Outcome, Record, Status, Step, StopReason, Task, Trajectory, Trust
 from policies.scripted import ScriptedPolicy
 from skills.record import Skill
 from tests.evolve.skilled_office import PAY, call, config, episodes, office, taught, work
@@ -118,6 +118,16 @@ async def test_a_saved_function_is_proposed_with_what_it_was_made_from() -> None
     assert op.payload["origin"] == trajectory.task.instruction
     assert (op.provenance.task_ids, op.provenance.trajectory_ids) == ((trajectory.task.id,), ("tr",))
     assert skill_ops(trajectory, (), "full", success=False) == ()
+
+
+async def test_a_function_whose_first_call_ended_the_episode_is_proposed_since_no_reply_was_left_to_save_it() -> None:
+    ended = await talk(code(PAY, CALL, "apps.task.done()"))
+    (op,) = skill_ops(ended, (), "full", success=True)
+    assert op.op is Op.ADD
+    assert skill_ops(ended, (), "full", success=False) == ()
+    assert skill_ops(ended.model_copy(update={"stop": StopReason.MAX_STEPS}), (), "full", success=True) == ()
+    left = await talk(code(PAY, CALL), DONE)
+    assert skill_ops(left, (), "full", success=True) == (), "it could have said so"
 
 
 async def test_a_change_is_an_edit_of_the_version_that_was_shown() -> None:

@@ -117,6 +117,13 @@ async def test_only_known_successes_of_two_steps_are_distilled(unfit: Trajectory
     assert (found.ops, list(found.policy.seen)) == ((), [])
 
 
+async def test_a_program_of_several_statements_is_work_even_in_one_step() -> None:
+    program = "handle = apps.contacts.find(name='Rodor')['handle']\napps.payments.send(handle, 12.5)\napps.task.done()"
+    assert (await distilled(answer(HANDLE), episodes=[episode(steps=(program,))])).sources == [HANDLE]
+    short = await distilled(episodes=[episode(steps=("a = 1\nprint(a)",)), episode(steps=("no program at all",))])
+    assert list(short.policy.seen) == []
+
+
 async def test_a_function_that_exists_is_not_proposed_again(skill: Kept) -> None:
     known = skill(1, source=HANDLE.replace("handle_of", "look_up") + "    # by name\n")
     found = await distilled(answer(HANDLE, rewritten='handle_of("Rodor")'), records=[known])

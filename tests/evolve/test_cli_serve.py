@@ -93,6 +93,18 @@ def test_the_server_of_each_role_is_asked_what_it_can_do(tmp_path: Path) -> None
     assert [said.count(f"at {server.url} (here)") for server in (acting, judging)] == [1, 1]
 
 
+def test_a_run_goes_on_where_its_server_is_by_now(tmp_path: Path) -> None:
+    with serving(ModelServer(lives=6)) as server:
+        folder = settings(tmp_path, tasks=4, policy=f"{server.settings}\ntimeout_s = 5")
+        said = invoke(folder, "run")
+        assert (said.exit_code, "gave no answer" in said.output) == (1, True), said.output
+    with serving(ModelServer()) as moved:
+        settings(folder, tasks=4, policy=moved.settings)
+        said = invoke(folder, "resume")
+        assert said.exit_code == 0, said.output
+        assert moved.answered > 0
+
+
 def test_the_configuration_says_how_long_an_answer_may_take() -> None:
     policy = make_policy(PolicySection(name="openai", timeout_s=7))
     assert isinstance(policy, OpenAIPolicy)

@@ -63,7 +63,7 @@ class TextWorldConfig(Section):
     closed: bool = False
     """Containers and doors have to be opened."""
     commands: bool = False
-    """Every observation ends with the commands that make sense now."""
+    """Every observation ends with the commands that make sense now, a line each."""
 
 
 class TextWorld:
@@ -164,8 +164,8 @@ class TextWorldEpisode:
             self._game, self._state = _start(self._config, self._task)
 
     def _told(self, said: str) -> str:
-        listed = ", ".join(self._state["admissible_commands"])
-        return f"{said.strip()}\n\nCommands: {listed}" if self._config.commands else said.strip()
+        listed = "\n".join(("Commands, one a reply:", *self._state["admissible_commands"]))
+        return f"{said.strip()}\n\n{listed}" if self._config.commands else said.strip()
 
 
 def _command(text: str) -> str:

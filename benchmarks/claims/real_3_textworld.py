@@ -3,9 +3,10 @@
 Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine, plays TextWorld's cooking games: one room,
 one ingredient, the commands that make sense are listed. 40 games of the train seeds online, failed ones twice more;
 games that were won become exemplars, and refusals become rules without a model (reflector `rules`). Then, frozen, 20
-games of other seeds with foods that no train game has. A score is the share of a game's points. Gate `static` alone:
-games are too slow for gates that play them. Controls of the same run: without memory, with memory once more (A/A), with
-a memory that learned nothing.
+games of other seeds with foods that no train game has. A score is the share of a game's points. It acts at temperature
+0.7 in every arm: greedily it gives one command again and again, since a game that did not change asks for the same.
+Gate `static` alone: games are too slow for gates that play them. Controls of the same run: without memory, with memory
+once more (A/A), with a memory that learned nothing.
 
 The life is kept under `build/real/`: killed, the same command goes on. It needs TextWorld (docs/guides/environments.md)
 and the weights (`make real-models`). With `--quick` 2 and 2 games of ten steps.
@@ -36,7 +37,7 @@ ENVIRONMENT: dict[str, Any] = {
     "commands": True,
 }
 LEARNING: dict[str, dict[str, Any]] = {
-    "policy": {"max_tokens": 32},
+    "policy": {"max_tokens": 32, "temperature": 0.7},
     "run": {"batch_size": 8, "attempts": 3, "concurrency": 1},
     "exemplars": {"enabled": True, "k": 1, "token_budget": 1200},
     "playbook": {"reflector": "rules", "curator": "direct", "token_budget": 1600},

@@ -13,7 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -221,7 +221,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._whole(answer, entry)
         except (OSError, http.client.HTTPException) as error:
             if not entry["status"]:
-                self._refuse(502, f"the model's server did not answer: {error!r}")
+                with suppress(OSError):  # nor may the client be there any more
+                    self._refuse(502, f"the model's server did not answer: {error!r}")
             self.close_connection = True
             entry["status"] = entry["status"] if entry["status"] not in (0, 200) else 502
         finally:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -119,3 +121,22 @@ def test_sittings_add_up_and_one_that_was_killed_ends_with_its_last_answer(tmp_p
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"path": "v1/chat/comp')
     found = read_calls(tmp_path, "ours", "adapt")
     assert (found.calls, found.wall_s) == (2, 10.0 + 7.0 + 1.0)
+
+
+def test_a_client_that_left_is_no_error_of_the_proxy(
+    model_server: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    model_server.together.clear()
+    with proxying(model_server.url, tmp_path) as proxy, proxy.sitting("ours", "adapt") as url:
+        host, port = url.split("/")[2].split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as client:
+            head = "POST /ours/adapt/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
+            client.sendall(head.encode())
+            while not model_server.asked:
+                threading.Event().wait(0.01)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        model_server.status = 0
+        model_server.together.set()
+    found = read_calls(tmp_path, "ours", "adapt")
+    assert (found.calls, found.failed) == (0, 1)
+    assert "Traceback" not in capfd.readouterr().err

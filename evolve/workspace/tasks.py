@@ -3,8 +3,9 @@
     with memory.task("Book room 4") as task:
         task.finish(agent(task.instruction, task.knowledge), success=True)
 
-All tasks of an open workspace are one session, a run in its journal, and go through the nodes of `evolve.Agent`. Where
-no model is configured, reflector `rules` and curator `direct` learn: they ask none, and read errors that were told.
+All tasks of an open workspace are one session, a run in its journal, and go through the nodes of `evolve.Agent`: no
+skills and no exemplars are shown, whatever the settings of the workspace's runs. Where no model is configured,
+reflector `rules` and curator `direct` learn: they ask none, and read errors that were told.
 """
 
 from __future__ import annotations
@@ -49,8 +50,14 @@ class Finished(Frozen):
     """The same in a sentence; of a task that taught nothing, why."""
 
 
+ELSEWHERE = {"skills.enabled": False, "exemplars.enabled": False}
+"""Both need a conversation that the loop holds; here the agent holds its own."""
+
+
 def configured(config: Config, parts: Parts) -> Config:
     """Return the configuration under which tasks are learned from: without a model where none was named."""
+    if config.skills.enabled or config.exemplars.enabled:
+        config = changed(config, ELSEWHERE)
     says = {"reflector", "curator"} & config.playbook.model_fields_set
     if "policy" in config.model_fields_set or parts.policy is not None or says or config.preset:
         return config

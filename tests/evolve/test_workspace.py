@@ -135,6 +135,12 @@ def test_a_model_that_is_named_is_asked(tmp_path: Path) -> None:
         assert memory.runs()[0].policy == "scripted"
 
 
+def test_settings_of_runs_that_need_our_loop_are_left_out_of_tasks(tmp_path: Path) -> None:
+    runs = {"skills.enabled": True, "exemplars.enabled": True}
+    with evolve.open(tmp_path / ".evolve", settings=runs) as memory, memory.task("Book room 4") as task:
+        assert task.finish("booked").note.startswith("nothing was learned: reflector 'rules'")
+
+
 # --- places and settings ---
 
 

@@ -15,6 +15,10 @@ from evolve.config import (
     RunSection,
 )
 from evolve.configfile import load_config
+from evolve.environments.bfcl.environment import Bfcl, BfclConfig
+from evolve.environments.bfcl.world import BfclWorld
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.tools import ToolsEnvironment, Transcript
 from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError, WorkspaceClosed
 from evolve.evaluate import EvalReport
 from evolve.history import RunSummary
@@ -39,6 +43,7 @@ from evolve.skilled.seeding import add_skill
 from evolve.state import Turn
 from evolve.training.section import TrainSection
 from evolve.training.session import Trained
+from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from evolve.workspace.async_facade import AsyncWorkspace
 from evolve.workspace.episodes import EpisodeDetail, EpisodeRow, FigureRow
 from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
@@ -86,10 +91,20 @@ from memory.records import (
     Verdict,
 )
 from playbooks.protocols import Curator, Reflector
+from policies.budget import Budget, BudgetedPolicy
+from policies.cache import CachedPolicy
+from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
+from policies.features import ServerFeatures
+from policies.langchain import LangChainOptions, LangChainPolicy
+from policies.openai_server import OpenAIPolicy, ServerOptions
+from policies.openai_transport import Connection
 from policies.price import Price
-from policies.protocols import Message, Policy, Profile, Reply, SamplingParams, ToolSpec
+from policies.prompts import oneline
+from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams, ToolSpec
+from policies.recordings import Recordings
 from policies.roles import Role
 from policies.scripted import Script, ScriptedPolicy
+from policies.structured import Structured, generate_structured
 from skills.record import Skill, SkillTest
 from skills.retrieval import Way
 
@@ -102,13 +117,22 @@ __all__ = [
     "AsyncOpenTask",
     "AsyncWorkspace",
     "BadInput",
+    "Bfcl",
+    "BfclConfig",
+    "BfclWorld",
+    "Budget",
+    "BudgetExceeded",
     "BudgetSection",
+    "BudgetedPolicy",
+    "CachedPolicy",
+    "ChainGenerator",
     "Check",
     "Commit",
     "Comparison",
     "ComparisonOptions",
     "Config",
     "ConfigError",
+    "Connection",
     "ControlsSection",
     "Curator",
     "DeltaOp",
@@ -141,6 +165,8 @@ __all__ = [
     "KnowledgeRow",
     "KnowledgeScope",
     "KnowledgeView",
+    "LangChainOptions",
+    "LangChainPolicy",
     "Learning",
     "LearningState",
     "LogSection",
@@ -151,8 +177,11 @@ __all__ = [
     "NotFound",
     "NotebookSection",
     "Observer",
+    "Office",
+    "OfficeConfig",
     "Op",
     "OpResult",
+    "OpenAIPolicy",
     "OpenTask",
     "Outcome",
     "Outside",
@@ -162,15 +191,20 @@ __all__ = [
     "PlaybookFormat",
     "PlaybookSection",
     "Policy",
+    "PolicyError",
+    "PolicyRefused",
     "PolicySection",
+    "PolicyUnavailable",
     "Price",
     "Profile",
     "Progress",
     "Provenance",
     "Record",
+    "Recordings",
     "Reflection",
     "Reflector",
     "Reply",
+    "ReplyStore",
     "Report",
     "Role",
     "RoleSection",
@@ -182,6 +216,8 @@ __all__ = [
     "Script",
     "ScriptedPolicy",
     "SearchRow",
+    "ServerFeatures",
+    "ServerOptions",
     "Skill",
     "SkillFormat",
     "SkillTest",
@@ -194,13 +230,16 @@ __all__ = [
     "Step",
     "StepResult",
     "StopReason",
+    "Structured",
     "Task",
     "TelemetrySection",
     "ToolCall",
     "ToolSpec",
+    "ToolsEnvironment",
     "TrainSection",
     "Trained",
     "Trajectory",
+    "Transcript",
     "Trust",
     "Turn",
     "Usage",
@@ -215,9 +254,12 @@ __all__ = [
     "aopen",
     "aresume",
     "arun",
+    "generate_structured",
     "load_config",
+    "oneline",
     "open",
     "open_journal_store",
     "resume",
     "run",
+    "skyrl_generator",
 ]

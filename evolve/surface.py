@@ -23,6 +23,10 @@ _NAMES = {
         "RunSection",
     ),
     "evolve.configfile": ("load_config",),
+    "evolve.environments.bfcl.environment": ("Bfcl", "BfclConfig"),
+    "evolve.environments.bfcl.world": ("BfclWorld",),
+    "evolve.environments.office.environment": ("Office", "OfficeConfig"),
+    "evolve.environments.tools": ("ToolsEnvironment", "Transcript"),
     "evolve.errors": ("ConfigError", "EnvironmentFailure", "UserCodeError", "WorkspaceClosed"),
     "evolve.evaluate": ("EvalReport",),
     "evolve.history": ("RunSummary",),
@@ -47,6 +51,7 @@ _NAMES = {
     "evolve.state": ("Turn",),
     "evolve.training.section": ("TrainSection",),
     "evolve.training.session": ("Trained",),
+    "evolve.training.skyrl": ("ChainGenerator", "skyrl_generator"),
     "evolve.workspace.async_facade": ("AsyncWorkspace",),
     "evolve.workspace.episodes": ("EpisodeDetail", "EpisodeRow", "FigureRow"),
     "evolve.workspace.exchange": (
@@ -100,17 +105,32 @@ _NAMES = {
         "Verdict",
     ),
     "playbooks.protocols": ("Curator", "Reflector"),
+    "policies.budget": ("Budget", "BudgetedPolicy"),
+    "policies.cache": ("CachedPolicy",),
+    "policies.errors": ("BudgetExceeded", "PolicyError", "PolicyRefused", "PolicyUnavailable"),
+    "policies.features": ("ServerFeatures",),
+    "policies.langchain": ("LangChainOptions", "LangChainPolicy"),
+    "policies.openai_server": ("OpenAIPolicy", "ServerOptions"),
+    "policies.openai_transport": ("Connection",),
     "policies.price": ("Price",),
-    "policies.protocols": ("Message", "Policy", "Profile", "Reply", "SamplingParams", "ToolSpec"),
+    "policies.prompts": ("oneline",),
+    "policies.recordings": ("Recordings",),
+    "policies.protocols": ("Message", "Policy", "Profile", "Reply", "ReplyStore", "SamplingParams", "ToolSpec"),
     "policies.roles": ("Role",),
     "policies.scripted": ("Script", "ScriptedPolicy"),
+    "policies.structured": ("Structured", "generate_structured"),
     "skills.retrieval": ("Way",),
     "skills.record": ("Skill", "SkillTest"),
 }
 
 HOME: Mapping[str, str] = {name: module for module, names in _NAMES.items() for name in names}
 """Public name -> module that defines it."""
-EXTRAS = {"Grade": "langchain", "Learning": "langchain", "LearningState": "langchain", "Trained": "pocket,rl"}
+EXTRAS = {
+    **dict.fromkeys(("Grade", "Learning", "LearningState", "ToolsEnvironment", "Transcript"), "langchain"),
+    **dict.fromkeys(("LangChainOptions", "LangChainPolicy"), "langchain"),
+    **dict.fromkeys(("OpenAIPolicy", "ServerOptions", "Connection"), "openai"),
+    **dict.fromkeys(("ChainGenerator", "Trained", "skyrl_generator"), "pocket,rl"),
+}
 """Public name -> the extra that brings the packages which it needs beyond the core's."""
 
 

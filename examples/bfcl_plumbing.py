@@ -19,16 +19,26 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evolve.app import open_store
-from evolve.config import Config, ControlsSection, EnvironmentSection, MemorySection, PlaybookSection, RunSection
-from evolve.environments.bfcl import Bfcl
-from evolve.environments.bfcl.environment import entry_of
-from evolve.environments.bfcl.world import World
-from evolve.protocols import Action
-from evolve.session import Parts, RunResult, run
-from memory.records import Task, ToolCall
-from policies.protocols import Message, Reply, SamplingParams
-from policies.scripted import ScriptedPolicy
+import evolve
+from evolve import (
+    Action,
+    Bfcl,
+    Config,
+    ControlsSection,
+    EnvironmentSection,
+    MemorySection,
+    Message,
+    Parts,
+    PlaybookSection,
+    Reply,
+    RunResult,
+    RunSection,
+    SamplingParams,
+    ScriptedPolicy,
+    Task,
+    ToolCall,
+    run,
+)
 
 Rules = Mapping[str, frozenset[str]]
 """Call -> calls that must come before it."""
@@ -41,9 +51,7 @@ _CITED = re.compile(r"^\[[a-z]+-(\d+)\]", re.MULTILINE)
 @cache
 def gold_calls(task_id: str) -> tuple[tuple[ToolCall, ...], ...]:
     """Return the gold calls of a base task, turn by turn."""
-    entry = entry_of(_tasks()[task_id])
-    world = World(entry)
-    return tuple(tuple(world.parse(source) for source in turn) for turn in entry.gold)
+    return Bfcl().gold_calls(_tasks()[task_id])
 
 
 @cache
@@ -54,7 +62,7 @@ def forgotten(task_id: str) -> frozenset[int]:
 
 
 def _fails_without(task_id: str, calls: Sequence[ToolCall], left_out: int) -> bool:
-    world = World(entry_of(_tasks()[task_id]))
+    world = Bfcl().world(_tasks()[task_id])
     kept = [call for at, call in enumerate(calls) if at != left_out]
     return any(world.call(call.name, call.arguments)[1] is not None for call in kept)
 
@@ -145,8 +153,8 @@ def bullets(config: Config) -> Lookup:
 
     def lookup(number: int) -> tuple[str, str]:
         if number not in known:
-            with open_store(config, read_only=True) as store:
-                records = store.view(config.memory.namespace).records()
+            with evolve.open(config) as memory:
+                records = [memory.show(row.label).record for row in memory.playbook]
             known.update((record.number, (record.payload.cue, record.payload.action)) for record in records)
         return known[number]
 
@@ -177,9 +185,9 @@ def main() -> None:
         print("Plumbing check of the loop with a scripted policy; not evidence of a model's learning.")
         if learned.metrics is not None:
             print(f"train, while learning: {learned.metrics.tgc:.1%}")
-        with open_store(config, read_only=True) as store:
-            for record in store.view(config.memory.namespace).records():
-                print(f"  [{record.label}] {record.payload.text()}")
+        with evolve.open(config) as memory:
+            for row in memory.playbook:
+                print(f"  [{row.label}] {row.content}")
         for report in examine(config).evaluations:
             print(f"{report.split}, {report.arm}: {report.metrics.tgc:.1%}")
 

@@ -20,8 +20,7 @@ from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import ToolException, tool
 
-from evolve import Config
-from evolve.integrations.langchain_middleware import Learning
+from evolve import Config, Learning
 
 
 @tool

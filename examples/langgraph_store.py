@@ -16,8 +16,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore
 
-from evolve import Config
-from evolve.integrations.langgraph_store import open_journal_store
+from evolve import Config, open_journal_store
 
 
 class Said(TypedDict):

@@ -18,9 +18,7 @@ from typing import Any
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from evolve import Config
-from evolve.app import open_store
-from memory.records import DeltaOp, Op, Provenance, Status, Trust
+import evolve
 
 TASK = "Pay 250 to Ann."
 COMMAND = [sys.executable, "-m", "evolve.cli.main", "mcp"]
@@ -29,12 +27,8 @@ COMMAND = [sys.executable, "-m", "evolve.cli.main", "mcp"]
 def prepare(folder: Path) -> None:
     """Make a workspace with one rule, as `evolve init` and `evolve playbook add` do."""
     (folder / "evolve.toml").write_text('[memory]\nindex = "exact"\n')
-    written = Provenance(trust=Trust.OPERATOR, author="example")
-    rule = DeltaOp(
-        op=Op.ADD, payload={"content": "Ask before you pay more than 100."}, status=Status.ACTIVE, provenance=written
-    )
-    with open_store(Config.model_validate({"root": folder, "memory": {"index": "exact"}})) as store:
-        store.commit("default", [rule], actor="example")
+    with evolve.open(folder) as memory:
+        memory.add("Ask before you pay more than 100.", pin=False)
 
 
 async def call(session: ClientSession, tool: str, **arguments: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ D2  every `python` block that names no file runs by itself, after the page's she
 D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every path of the README's tree exists
 D5  every reference, and what stands between marks in other pages, is what `make docs` writes
+D6  examples, README and guides import nothing of ours but `evolve`
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.claims import house_4_api
 from docs.blocks import FENCE, blocks, configurations, pages, run_page
 from evolve.configfile import load_config
 
@@ -61,6 +63,12 @@ def test_every_path_of_the_tree_exists() -> None:
     paths = [line.split()[0] for line in tree.splitlines() if not line.startswith(" ")]
     assert len(paths) >= 8
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_examples_and_guides_import_nothing_of_ours_but_evolve() -> None:
+    programs = [*house_4_api.examples(), *house_4_api.guides()]
+    assert len(programs) > 30
+    assert [(name, found) for name, code in programs if (found := house_4_api.inner(code))] == []
 
 
 def test_the_generated_parts_are_current() -> None:

@@ -25,15 +25,17 @@ from evolve import Outcome, Stats
 from evolve.surface import HOME
 from memory.store import Store
 
-MADE_FOR_YOU = ("Asked", "AsyncOpenTask", "JournalStore", "OpenTask", "AsyncWorkspace", "Workspace")
+MADE_FOR_YOU = ("ChainGenerator", "Asked", "AsyncOpenTask", "JournalStore", "OpenTask", "AsyncWorkspace", "Workspace")
 """Classes whose objects the library makes: nobody calls their constructors."""
+WORLDS = ("Bfcl", "BfclWorld", "Office", "ToolsEnvironment")
+"""Environments that ship here: what they say beyond the protocol is about their own insides."""
 HOOKS = ("settings_customise_sources",)
 """Methods that a library calls."""
 OTHERS = {*dir(builtins), *typing.__all__, *collections.abc.__all__} | {
     *("Path", "PathLike", "TracebackType", "ast", "datetime"),  # of Python
     *("BaseChatModel", "AnyMessage", "Request", "Response"),  # of LangChain
     *("BaseStore", "Item", "SearchItem", "NamespacePath", "Result"),  # of LangGraph
-    *("P", "R", "Row", "T", "cls"),  # type variables
+    *("M", "P", "R", "Row", "T", "cls"),  # type variables
 }
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 
@@ -88,6 +90,8 @@ def named_by(name: str, value: Any) -> Iterator[str]:
 
 def annotations(name: str, value: Any) -> Iterator[str]:
     """Yield the annotations as they are written."""
+    if name in WORLDS:
+        return
     if inspect.isfunction(value):
         yield from signed(value)
     for base in value.__mro__ if inspect.isclass(value) else ():

@@ -17,16 +17,23 @@ from typing import Any
 
 import numpy as np
 
+from evolve import generations
+from evolve.app import load_tasks, make_environment
+from evolve.config import Config
 from evolve.rollout import Acting
 from evolve.training.batches import Prepared, episodes_of, prepared
+from evolve.training.chains import chains
+from evolve.training.online import acting_of, plan_of
 from evolve.training.rollouts import Rollout, Sampling, Setting, roll
 from memory.errors import BadInput
 from policies.cache import CachedPolicy
+from policies.generations.token_policy import TokenPolicy
+from policies.local.loading import load_encoder
 from policies.protocols import Policy
 from policies.recordings import Recordings
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
-from policies.rl.skyrl import generator_output
+from policies.rl.skyrl import ClientEngine, generator_output
 from policies.rl.tracker import BetaTracker
 
 CHAIN = "chain"
@@ -90,6 +97,20 @@ class ChainGenerator:
         if not batch.rows:
             return [], []
         return batch.advantages(self._advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool))
+
+
+def skyrl_generator(client: Any, config: Config, *, context: int = 2048) -> ChainGenerator:
+    """Return the generator over the train tasks of a configuration, as `[train]` and `[policy]` say.
+
+    `client` is SkyRL's inference engine client, of a model that reads `context` tokens. Raises `ConfigError`.
+    """
+    encoder = load_encoder(str(generations.model_directory(config.policy)))
+    policy = TokenPolicy(ClientEngine(client, context=context), encoder, profile=generations.profile_of(config.policy))
+    environment, plan = make_environment(config), plan_of(config)
+    tasks = load_tasks(config, environment, config.run.split)
+    settings = [Setting(chain, environment) for chain in chains(tasks, plan.length, config.run.seed, plan.by)]
+    acting = acting_of(config, environment, policy)
+    return ChainGenerator(settings, policy, config.train.member("advantages"), acting, plan.sampling)
 
 
 def _of_members(

@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evolve import Action, Check, Outcome, StepResult, Task
-from policies.protocols import Message, SamplingParams
-from policies.scripted import ScriptedPolicy
+from evolve import Action, Check, Message, Outcome, SamplingParams, ScriptedPolicy, StepResult, Task
 
 
 @dataclass

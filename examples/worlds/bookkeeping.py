@@ -15,9 +15,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from random import Random
 
-from evolve import Action, Check, Outcome, StepResult, Task
-from policies.protocols import Message, SamplingParams
-from policies.scripted import ScriptedPolicy
+from evolve import Action, Check, Message, Outcome, SamplingParams, ScriptedPolicy, StepResult, Task
 
 TABLES, COLUMNS, MARKS = ("orders", "sales", "invoices"), ("customer", "client", "buyer"), ("open", "O", "1")
 NAMES = ("Ann", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana", "Ivo", "Jill")

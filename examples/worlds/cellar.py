@@ -13,9 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from evolve import Action, Outcome, StepResult, Task
-from policies.protocols import Message, SamplingParams
-from policies.scripted import ScriptedPolicy
+from evolve import Action, Message, Outcome, SamplingParams, ScriptedPolicy, StepResult, Task
 
 THINGS = ("oak door", "iron chest", "stone lid", "brass gate", "glass case", "old cupboard")
 TOOLS = ("lever", "key", "rope", "oil")

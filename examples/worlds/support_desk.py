@@ -14,11 +14,18 @@ from random import Random
 
 from langchain_core.tools import BaseTool, StructuredTool
 
-from evolve import Check, Outcome, Task
-from evolve.environments.tools import ToolsEnvironment, Transcript
-from memory.records import ToolCall
-from policies.protocols import Message, Reply, SamplingParams
-from policies.scripted import ScriptedPolicy
+from evolve import (
+    Check,
+    Message,
+    Outcome,
+    Reply,
+    SamplingParams,
+    ScriptedPolicy,
+    Task,
+    ToolCall,
+    ToolsEnvironment,
+    Transcript,
+)
 
 URGENCIES, CODES = ("low", "normal", "high"), ("done", "settled", "paid", "resolved")
 SIZES = {"train": 40, "dev": 24, "test_normal": 30}

@@ -15,7 +15,7 @@ import pytest
 import evolve.environments.bfcl.world as world_module
 from evolve.environments.bfcl.data import VARIANTS, NotInstalled, entries, installed
 from evolve.environments.bfcl.environment import SIZES, Bfcl, BfclConfig, entry_of
-from evolve.environments.bfcl.world import World
+from evolve.environments.bfcl.world import BfclWorld
 from evolve.protocols import Action
 from memory.errors import BadInput, NotFound
 from memory.records import Outcome, Task, ToolCall
@@ -97,7 +97,7 @@ def test_the_official_checker_agrees() -> None:
         last = max(index for index, turn in enumerate(whole) if turn)
         short = [turn[:-1] if index == last else turn for index, turn in enumerate(whole)]
         assert verdict(entry, whole, "whole"), entry.id
-        world = World(entry)
+        world = BfclWorld(entry)
         actions = [
             action
             for turn in short
@@ -142,7 +142,7 @@ def test_split_by_scenario_number() -> None:
 )
 def test_only_plain_calls_are_read(source: str) -> None:
     with pytest.raises(BadInput, match="cannot read the call"):
-        World(entries("base")[0]).parse(source)
+        BfclWorld(entries("base")[0]).parse(source)
 
 
 def test_no_eval_in_the_adapter() -> None:
@@ -159,15 +159,15 @@ def test_no_eval_in_the_adapter() -> None:
 
 def test_worlds_share_nothing() -> None:
     entry = entries("base")[0]
-    one, two = World(entry), World(entry)
+    one, two = BfclWorld(entry), BfclWorld(entry)
     before = two.state()
     one.call("touch", {"file_name": "new"})
     assert one.state() != before
-    assert two.state() == before == World(entry).state()
+    assert two.state() == before == BfclWorld(entry).state()
 
 
 def test_arguments_are_not_shared_with_the_world() -> None:
-    world = World(entries("base")[90])
+    world = BfclWorld(entries("base")[90])
     arguments = {"unlock": False, "door": ["driver", "passenger"]}
     world.call("lockDoors", arguments)
     assert arguments == {"unlock": False, "door": ["driver", "passenger"]}
@@ -195,7 +195,7 @@ async def test_errors_of_the_systems_are_shown() -> None:
 
 def test_a_calculator_cannot_hang_the_host() -> None:
     entry = next(entry for entry in entries("base") if "MathAPI" in entry.classes)
-    world, started = World(entry), time.monotonic()
+    world, started = BfclWorld(entry), time.monotonic()
     for name, arguments in [
         ("power", {"exponent": 10**8, "base": 10**8}),
         ("power", {"base": 10**400, "exponent": 2}),

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from tests.evolve.command import SETTINGS, evolve_json, settings
 from tests.evolve.command import evolve as command
 
 SKILL = 'def pages(items: list[str]) -> int:\n    """Count pages of ten lines."""\n    return len(items) // 10\n'
+ENV = {**os.environ, "PYTHONPATH": "."}
 REFUSED = "PermissionError: login() must be called before book"
 
 
@@ -289,6 +293,13 @@ def test_a_comparison_is_listed_among_the_runs(tmp_path: Path) -> None:
 async def test_a_run_works_where_a_loop_runs_already(tmp_path: Path) -> None:
     with evolve.open(settings(tmp_path, tasks=4)) as memory:
         assert memory.run().status == "done"
+
+
+def test_the_example_runs_anywhere(root: Path) -> None:
+    ran = subprocess.run([sys.executable, "examples/library.py"], cwd=root, env=ENV, capture_output=True, check=True)
+    said = json.loads(ran.stdout)
+    assert len(said) == 17
+    assert said["playbook list"]
 
 
 # --- W3 ---

@@ -11,7 +11,7 @@ from typing import Any
 
 from evolve.environments.bfcl.data import VARIANTS, Entry, Variant, entries, functions
 from evolve.environments.bfcl.grade import grade
-from evolve.environments.bfcl.world import World
+from evolve.environments.bfcl.world import BfclWorld
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.sections import Section
 from memory.errors import BadInput, NotFound
@@ -82,16 +82,24 @@ class Bfcl:
 
     def gold(self, task: Task) -> Sequence[Action]:
         """Return the official calls, and an answer in words after each turn."""
-        entry, actions = entry_of(task), list[Action]()
-        world = World(entry)
-        for turn in entry.gold:
-            actions += [Action(tool_calls=(world.parse(source),)) for source in turn]
+        actions = list[Action]()
+        for turn in self.gold_calls(task):
+            actions += [Action(tool_calls=(call,)) for call in turn]
             actions.append(Action(text="Done."))
         return actions
 
+    def world(self, task: Task) -> BfclWorld:
+        """Return the simulated systems of a task as an episode finds them."""
+        return BfclWorld(entry_of(task))
+
+    def gold_calls(self, task: Task) -> tuple[tuple[ToolCall, ...], ...]:
+        """Return the gold calls of a task, turn by turn."""
+        entry, world = entry_of(task), self.world(task)
+        return tuple(tuple(world.parse(source) for source in turn) for turn in entry.gold)
+
     def state_changing(self, task: Task) -> Sequence[int]:
         """Return the indexes of the gold actions that change the public state of a system."""
-        world, changing = World(entry_of(task)), list[int]()
+        world, changing = BfclWorld(entry_of(task)), list[int]()
         for index, action in enumerate(self.gold(task)):
             for call in action.tool_calls:
                 before = world.state()
@@ -102,7 +110,7 @@ class Bfcl:
 
     def extra_write(self, task: Task) -> Action:
         """Return a write that no task asks for, and that changes the state which the gold leaves behind."""
-        world = World(entry_of(task))
+        world = BfclWorld(entry_of(task))
         for action in self.gold(task):
             for call in action.tool_calls:
                 world.call(call.name, call.arguments)
@@ -119,7 +127,7 @@ class BfclEpisode:
 
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._world = World(entry_of(task))
+        self._world = BfclWorld(entry_of(task))
         self._turns: list[list[ToolCall]] = [[]]
 
     async def step(self, action: Action) -> StepResult:

@@ -2,7 +2,7 @@
 gold responses of the turn must be among the responses so far.
 
 The benchmark's own state and response checkers judge; its executor, which passes text to `eval`, is replaced by
-`World`.
+`BfclWorld`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.environments.bfcl.data import Entry
-from evolve.environments.bfcl.world import World
+from evolve.environments.bfcl.world import BfclWorld
 from memory.records import Check, Outcome, ToolCall
 
 
@@ -23,7 +23,7 @@ def grade(entry: Entry, turns: Sequence[Sequence[ToolCall]]) -> Outcome:
     the gold has some.
     """
     checker: Any = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
-    agent, gold = World(entry), World(entry)
+    agent, gold = BfclWorld(entry), BfclWorld(entry)
     responses = list[str]()
     checks = list[Check]()
     for index, wanted in enumerate(entry.gold):

@@ -17,7 +17,7 @@ _LARGEST_POWER = 1_000
 _POWERS = ("exponent", "precision")
 
 
-class World:
+class BfclWorld:
     """Holds the systems of one entry. Pickles; two worlds never share state."""
 
     def __init__(self, entry: Entry) -> None:

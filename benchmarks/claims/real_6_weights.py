@@ -8,8 +8,8 @@ memory and without, and 255 tasks of the other benchmark, LifelongAgentBench's S
 differences, with their 95 % intervals. Controls of the same run: the parent once more, with memory and without (A/A).
 
 The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmarks (in the
-folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). `--quick`: 6 train questions, 3 held-out ones,
-3 of SQL, short replies; it shows that the way can be gone, and no figure of it means anything.
+folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). `--quick`: 5 train questions, 2 held-out ones,
+2 of SQL, one short reply each; it shows that the way can be gone, and no figure of it means anything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evolve.state import AA, MAIN, NO_MEMORY
 from evolve.training.section import RECIPES
 
 TRAIN, HELD_OUT, OTHERS = 500, 200, 255
-QUICK_TRAIN, QUICK_HELD_OUT, QUICK_OTHERS = 6, 3, 3
+QUICK_TRAIN, QUICK_HELD_OUT, QUICK_OTHERS = 5, 2, 2
 SEED = 0
 TRAINING: dict[str, Any] = {
     **RECIPES["sft"],
@@ -40,7 +40,8 @@ TRAINING: dict[str, Any] = {
     "learning_rate": 2e-4,
 }
 """bfloat16: on a processor that computes it a step took half the time of float32, and half the memory (docs/LOG.md)."""
-QUICK: dict[str, Any] = {"policy": {"max_tokens": 120}, "gate": {"select_tasks": 2}, "run": {"attempts": 2}}
+SHORT: dict[str, Any] = {"policy": {"max_tokens": 120}, "environment": {"max_steps": 1}}
+QUICK: dict[str, Any] = {**SHORT, "gate": {"select_tasks": 1}, "run": {"attempts": 2}}
 
 
 def lives(home: Path, quick: bool) -> Weighed:

@@ -8,7 +8,7 @@ memory and without, and 255 tasks of the other benchmark, LifelongAgentBench's S
 differences, with their 95 % intervals. Controls of the same run: the parent once more, with memory and without (A/A).
 
 The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmarks (in the
-folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). `--quick`: 5 train questions, 2 held-out ones,
+folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). `--quick`: 14 train questions, 2 held-out,
 2 of SQL, one short reply each; it shows that the way can be gone, and no figure of it means anything.
 """
 
@@ -29,7 +29,7 @@ from evolve.state import AA, MAIN, NO_MEMORY
 from evolve.training.section import RECIPES
 
 TRAIN, HELD_OUT, OTHERS = 500, 200, 255
-QUICK_TRAIN, QUICK_HELD_OUT, QUICK_OTHERS = 5, 2, 2
+QUICK_TRAIN, QUICK_HELD_OUT, QUICK_OTHERS = 14, 2, 2
 SEED = 0
 TRAINING: dict[str, Any] = {
     **RECIPES["sft"],
@@ -55,9 +55,7 @@ def lives(home: Path, quick: bool) -> Weighed:
     sql = {"name": "lifelong_db", "data": data("lifelong_db_train.json")}
     weights = {"policy": {"weights": str(folder(MODEL))}, "train": TRAINING}
     own = _merged(LEARNING, weights, QUICK if quick else {})
-    other = _merged(
-        weights, {"policy": QUICK["policy"]} if quick else {"run": {"eval_splits": ["train", "test_normal"]}}
-    )
+    other = _merged(weights, SHORT if quick else {})
     return Weighed(
         life=Life(home / "formula", "", MODEL, formula, own),
         other=Life(home / "sql", "", MODEL, sql, other),

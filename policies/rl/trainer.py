@@ -231,7 +231,7 @@ class Trainer:
     def resume(self, path: Path) -> dict[str, Any]:
         """Go on from a checkpoint and return its `progress`. Raises `PolicyRefused` where the settings are others."""
         state = torch.load(path, weights_only=True, map_location=self.accelerator.device)
-        if state["settings"] != self.settings.model_dump():
+        if _todays(state["settings"]) != self.settings.model_dump():
             raise PolicyRefused(f"{path} was written with {state['settings']}, got {self.settings.model_dump()}")
         with torch.no_grad():
             for name, value in self._parameters():
@@ -243,6 +243,12 @@ class Trainer:
     def _parameters(self) -> list[tuple[str, Any]]:
         named = self.accelerator.unwrap_model(self.model).named_parameters()
         return [(name, value) for name, value in named if value.requires_grad]
+
+
+def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and knew no `dtype`."""
+    named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
+    return {"dtype": "float32"} | named
 
 
 def precision() -> Literal["bf16", "no"]:

@@ -170,6 +170,18 @@ def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(model: Path, tmp_pa
         trainer(model, minibatches=1).resume(tmp_path / "checkpoint.pt")
 
 
+def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "checkpoint.pt"
+    made = trainer(model)
+    made.step(ROWS, ADVANTAGES)
+    made.checkpoint(path, {"iterations": 1})
+    state = torch.load(path, weights_only=True)
+    state["settings"]["clip"] = state["settings"].pop("max_grad_norm")
+    del state["settings"]["dtype"]
+    torch.save(state, path)
+    assert trainer(model).resume(path) == {"iterations": 1}
+
+
 def test_a_saved_adapter_is_what_was_trained_and_is_never_written_over(model: Path, tmp_path: Path) -> None:
     made = trainer(model)
     made.step(ROWS, ADVANTAGES)

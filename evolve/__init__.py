@@ -13,8 +13,6 @@ __all__ = sorted(HOME)  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:
-    if name not in HOME:
-        raise AttributeError(f"module 'evolve' has no attribute {name!r}; it offers {', '.join(__all__)}")
     return public(name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from importlib import import_module
 
 _NAMES = {
@@ -135,7 +136,14 @@ EXTRAS = {
 
 
 def public(name: str) -> object:
-    """Return what a public name stands for. Raises `ImportError` with the fix where an extra is not installed."""
+    """Return what a public name stands for.
+
+    Raises `AttributeError` for a name that there is not, `ImportError` with the fix where an extra is not installed.
+    """
+    if name not in HOME:
+        near = get_close_matches(name, HOME, n=3)
+        fix = f"did you mean {' or '.join(near)}?" if near else "evolve.__all__ lists what it offers"
+        raise AttributeError(f"module 'evolve' has no attribute {name!r}; {fix}")
     try:
         return getattr(import_module(HOME[name]), name)
     except ModuleNotFoundError as missing:

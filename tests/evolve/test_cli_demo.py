@@ -28,6 +28,10 @@ def test_the_demo_shows_halves_control_lessons_and_the_curve(root: Path, tmp_pat
     assert len(re.findall(r"^shr-\d+", ran.stdout, re.MULTILINE)) >= 8
     (picture,) = re.findall(r"learning curve: (\S+\.png)", ran.stdout)
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
+    settings = tmp_path / "demo" / "evolve.toml"
+    assert "tasks = 60" in settings.read_text()
+    settings.write_text(settings.read_text().replace("tasks = 60", "tasks = 8"))
     again = demo(root, tmp_path / "demo")
+    assert again.returncode == 0, again.stderr
     assert "known before: " in again.stdout
     assert "known before: 0," not in again.stdout

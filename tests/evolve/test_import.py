@@ -12,9 +12,11 @@ import pytest
 import evolve
 
 
-def test_an_unknown_name_lists_what_there_is() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Agnet'; it offers Action, Agent"):
+def test_an_unknown_name_is_told_with_those_that_are_like_it() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Agnet'; did you mean Agent"):
         _ = evolve.Agnet
+    with pytest.raises(AttributeError, match=r"no attribute 'zzzz'; evolve\.__all__ lists what it offers"):
+        _ = evolve.zzzz
 
 
 def test_checkpoints_are_read_strictly(root: Path) -> None:

@@ -63,7 +63,8 @@ class Instant:
         return ""
 
     def tasks(self, split: str) -> Sequence[Task]:
-        return [Task(id=f"t{at}", instruction=f"{WORDS[at % 11]} {WORDS[at % 7]} {at}") for at in range(self.count)]
+        texts = [f"{WORDS[at % 11]} {WORDS[at % 7]} {at}" for at in range(self.count)]
+        return [Task(id=f"{split}-{at}", instruction=text, split=split) for at, text in enumerate(texts)]
 
     def start(self, task: Task, seed: int = 0) -> _Episode:
         return _Episode(self.clock)

@@ -36,7 +36,8 @@ class Greeting:
         return ""
 
     def tasks(self, split: str) -> Sequence[Task]:
-        return [Task(id=f"t{at}", instruction=f"Greet number {at}.") for at in range(self.count)]
+        texts = [f"Greet number {at}." for at in range(self.count)]
+        return [Task(id=f"{split}-{at}", instruction=text, split=split) for at, text in enumerate(texts)]
 
     def start(self, task: Task, seed: int = 0) -> _Episode:
         return _Episode()

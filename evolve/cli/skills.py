@@ -84,10 +84,12 @@ def run_all(
 @app.command()
 def promote(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Put a skill in use as active, on your authority: quarantined, retired or not yet measured."""
+    from evolve.lookup import find_skill
     from evolve.workspace import knowledge
 
     with writing(context) as (config, store):
-        report(knowledge.promote(store, config.memory.namespace, name), as_json)
+        found = find_skill(store, config.memory.namespace, name)
+        report(knowledge.promote(store, config.memory.namespace, found), as_json)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from evolve.config import Config
-from evolve.lookup import find_skill, named
+from evolve.lookup import named
 from evolve.workspace.rows import Rows
 from evolve.worth import cases
 from memory.evidence import reported
@@ -226,11 +226,11 @@ def edit(store: Store, namespace: str, name: str, content: str) -> Commit:
     return store.commit(namespace, [op], actor=OPERATOR)
 
 
-def retire(store: Store, namespace: str, record: Record[Any]) -> Commit:
+def retire(store: Store, namespace: str, record: Record[Any], reason: str = "") -> Commit:
     """Take a record out of all prompts. Raises `BadInput` for a skill that another one calls."""
     if record.kind == Skill.kind:
         Library(store.view(namespace).records(Skill.kind)).require_uncalled(record.payload.name)
-    op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id)
+    op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id, reason=reason)
     return store.commit(namespace, [op], actor=OPERATOR)
 
 
@@ -240,9 +240,8 @@ def restore(store: Store, namespace: str, record: Record[Any]) -> Commit:
     return store.commit(namespace, [op], actor=OPERATOR)
 
 
-def promote(store: Store, namespace: str, name: str) -> Commit:
-    """Put a skill in use as active, on the operator's word: quarantined, retired or not yet measured."""
-    record = find_skill(store, namespace, name)
+def promote(store: Store, namespace: str, record: Record[Any], reason: str = "") -> Commit:
+    """Put a record in use as active, on the operator's word: quarantined, retired or not yet measured."""
     op = DeltaOp(
         op=Op.RESTORE,
         kind=record.kind,
@@ -250,6 +249,7 @@ def promote(store: Store, namespace: str, name: str) -> Commit:
         status=Status.ACTIVE,
         pinned=record.pinned,
         provenance=Provenance(trust=Trust.OPERATOR, author=OPERATOR),
+        reason=reason,
     )
     return store.commit(namespace, [op], actor=OPERATOR)
 

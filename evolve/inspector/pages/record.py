@@ -13,15 +13,14 @@ from evolve.gates.ledger import Entry, entries, last_words
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
 from evolve.proposals import WRITTEN_IN
+from evolve.workspace import knowledge
 from evolve.worth import cases
 from memory.errors import BadInput, NotFound
-from memory.records import RECALLABLE, Commit, DeltaOp, Op, Provenance, Record, Status, Trust
+from memory.records import RECALLABLE, Commit, DeltaOp, Op, Record
 from skills.library import Library
 from skills.static import complaints
 
 router = APIRouter()
-
-ACTOR = "operator"
 
 
 @router.get("/records/{name}")
@@ -34,25 +33,14 @@ def record(request: Request, desk: At, name: str) -> HTMLResponse:
 def retire(desk: At, name: str, form: Form) -> RedirectResponse:
     """Take a record out of all prompts. Refused for a skill that others call."""
     found = known(desk, name)
-    if found.kind == "skill":
-        Library(desk.store.view(desk.namespace).records("skill")).require_uncalled(found.payload.name)
-    return _changed(desk, found, DeltaOp(op=Op.REMOVE, kind=found.kind, target_id=found.id, reason=form.get("why", "")))
+    return _changed(desk, found, knowledge.retire(desk.store, desk.namespace, found, form.get("why", "")))
 
 
 @router.post("/records/{name}/restore")
 def restore(desk: At, name: str, form: Form) -> RedirectResponse:
     """Bring a record into use, on the operator's authority."""
     found = known(desk, name)
-    op = DeltaOp(
-        op=Op.RESTORE,
-        kind=found.kind,
-        target_id=found.id,
-        status=Status.ACTIVE,
-        pinned=found.pinned,
-        provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
-        reason=form.get("why", ""),
-    )
-    return _changed(desk, found, op)
+    return _changed(desk, found, knowledge.promote(desk.store, desk.namespace, found, form.get("why", "")))
 
 
 @router.post("/records/{name}/edit")
@@ -65,7 +53,7 @@ def edit(desk: At, name: str, form: Form) -> RedirectResponse:
         raise BadInput(f"got {text!r} for a {found.kind}; expected a bullet's or a skill's new text and its version")
     payload = found.payload.model_dump(mode="json") | {field: text}
     op = DeltaOp(op=Op.EDIT, kind=found.kind, target_id=found.id, payload=payload, base_version=int(version))
-    return _changed(desk, found, op)
+    return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=knowledge.OPERATOR))
 
 
 def one(desk: Desk, name: str) -> dict[str, Any]:
@@ -127,8 +115,7 @@ def diff(before: str, after: str) -> list[tuple[str, str]]:
     return [(line[0].strip(), line[2:]) for line in lines if line[0] != "?"]
 
 
-def _changed(desk: Desk, found: Record[Any], op: DeltaOp) -> RedirectResponse:
-    commit = desk.store.commit(desk.namespace, [op], actor=ACTOR)
+def _changed(desk: Desk, found: Record[Any], commit: Commit) -> RedirectResponse:
     desk.said.append(told(commit))
     return RedirectResponse(served("records", found.id), 303)
 

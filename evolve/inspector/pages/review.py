@@ -11,9 +11,10 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evolve import proposals
 from evolve.inspector.desk import At, Desk, Form
-from evolve.inspector.pages.record import ACTOR, diff, said, told
+from evolve.inspector.pages.record import diff, said, told
 from evolve.inspector.rendering import served, show
 from evolve.proposals import WRITTEN_IN, Proposal
+from evolve.workspace.knowledge import OPERATOR
 from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op
 
@@ -114,22 +115,22 @@ def _editable(proposal: Proposal) -> str:
 
 
 def _accept(desk: Desk, name: str, form: dict[str, str]) -> str:
-    return told(proposals.accept(desk.store, name, actor=ACTOR))
+    return told(proposals.accept(desk.store, name, actor=OPERATOR))
 
 
 def _edit(desk: Desk, name: str, form: dict[str, str]) -> str:
     text = form.get("text", "").replace("\r\n", "\n")
     payload = proposals.edited(proposals.find(desk.store, name).op, text)
-    return told(proposals.accept(desk.store, name, actor=ACTOR, payload=payload))
+    return told(proposals.accept(desk.store, name, actor=OPERATOR, payload=payload))
 
 
 def _reject(desk: Desk, name: str, form: dict[str, str]) -> str:
-    proposals.reject(desk.store, name, actor=ACTOR, reason=form.get("why", ""))
+    proposals.reject(desk.store, name, actor=OPERATOR, reason=form.get("why", ""))
     return f"Change {name} is rejected."
 
 
 def _defer(desk: Desk, name: str, form: dict[str, str]) -> str:
-    proposals.defer(desk.store, name, actor=ACTOR, reason=form.get("why", ""))
+    proposals.defer(desk.store, name, actor=OPERATOR, reason=form.get("why", ""))
     return f"Change {name} waits on, after all others."
 
 

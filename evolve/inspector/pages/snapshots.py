@@ -8,10 +8,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evolve.inspector.desk import At, Desk, Form
-from evolve.inspector.pages.record import ACTOR, diff, said, told
+from evolve.inspector.pages.record import diff, said, told
 from evolve.inspector.paging import Number, Paging
 from evolve.inspector.rendering import served, show
 from evolve.lookup import find_snapshot
+from evolve.workspace.knowledge import OPERATOR
 from memory import listing
 from memory.snapshots import address
 
@@ -39,7 +40,7 @@ def rollback(desk: At, form: Form) -> RedirectResponse:
     """Make a snapshot the live state again; what is live now is frozen first, so that this can be undone."""
     name = find_snapshot(desk.store, desk.namespace, form.get("snapshot", ""))
     before = address(desk.store.snapshot(desk.namespace))
-    commit = desk.store.rollback(desk.namespace, name, actor=ACTOR)
+    commit = desk.store.rollback(desk.namespace, name, actor=OPERATOR)
     desk.said.append(f"{told(commit)} What was live before is snapshot {_short(before)}.")
     return RedirectResponse(served("snapshots"), 303)
 

@@ -61,7 +61,7 @@ def converted(section: ModelSection, workspace: Path, base: Path, named: str | N
     _, directory = _chosen(named, workspace)
     if directory is None:
         return None
-    return to_gguf(directory, base, folder / CONVERTED / f"{file_name(directory)}.gguf")
+    return _made(directory, base, folder)
 
 
 @contextmanager
@@ -72,12 +72,16 @@ def serving(
     and `llama_server`."""
     directory = checked(generation, ANY_RANK) if generation.adapter is not None else None
     check_same_weights(model_directory(section), base)
-    folder = workspace / FOLDER
-    made = to_gguf(directory, base, folder / CONVERTED / f"{file_name(directory)}.gguf") if directory else None
+    made = _made(directory, base, workspace / FOLDER) if directory else None
     options = options.model_copy(update={"adapter": made, "port": None})
     name = section.model or base.stem
     with llama_server(base, log=workspace / "llama.log", name=name, options=options) as url:
         yield section.model_copy(update={"base_url": url, "model": name, "adapter": generation.version})
+
+
+def _made(directory: Path, base: Path, folder: Path) -> Path:
+    """Return the GGUF adapter of a PEFT directory, kept in `folder`."""
+    return to_gguf(directory, base, folder / CONVERTED / f"{file_name(directory)}.gguf")
 
 
 def _chosen(named: str | None, workspace: Path | None) -> tuple[str, Path | None]:

@@ -3,7 +3,8 @@
 Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine. It works through 500 train questions online
 (predict, then learn from the grade), and then, frozen, through the 200 questions of the validation file that no gate
 has seen. Beside it stand the controls of the same run: the same questions without memory, with memory once more (A/A),
-and in a bare prompt without any framework. Then another life, which reads no grade at all (label-free).
+with a memory that learned nothing, and in a bare prompt without any framework. Then another life, which reads no grade
+at all (label-free).
 
 The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmark (in the
 folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). With `--quick` 24 and 24 questions.
@@ -11,16 +12,13 @@ folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). With `
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
 from typing import Any
 
 from benchmarks.claim import Row, at_least, begin
-from benchmarks.real.figures import Passed, above, difference, rate
+from benchmarks.real.arms import Arms, folder, lived
+from benchmarks.real.figures import above, difference, rate
 from benchmarks.real.lives import Life, data, served
-from benchmarks.table import ROOT
-from evolve.state import AA, MAIN, NO_MEMORY
-from memory.records import Frozen
+from evolve.state import AA
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 500, 200, 24
@@ -32,38 +30,13 @@ LEARNING: dict[str, dict[str, Any]] = {
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
+UNGRADED = {"run": {**LEARNING["run"], "label_free": True}}
 
 
-class Figures(Frozen):
-    """Held-out figures of one life."""
-
-    passed: dict[str, Passed]
-    """Arm -> task -> whether it passed."""
-    bare: Passed
-    """Empty where it was not asked."""
-    learned: int
-    """Changes of knowledge that were applied."""
-    halves: tuple[float, float]
-    """% of the train questions solved, in the first and in the second half of the stream."""
-
-
-def lived(life: Life, tasks: int, held_out: int, *, label_free: bool = False) -> Figures:
-    """Learn, then examine; the labelled life also asks in a bare prompt."""
-    report = life.learn(tasks, run={**LEARNING["run"], "label_free": label_free})
-    passed = life.examine("held out", held_out, controls={"no_memory": 1.0, "aa": True})
-    halves = tuple(100 * half.tgc if half else 0.0 for half in (report.first_half, report.second_half))
-    return Figures(
-        passed=passed,
-        bare={} if label_free else life.bare(held_out),
-        learned=report.learned,
-        halves=(halves[0], halves[1]),
-    )
-
-
-def rows(known: Figures, unlabelled: Figures) -> list[Row]:
+def rows(known: Arms, unlabelled: Arms) -> list[Row]:
     """Return the figures of both lives."""
-    off, on, again = (known.passed[arm] for arm in (NO_MEMORY, MAIN, AA))
-    free_off, free_on = unlabelled.passed[NO_MEMORY], unlabelled.passed[MAIN]
+    off, on, again = known.off, known.on, known.passed[AA]
+    free_off, free_on = unlabelled.off, unlabelled.on
     n = len(on)
     return [
         Row("bare prompt, % solved", rate(known.bare), n=n, seed=SEED),
@@ -73,6 +46,7 @@ def rows(known: Figures, unlabelled: Figures) -> list[Row]:
         difference("learned minus without memory, points", off, on, at_least(30)),
         above("the same: lower end of the interval", off, on, 20),
         difference("learned again minus learned (A/A), points", on, again),
+        difference("untrained memory minus without memory, points", off, known.untrained),
         Row("train questions solved as they came, first half, %", known.halves[0], n=TRAIN // 2, seed=SEED),
         Row("train questions solved as they came, second half, %", known.halves[1], n=TRAIN // 2, seed=SEED),
         Row("changes applied", known.learned, at_least(1)),
@@ -87,9 +61,7 @@ def main() -> None:
     """Serve, live twice, record."""
     run = begin("real_1_formula", __doc__)
     train, held_out = (QUICK, QUICK) if run.quick else (TRAIN, HELD_OUT)
-    home = Path(ROOT) / "build" / "real" / ("quick" if run.quick else run.commit[:12])
-    if run.quick:
-        shutil.rmtree(home, ignore_errors=True)
+    home = folder(run)
     environment = {
         "name": "formula",
         "train": data("formula_train_subset_500.jsonl"),
@@ -98,7 +70,9 @@ def main() -> None:
     }
     with served(MODEL) as url:
         known = lived(Life(home / "graded", url, MODEL, environment, LEARNING), train, held_out)
-        free = lived(Life(home / "label_free", url, MODEL, environment, LEARNING), train, held_out, label_free=True)
+        free = lived(
+            Life(home / "label_free", url, MODEL, environment, LEARNING), train, held_out, bare=False, sections=UNGRADED
+        )
     run.conclude(rows(known, free))
 
 

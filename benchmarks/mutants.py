@@ -21,9 +21,12 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, Queue
 from tempfile import TemporaryDirectory
+from threading import Lock
 
 from benchmarks.mutation import Mutant, mutants, sound
 from benchmarks.table import ROOT
@@ -153,6 +156,7 @@ class Tree:
     def __init__(self, root: Path, copy: Path, box: float) -> None:
         """Copy what tests need of `root` to `copy`; `box` is the time for one mutant, in seconds."""
         self.root, self.copy, self.box = root, copy, box
+        copy.mkdir(exist_ok=True)
         for name in KEPT:
             if (root / name).is_dir():
                 shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
@@ -214,21 +218,73 @@ def _is_any(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
 
 
-def run(root: Path, chosen: Sequence[tuple[Area, Mutant]], *, box: float, until: float = float("inf")) -> list[Verdict]:
-    """Judge mutants one after the other and print what becomes of each; none is begun after the time `until`."""
-    verdicts: list[Verdict] = []
-    with TemporaryDirectory(prefix="mutants-") as folder:
-        tree = Tree(root, Path(folder), box)
-        for area, mutant in chosen:
-            if time.monotonic() > until:
-                break
+def run(
+    root: Path,
+    chosen: Sequence[tuple[Area, Mutant]],
+    *,
+    box: float,
+    until: float = float("inf"),
+    jobs: int = 1,
+    kept: Path | None = None,
+) -> list[Verdict]:
+    """Judge mutants, `jobs` at a time, and print what becomes of each; none is begun after the time `until`.
+
+    Verdicts are added to the JSON lines of the file `kept` as they are found; those that it holds are not sought again.
+    """
+    before = _verdicts(kept)
+    waiting: Queue[tuple[Area, Mutant]] = Queue()
+    found: dict[tuple[str, ...], Verdict] = {}
+    for area, mutant in chosen:
+        if _place(mutant) in before:
+            answer, by, seconds = before[_place(mutant)]
+            found[_place(mutant)] = Verdict(mutant, area.name, answer, by, seconds)
+        else:
+            waiting.put((area, mutant))
+    saying = Lock()
+
+    def work(folder: Path) -> None:
+        tree = Tree(root, folder, box)
+        while time.monotonic() <= until:
+            try:
+                area, mutant = waiting.get_nowait()
+            except Empty:
+                return
             verdict = tree.judge(area, mutant)
-            verdicts.append(verdict)
-            where = f"{mutant.file}:{mutant.line} ({mutant.kind})"
-            print(f"{verdict.answer:<9} {where} {verdict.seconds:.0f} s {verdict.by}", flush=True)
-            if verdict.answer == SURVIVED:
-                print(mutant.diff((root / mutant.file).read_text(encoding="utf-8")), flush=True)
-    return verdicts
+            with saying:
+                found[_place(mutant)] = verdict
+                _say(root, verdict)
+                if kept is not None:
+                    _keep(kept, verdict)
+
+    with TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
+        for worker in [pool.submit(work, Path(folder, str(number))) for number in range(jobs)]:
+            worker.result()
+    return [found[_place(mutant)] for _, mutant in chosen if _place(mutant) in found]
+
+
+def _place(mutant: Mutant) -> tuple[str, ...]:
+    return *_name(mutant), str(mutant.line)
+
+
+def _say(root: Path, verdict: Verdict) -> None:
+    mutant = verdict.mutant
+    where = f"{mutant.file}:{mutant.line} ({mutant.kind})"
+    print(f"{verdict.answer:<9} {where} {verdict.seconds:.0f} s {verdict.by}", flush=True)
+    if verdict.answer == SURVIVED:
+        print(mutant.diff((root / mutant.file).read_text(encoding="utf-8")), flush=True)
+
+
+def _keep(kept: Path, verdict: Verdict) -> None:
+    line = {"mutant": _place(verdict.mutant), "answer": verdict.answer, "by": verdict.by, "seconds": verdict.seconds}
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def _verdicts(kept: Path | None) -> dict[tuple[str, ...], tuple[str, str, float]]:
+    lines = kept.read_text(encoding="utf-8").splitlines() if kept is not None and kept.exists() else []
+    told = [json.loads(line) for line in lines]
+    return {tuple(each["mutant"]): (each["answer"], each["by"], each["seconds"]) for each in told}
 
 
 def share(verdicts: Sequence[Verdict]) -> float | None:

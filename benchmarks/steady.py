@@ -57,14 +57,14 @@ def burner(processes: int) -> Generator[None]:
 def suites(commit: str, count: int, paths: Sequence[str] = ()) -> list[Ran]:
     """Return how so many runs of the tests went, all started at once beside a burner that makes up the load."""
     names = [f"run{number}" for number in range(1, count + 1)]
-    lacking = sum(not _kept(commit, name).exists() for name in names)
+    lacking = sum(not kept_at(commit, name).exists() for name in names)
     with burner(BUSY - JOBS * lacking if lacking else 0), ThreadPoolExecutor(count) as pool:
         return list(pool.map(lambda name: _suite(name, commit, paths), names))
 
 
 def _suite(name: str, commit: str, paths: Sequence[str]) -> Ran:
     """Return how a run went: the one of this name and commit where there is one, else a new one."""
-    kept = _kept(commit, name)
+    kept = kept_at(commit, name)
     if kept.exists():
         return Ran.model_validate_json(kept.read_text())
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -83,8 +83,9 @@ def _suite(name: str, commit: str, paths: Sequence[str]) -> Ran:
     return ran
 
 
-def _kept(commit: str, name: str) -> Path:
-    return FOLDER / commit[:12] / f"{name}.json"
+def kept_at(commit: str, name: str, suffix: str = ".json") -> Path:
+    """Return where a part that was measured at a commit is kept."""
+    return FOLDER / commit[:12] / f"{name}{suffix}"
 
 
 def read(file: Path) -> Ran:
@@ -101,7 +102,7 @@ def read(file: Path) -> Ran:
 
 def make_test(commit: str) -> tuple[float, float, bool]:
     """Return the seconds of `make test` by itself, the machine's load when it began, and whether all passed."""
-    kept = _kept(commit, "make_test")
+    kept = kept_at(commit, "make_test")
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         before, began = os.getloadavg()[0], time.monotonic()

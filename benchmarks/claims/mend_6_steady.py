@@ -1,8 +1,8 @@
 """Claim mend_6: the suite passes three times at a load of sixteen, and faults put into the source are noticed.
 
-The three runs start at once with five workers each; a burner is the sixteenth process. They are kept by commit under
-`build/steady/` as they end: killed, the same command goes on. First `make test` is timed, by itself; the load when it
-began stands beside, since a busy machine makes the figure worse.
+The three runs start at once with five workers each; a burner is the sixteenth process. Runs and mutants are kept by
+commit under `build/steady/` as they end: killed, the same command goes on. First `make test` is timed, by itself; the
+load when it began stands beside, since a busy machine makes the figure worse.
 
 Sixty mutants, drawn by seed in turn from each area and each kind of fault. Those that are known to change nothing
 (`benchmarks/data/mutants_equivalent.jsonl`) are not drawn. Undecided is a mutant whose tests did not end in time, or
@@ -17,10 +17,10 @@ from pathlib import Path
 
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.mutants import AREAS, CAUGHT, SURVIVED, UNDECIDED, Verdict, run, sample, share
-from benchmarks.steady import quick_rows, steady_rows
+from benchmarks.steady import kept_at, quick_rows, steady_rows
 from benchmarks.table import ROOT
 
-SEED, COUNT, BOX = 17, 60, 600.0
+SEED, COUNT, BOX, JOBS = 17, 60, 600.0, 2
 LEAST = 95.0
 
 
@@ -46,7 +46,8 @@ def main() -> None:
     root = Path(ROOT)
     steady = quick_rows(claim.commit) if claim.quick else steady_rows(claim.commit)
     chosen = sample(root, 4 if claim.quick else COUNT, SEED)
-    claim.conclude(steady + mutant_rows(run(root, chosen, box=BOX)))
+    kept = None if claim.quick else kept_at(claim.commit, "mutants", ".jsonl")
+    claim.conclude(steady + mutant_rows(run(root, chosen, box=BOX, jobs=JOBS, kept=kept)))
 
 
 if __name__ == "__main__":

@@ -105,3 +105,14 @@ def test_nothing_is_begun_after_the_time_is_up(project: Path) -> None:
     area = Area("till", ("memory/till.py",), ("tests/test_*.py",))
     assert run(project, sample(project, 9, 0, [area]), box=60, until=0.0) == []
     assert share([]) is None
+
+
+def test_what_was_found_is_kept_and_not_sought_again(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    area = Area("till", ("memory/till.py",), ("tests/test_*.py",))
+    chosen, kept = sample(project, 9, 0, [area]), tmp_path_factory.mktemp("kept") / "mutants.jsonl"
+    first = run(project, chosen[:1], box=60, kept=kept)
+    (project / "tests" / "test_till.py").write_text("def test_nothing():\n    pass\n")
+    both = run(project, chosen, box=60, jobs=2, kept=kept)
+    assert both[:1] == first
+    assert [each.answer for each in both] == [first[0].answer, SURVIVED]
+    assert len(kept.read_text().splitlines()) == 2

@@ -257,8 +257,8 @@ class GateSection(Section):
     calls_ratio: float = Field(default=2.0, gt=0)
     """Most model calls of the gates, as a multiple of the stream's so far; a change that must wait for some waits."""
     calls_advance: int | Literal["auto"] = "auto"
-    """Calls that the gates may make at once, before `calls_ratio` allows as many, so that a short run can measure its
-    first lessons. `auto` = 1500 where calls cost nothing but time (`pocket`, `local`, `scripted`, no price), else 0."""
+    """Calls that the gates may make beside those that `calls_ratio` allows, so that a short run can measure its first
+    lessons. `auto` = 1500 where calls cost nothing but time (`pocket`, `local`, `scripted`, no price), else 0."""
     mode: Literal["practical", "strict"] = "practical"
     """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
     alpha: float = Field(default=0.1, gt=0, lt=1)

@@ -23,7 +23,7 @@ class WorldCost(Frozen):
     """Of what the agent is told of it in every prompt: its description, and the tools that are offered."""
     max_steps: int
     gate_advance: int = 0
-    """Calls that the gates may make whatever the stream makes (`gate_advance`)."""
+    """Calls that the gates may make beside their share of the stream's (`gate_advance`)."""
 
 
 class Estimate(Frozen):
@@ -60,7 +60,7 @@ def control_share(config: Config, *, free: bool, live: bool = False) -> tuple[fl
 
 
 def gate_advance(config: Config, *, free: bool) -> int:
-    """Return how many calls the gates may make before `gate.calls_ratio` allows as many."""
+    """Return how many calls the gates may make beside those that `gate.calls_ratio` allows."""
     wanted = config.gate.calls_advance
     if wanted != "auto":
         return wanted
@@ -86,7 +86,7 @@ def estimate(
     steps = world.max_steps + 2 * (run.plan_review + run.teacher_retry)
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
     by_ratio = round(config.gate.calls_ratio * tasks * passes * steps)
-    gate_calls = max(by_ratio, world.gate_advance) if gated else 0
+    gate_calls = by_ratio + world.gate_advance if gated else 0
     calls = episodes * steps + learning + gate_calls
     prompt = world.tokens + config.playbook.token_budget + _OTHER_TOKENS
     each = Usage(prompt_tokens=prompt, completion_tokens=config.policy.max_tokens)

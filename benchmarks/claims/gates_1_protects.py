@@ -4,7 +4,7 @@ Gated is the stack `default`, ungated its first gate alone (`static`), on the sa
 worker acts and the `rules` reflector writes: no model is asked, so these figures are about the gates, not about the
 lessons of a model. Three streams: clean; 15 % of the grades wrong, those that gates read included; every third batch's
 lessons with the wrong value in the normal wording. Calls of the gates are counted apart and capped at twice the
-stream's. The drift row is another script's.
+stream's, as where calls cost money: there is no advance. The drift row is another script's.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _config(root: Path, arm: str, tasks: int) -> Config:
             "memory": {"index": "exact", "recall_k": 40},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": [ARMS[arm]]},
+            "gate": {"names": [ARMS[arm]], "calls_advance": 0},
         }
     )
 

@@ -1,4 +1,4 @@
-"""What gates may spend: model calls, at most a multiple of those that the stream has made so far, or an advance on it.
+"""What gates may spend: model calls, at most a multiple of those that the stream has made so far, and an advance.
 
 The purse is filled once a batch, from what the journal says; what is drawn from it depends on the episodes alone and
 not on their order, so a resumed run comes to the same decisions about what can be afforded.
@@ -38,7 +38,7 @@ class Purse:
         return len(self._known)
 
     def fill(self, stream_calls: int, stream_episodes: int, *, episodes: int | None = None) -> None:
-        """Allow the ratio of `stream_calls`, the advance at least.
+        """Allow the ratio of `stream_calls` beside the advance.
 
         `episodes`: how many gate episodes there were when this batch began."""
         self._known = set(list(self._paid)[:episodes])
@@ -48,7 +48,7 @@ class Purse:
 
     def allowance(self, stream_calls: int) -> float:
         """Return how many calls the gates may have made when the stream has made `stream_calls`."""
-        return max(self._ratio * stream_calls, self._advance)
+        return self._ratio * stream_calls + self._advance
 
     @property
     def left(self) -> float:

@@ -182,13 +182,13 @@ def test_c1_the_purse_counts_what_is_paid_once() -> None:
     assert issubclass(OutOfCalls, EvolveError)
 
 
-def test_c1_an_advance_counts_until_the_ratio_allows_more() -> None:
+def test_c1_an_advance_comes_on_top_of_the_ratio() -> None:
     purse = Purse(2.0, advance=100)
     found: list[float] = []
     for calls in (0, 10, 50, 80):
         purse.fill(stream_calls=calls, stream_episodes=1)
         found.append(purse.left)
-    assert found == [100.0, 100.0, 100.0, 160.0]
+    assert found == [100.0, 120.0, 200.0, 260.0]
 
 
 def test_c1_calls_that_cost_nothing_have_an_advance_and_others_have_none() -> None:
@@ -202,9 +202,9 @@ async def test_c1_the_first_lessons_of_a_short_run_are_measured_within_it(tmp_pa
     result = await work(config)
     with open_store(config, read_only=True) as store:
         rows = spending(store, result.run_id)
-        assert all(gates <= max(FREE_ADVANCE, 2 * stream) for stream, gates in rows)
+        assert all(gates <= FREE_ADVANCE + 2 * stream for stream, gates in rows)
         assert account(store, result.run_id).counts[-1].accepted > 0
-        assert store.events(type=ALLOWANCE)[-1].data["allowed"] == max(FREE_ADVANCE, 2 * rows[-1][0])
+        assert store.events(type=ALLOWANCE)[-1].data["allowed"] == FREE_ADVANCE + 2 * rows[-1][0]
 
 
 async def test_c4_an_edit_takes_the_status_of_its_verdict(tmp_path: Path) -> None:

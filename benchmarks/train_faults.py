@@ -83,7 +83,7 @@ def no_number(folder: Path) -> tuple[Ended, str, Ended]:
     ended = command(folder, TRAIN)
     _noted(folder)
     (folder / POISON).unlink()
-    return ended, "the gradient became nan at update 2; lower learning_rate", command(folder, TRAIN)
+    return ended, "lower learning_rate, or look at the rewards", command(folder, TRAIN)
 
 
 def dead_server(folder: Path) -> tuple[Ended, str, Ended]:

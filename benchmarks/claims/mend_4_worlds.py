@@ -15,6 +15,7 @@ from benchmarks.foreign_worlds import WORLDS, Life, live
 from evolve.statistics.clusters import Pairing, compare
 
 SEEDS, QUICK_SEEDS = 10, 3
+LOWER = "lower end of that interval"
 
 
 def rows(name: str, lives: Sequence[Life], control: Sequence[Life]) -> list[Row]:
@@ -26,7 +27,7 @@ def rows(name: str, lives: Sequence[Life], control: Sequence[Life]) -> list[Row]
         _difference(
             f"{name}: held-out with memory minus without, points", [each.memory for each in lives], at_least(20)
         ),
-        Row(f"{name}: lower end of that interval, points", 100 * found.low, Target("> 0", lambda low: low > 0), n=n),
+        Row(f"{name}: {LOWER}, points", 100 * found.low, Target("> 0", lambda low: low > 0), n=n),
         Row(f"{name}: solved with memory, %", with_memory, n=n),
         Row(f"{name}: solved without memory, % (control)", without, n=n),
         _difference(f"{name}: the frozen memory again, points (A/A)", [each.again for each in lives]),
@@ -41,7 +42,7 @@ def _difference(title: str, pairings: Sequence[Pairing], target: Target | None =
 
 
 def main() -> None:
-    """Measure and record. With `--quick` the exit code is 1 when a target is missed."""
+    """Measure and record. With `--quick` the exit code is 1 when a target is missed; three seeds give no interval."""
     claim = begin("mend_4_worlds", __doc__)
     found: list[Row] = []
     for name in WORLDS:
@@ -51,7 +52,7 @@ def main() -> None:
             control.append(live(name, seed, reflector="none"))
             print(name, seed, lives[-1].with_memory, lives[-1].without, lives[-1].applied, flush=True)
         found += rows(name, lives, control)
-    claim.conclude(found)
+    claim.conclude([row for row in found if not claim.quick or LOWER not in row.claim])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""How a run goes over its tasks: online, offline (epochs), frozen, or over what waits in quarantine."""

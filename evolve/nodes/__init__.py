@@ -1,0 +1,1 @@
+"""The steps of the loop's graph: act, reflect, curate, gate, commit."""

@@ -27,7 +27,7 @@ from evolve.integrations.langgraph_store import JournalStore, open_journal_store
 from evolve.metrics import Metrics
 from evolve.progress import Observer, Progress
 from evolve.proposals import Standing
-from evolve.protocols import Action, ActionFormat, Environment, Episode, StepResult
+from evolve.protocols import Action, ActionFormat, Demonstration, Environment, Episode, StepResult
 from evolve.report import Report
 from evolve.sections import (
     BudgetSection,
@@ -134,6 +134,7 @@ __all__ = [
     "ConfigError",
     "Connection",
     "ControlsSection",
+    "Demonstration",
     "Curator",
     "DeltaOp",
     "Environment",

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.protocols import Action, ActionFormat, Environment, StepResult
+from evolve.protocols import Action, ActionFormat, Demonstration, Environment, HasDemonstration, StepResult
 from memory.records import Record, Step, Task
 from playbooks.bullets import one_line
 from playbooks.render import neutral
@@ -138,6 +138,11 @@ def briefing(environment: Environment, profile: Profile) -> str:
         return world
     more = {"imports": tuple(getattr(environment, "imports", ()))} if environment.action_format == "code" else {}
     return render("evolve", f"act_{environment.action_format}", world=world.strip(), **more).strip()
+
+
+def demonstrated(environment: Environment, profile: Profile) -> Demonstration | None:
+    """Return the world's worked example; None where it has none, or the profile is compact and has no such turns."""
+    return environment.demonstration() if profile == "full" and isinstance(environment, HasDemonstration) else None
 
 
 def described(allow: Sequence[str], world: Environment | None) -> str:

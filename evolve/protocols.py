@@ -108,6 +108,27 @@ class HasTaskTools(Protocol):
         ...
 
 
+class Demonstration(Frozen):
+    """A worked example of how an action is written."""
+
+    instruction: str
+    reply: str
+    """As the agent should write it, with the fence where actions are code."""
+
+
+@runtime_checkable
+class HasDemonstration(Protocol):
+    """Capability: the environment has a worked example, of no task of its own, for agents of the full profile.
+
+    It is shown as earlier turns of the conversation until there are exemplars to show: a small model follows what was
+    done before it better than what it is told.
+    """
+
+    def demonstration(self) -> Demonstration:
+        """Return the example. It must give no task away."""
+        ...
+
+
 @runtime_checkable
 class TellsOutside(Protocol):
     """Capability: the environment tells what strangers can have written, such as mails, files and pages.

@@ -29,7 +29,8 @@ def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldWo
     able = config.skills.enabled and config.playbook.enabled
     skills = neutral(catalogue(shown.skills, words.profile)) if able else None
     task = trajectory.task.opened(trajectory.opening)
-    return with_examples(opening_messages(task, rules, words.profile, words.text, skills), shown.exemplars)
+    told = opening_messages(task, rules, words.profile, words.text, skills)
+    return with_examples(told, shown.exemplars, words.demonstration)
 
 
 def proved(

@@ -28,6 +28,7 @@ from evolve.prompting import (
 from evolve.protocols import (
     DEFAULT_MAX_STEPS,
     Action,
+    Demonstration,
     Environment,
     Episode,
     HasOpening,
@@ -65,6 +66,8 @@ class Acting:
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
     described: str = ""
     """What the gates are told of the world (`prompting.described`): by it a skill that the agent saves is answered."""
+    demonstration: Demonstration | None = None
+    """The world's worked example (`prompting.demonstrated`), shown where no exemplar is."""
     teacher: Teacher | None = None
     """Advises inside episodes; None = nobody does."""
 
@@ -178,7 +181,7 @@ def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Acti
     skills = neutral(catalogue(given, policy.profile)) if acting.skills else None
     task = attempt.task.opened(progress.opening)
     opening = opening_messages(task, rules, policy.profile, acting.world, skills, attempt.guidance)
-    return with_examples(opening, attempt.exemplars)
+    return with_examples(opening, attempt.exemplars, acting.demonstration)
 
 
 async def _act(

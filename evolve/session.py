@@ -30,7 +30,7 @@ from evolve.modes.online import online
 from evolve.modes.quarantine import quarantine
 from evolve.preset import applied
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
-from evolve.prompting import briefing, described
+from evolve.prompting import briefing, demonstrated, described
 from evolve.protocols import Environment, max_steps_of, tools_of
 from evolve.rollout import Acting
 from evolve.runs import (
@@ -263,9 +263,16 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         max_tokens=config.policy.max_tokens,
         skills=config.skills.enabled and config.playbook.enabled,
         described=described(config.gate.allow, opened.environment),
+        demonstration=demonstrated(opened.environment, policy.profile),
         teacher=teacher.make_teacher(config, policies, told),
     )
-    keep(store, record.run_id, WorldWords(text=acting.world, profile=policy.profile, tools=opened.environment.tools))
+    words = WorldWords(
+        text=acting.world,
+        profile=policy.profile,
+        tools=opened.environment.tools,
+        demonstration=acting.demonstration,
+    )
+    keep(store, record.run_id, words)
     tasks = _tasks(opened, record)
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)

@@ -36,7 +36,7 @@ _NAMES = {
     "evolve.metrics": ("Metrics",),
     "evolve.progress": ("Observer", "Progress"),
     "evolve.proposals": ("Standing",),
-    "evolve.protocols": ("Action", "ActionFormat", "Environment", "Episode", "StepResult"),
+    "evolve.protocols": ("Action", "ActionFormat", "Demonstration", "Environment", "Episode", "StepResult"),
     "evolve.report": ("Report",),
     "evolve.sections": (
         "BudgetSection",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evolve.protocols import Demonstration
 from memory.records import Event, Frozen
 from memory.store import Store
 from policies.protocols import Profile, ToolSpec
@@ -22,6 +23,8 @@ class WorldWords(Frozen):
     profile: Profile
     tools: tuple[ToolSpec, ...] = ()
     """All that may be offered natively; a task may offer a part of them (`Trajectory.tools`)."""
+    demonstration: Demonstration | None = None
+    """Shown as earlier turns where no exemplar is."""
 
     def offered(self, names: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the tools of a task that names its own, in its order; all of them where it names none."""

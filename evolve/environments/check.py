@@ -16,6 +16,7 @@ from evolve.protocols import (
     Action,
     Environment,
     HasCanaries,
+    HasDemonstration,
     HasGold,
     HasOpening,
     StateDiff,
@@ -268,6 +269,20 @@ async def _canaries(subject: Subject) -> None:
                 raise Failed(f"canary task {task.id!r} is solved by a breach of its rule")
 
 
+async def _demonstration(subject: Subject) -> None:
+    if not isinstance(subject.world, HasDemonstration):
+        raise Skipped("no demonstration(): a worked example helps small models to write actions at all")
+    shown = subject.world.demonstration()
+    if any(task.instruction == shown.instruction for tasks in subject.splits.values() for task in tasks):
+        raise Failed("demonstration() shows a task of a split; show one of no split, which gives nothing away")
+    if subject.world.action_format == "code" and "```" not in shown.reply:
+        raise Failed(
+            f"demonstration() replies {shown.reply[:60]!r}; where actions are code, put it in a ```python block"
+        )
+    if not shown.reply.strip():
+        raise Failed("demonstration() has an empty reply; give what an agent should write")
+
+
 CHECKS: Mapping[str, Callable[[Subject], Awaitable[None]]] = {
     "splits": _splits,
     "same tasks again": _repeats,
@@ -276,6 +291,7 @@ CHECKS: Mapping[str, Callable[[Subject], Awaitable[None]]] = {
     "same actions, same grade": _same_grade,
     "episodes apart": _apart,
     "first scene and tools of a task": _capabilities,
+    "demonstration": _demonstration,
     "mistakes are observations": _mistakes,
     "a dropped write fails": _dropped,
     "an extra write fails": _extra,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, ValidationError
 
-from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.protocols import Action, ActionFormat, Demonstration, StepResult
 from evolve.sections import Section
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, Trajectory
@@ -79,9 +79,14 @@ class Formula:
 
     def describe(self, profile: str) -> str:
         """Return how a question is answered."""
-        return (
-            "Answer the question about finance with one number. Reply with one Python block that prints the answer. "
-            "There is `math`; numpy and scipy are missing."
+        return "Answer the question about finance with one number. Reply with one Python block that prints the answer."
+
+    def demonstration(self) -> Demonstration:
+        """Return a sum that needs no formula: the givens become variables, and the last line prints the answer."""
+        return Demonstration(
+            instruction="A shop sells 40 shirts at $12.50 each and pays 20% of that as rent. What is left?",
+            reply="```python\nshirts = 40\nprice = 12.50\nrent = 0.20\nsales = shirts * price\n"
+            "print(sales - rent * sales)\n```",
         )
 
     def tasks(self, split: str) -> Sequence[Task]:

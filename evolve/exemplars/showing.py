@@ -9,6 +9,7 @@ import numpy as np
 
 from evolve.config import Config
 from evolve.errors import ConfigError
+from evolve.protocols import Demonstration
 from memory.fusion import reciprocal_ranks, within_budget
 from memory.records import Recalled, RecallQuery, Record, Task
 from memory.store import Store
@@ -66,10 +67,18 @@ def _by_likeness(found: Sequence[Recalled]) -> list[Recalled]:
     return [found[at] for at in order]
 
 
-def with_examples(opening: Sequence[Message], exemplars: Sequence[Record[Any]]) -> list[Message]:
-    """Return the conversation before the first action with solved tasks between the system message and the task."""
-    if not exemplars:
-        return list(opening)
+def with_examples(
+    opening: Sequence[Message], exemplars: Sequence[Record[Any]], demonstration: Demonstration | None = None
+) -> list[Message]:
+    """Return the conversation before the first action with solved tasks between the system message and the task.
+
+    Without exemplars the world's demonstration stands there, where it has one.
+    """
     system, *rest = opening
+    if not exemplars and demonstration is None:
+        return list(opening)
+    if not exemplars and demonstration is not None:
+        asked = Message(role="user", content=demonstration.instruction)
+        return [system, asked, Message(role="assistant", content=demonstration.reply), *rest]
     told = f"{system.content}\n\n{render('evolve', 'exemplars').strip()}"
     return [system.model_copy(update={"content": told}), *messages(exemplars), *rest]

@@ -14,7 +14,7 @@ from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.injection import choose_core, recall_for
 from evolve.progress import Observers, RunFinished
-from evolve.prompting import briefing
+from evolve.prompting import briefing, demonstrated
 from evolve.protocols import Environment, max_steps_of
 from evolve.rollout import Acting
 from evolve.telemetry.start import Traced, traced
@@ -144,6 +144,7 @@ def acting_of(config: Config, environment: Environment, policy: Policy) -> Actin
         temperature=config.train.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.train.skills,
+        demonstration=demonstrated(environment, policy.profile),
     )
 
 

@@ -21,6 +21,7 @@ from evolve.app import open_store
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.leaks import ExemplarGate
+from evolve.protocols import Demonstration
 from evolve.report import make_report
 from evolve.sections import BudgetSection
 from evolve.session import Parts, RunResult, aresume, arun
@@ -80,6 +81,18 @@ async def test_x2_they_are_earlier_turns_and_the_most_similar_one_is_last(tmp_pa
         assert asked(turns[-3].content)[0] == name
     assert {len(records) for records in shown} == {3}
     assert [[item.rank for item in episode.injected] for episode in episodes] == [[3, 2, 1]] * len(episodes)
+
+
+async def test_x2_a_demonstration_is_shown_until_there_are_exemplars(tmp_path: Path) -> None:
+    class Shown(Formulas):
+        def demonstration(self) -> Demonstration:
+            return Demonstration(instruction="How are two and two added?", reply="a plus b at 2, 2")
+
+    policy = ScriptedPolicy(replies, name="formulas")
+    await go(formulas_config(tmp_path), Shown(), policy)
+    told = [any("two and two" in message.content for message in messages) for messages in policy.seen]
+    assert told == ["solved before" not in messages[0].content for messages in policy.seen]
+    assert (told[0], told[-1]) == (True, False)
 
 
 async def test_x2_a_frozen_evaluation_shows_no_task_its_own_solution(tmp_path: Path) -> None:

@@ -12,10 +12,15 @@ from evolve.app import make_environment, open_store
 from evolve.config import Config
 from evolve.environments.formula import Formula, FormulaConfig
 from evolve.errors import ConfigError
+from evolve.injection import shown_again
+from evolve.prompting import actions_of
 from evolve.protocols import Action, StepResult
+from evolve.retelling import opening, proved
 from evolve.session import Parts, run
+from evolve.worldwords import kept
 from memory.errors import BadInput
 from memory.records import Outcome
+from policies.protocols import Reply
 from policies.scripted import ScriptedPolicy
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
@@ -46,6 +51,28 @@ def test_the_question_alone_is_shown_and_the_formula_is_its_family() -> None:
     assert tasks[2].instruction == "A bakery sold 500 loaves last year and 620 this year. How fast did it grow?"
     assert [task.metadata for task in tasks[:2]] == [{"family": "Profit Margin"}, {"family": "Simple Interest"}]
     assert [task.id for task in tasks] == ["train-1", "train-2", "train-3", "train-4"]
+
+
+def test_the_demonstration_is_shown_as_turns_and_runs_as_it_stands(tmp_path: Path) -> None:
+    shown = formula().demonstration()
+    (action,) = actions_of(Reply(text=shown.reply), "code", "full")
+    result, _ = play(action.text)
+    assert (result.observation, result.done) == ("400.0", True)
+    policy = ScriptedPolicy(lambda *_: "```python\nprint(0.25)\n```", name="quarter")
+    config = Config.model_validate(
+        {"root": tmp_path, "environment": {"name": "formula", **FILES, "dev": 1}, "playbook": {"reflector": "none"}}
+    )
+    result = run(config, parts=Parts(policy=policy))
+    system, *turns = policy.seen[0]
+    assert (system.role, turns[0].content, turns[1].content) == ("system", shown.instruction, shown.reply)
+    assert [turn.role for turn in turns] == ["user", "assistant", "user"]
+    with open_store(config, read_only=True) as store:
+        words = kept(store, result.run_id)
+        (first, *_) = store.trajectories(run_id=result.run_id)
+        assert words is not None
+        messages = opening(config, first, shown_again(store, first.injected), words)
+        assert proved(config, first, 0, messages, ())
+        assert not proved(config, first, 0, [messages[0], *messages[3:]], ())
 
 
 def test_the_seed_divides_the_validation_file_and_names_no_task_anew() -> None:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.app import open_store
+from evolve.arms import MAIN, NO_MEMORY
 from evolve.config import Config, MemorySection, PolicySection
 from evolve.gates.events import VERDICT
 from evolve.runs import DONE, RunRecord, save_run
-from evolve.state import MAIN, NO_MEMORY
 from memory.records import (
     DeltaOp,
     Event,

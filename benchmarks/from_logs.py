@@ -15,6 +15,7 @@ from benchmarks.claim import git
 from benchmarks.office_arms import SPLITS, folder, office, write_rules
 from benchmarks.table import RESULTS
 from evolve import generations
+from evolve.arms import MAIN, NO_MEMORY
 from evolve.config import (
     Config,
     EnvironmentSection,
@@ -26,7 +27,6 @@ from evolve.config import (
 )
 from evolve.gates.stack import DEFAULT
 from evolve.session import Parts, run
-from evolve.state import MAIN, NO_MEMORY
 from evolve.training.gate import judged
 from evolve.training.section import RECIPES, TrainSection
 from evolve.training.session import train_from_logs

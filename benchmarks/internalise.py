@@ -21,11 +21,11 @@ from benchmarks.from_logs import RATE, TASKS, config_of, promote
 from benchmarks.office_arms import SPLITS, folder
 from evolve import generations
 from evolve.app import open_store
+from evolve.arms import MAIN
 from evolve.config import Config, ControlsSection, PlaybookSection, RunSection
 from evolve.injection import shown_again
 from evolve.prompting import knowledge
 from evolve.session import Parts, run
-from evolve.state import MAIN
 from evolve.statistics.paired import Passed, interval, pair
 from evolve.training.section import RECIPES
 from evolve.training.session import train_from_logs

@@ -14,10 +14,11 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 import evolve
-from evolve.app import ENVIRONMENTS, load_object
+from evolve.app import ENVIRONMENTS
 from evolve.config import Config, EnvironmentSection
 from evolve.inspector.words import glossary
 from evolve.preset import Preset, find_preset, preset_names
+from evolve.registry import load_object
 from evolve.sections import Section
 from evolve.surface import HOME
 from policies.rl import slots

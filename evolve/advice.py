@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.gates.account import GateAccount, journalled
+from evolve.gates.events import PROPOSAL, WAITING
 from evolve.gates.review import ReviewGate
-from evolve.nodes.curate import PROPOSAL
-from evolve.nodes.waiting import WAITING
 from evolve.runs import RunRecord
 from memory.records import Op, Reflection, Status, Trajectory, Trust
 from memory.store import Store

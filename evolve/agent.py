@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from evolve import app, roles
+from evolve.arms import FROZEN, MAIN
 from evolve.config import Config
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.injection import Shown, shown_again
@@ -42,7 +43,7 @@ from evolve.runs import AGENT, MCP, keeper
 from evolve.seeds import id_for
 from evolve.session import Outside, Parts
 from evolve.sessions import Session, session_record
-from evolve.state import FROZEN, MAIN, Deps, State, Stream
+from evolve.state import Deps, State, Stream
 from evolve.telemetry.start import Traced, traced
 from evolve.usercode import broke_contract, checked_outcome, users
 from evolve.watching import watched

@@ -6,8 +6,6 @@ are imported by the branch that needs them.
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -18,14 +16,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 
 from evolve.config import Config, ModelSection
-from evolve.environments import jsonl
-from evolve.environments.validation import listed
+from evolve.environments.tasks import load_tasks
 from evolve.errors import ConfigError
 from evolve.prompting import described
 from evolve.protocols import Environment
-from evolve.usercode import users
-from memory import objects
-from memory.errors import BadInput, NotFound
+from evolve.registry import choose, load_object
+from memory.errors import BadInput
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Task, Trust
 from memory.store import Store
@@ -38,19 +34,6 @@ if TYPE_CHECKING:
 
 FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
 """Modules of the policies whose calls cost nothing but time, unless a price is configured."""
-
-EXTRAS = {
-    "pocket": "pocket",
-    "local": "pocket",
-    "openai": "openai",
-    "served": "openai",
-    "langchain": "langchain",
-    "tools": "langchain",
-    "bfcl": "bfcl",
-    "sentence": "embed",
-    "wordllama": "wordllama",
-}
-"""What ships here and needs packages that the core does without -> the extra that brings them."""
 
 
 class World(NamedTuple):
@@ -76,47 +59,10 @@ ENVIRONMENTS: Mapping[str, World] = {
 }
 
 
-def load_object(name: str) -> Any:
-    """Return `module:attribute`. Raises `ConfigError` unless both exist, `UserCodeError` for a bug in the module."""
-    try:
-        with users(f"importing {name!r}"):
-            return objects.load_object(name)
-    except NotFound as missing:
-        raise ConfigError(str(missing)) from missing
-
-
-def check_name(what: str, name: str, known: Iterable[str]) -> None:
-    """Raise `ConfigError` unless a name is one that ships here, or an object of the user's; nothing is built."""
-    if ":" in name:
-        load_object(name)
-        return
-    names = sorted(known)
-    if name not in names:
-        close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-        meant = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ConfigError(f"no {what} {name!r}{meant}; there are {', '.join(names)}, or give `module:attribute`")
-
-
-def _choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Callable[[Any], Any]) -> Any:
-    """Return what a name stands for: a shipped builder's result, or `own` of the user's object."""
-    check_name(what, name, known)
-    if ":" in name:
-        with users(f"{what} {name!r}"):
-            return own(load_object(name))
-    try:
-        return known[name]()
-    except ModuleNotFoundError as missing:
-        if name not in EXTRAS:
-            raise
-        raise ConfigError(
-            f"{what} {name!r} needs the package {missing.name!r}: pip install 'evolve-agents[{EXTRAS[name]}]'"
-        ) from missing
-
-
 def make_environment(config: Config) -> Environment:
     """Return the configured environment, built with the section's own keys."""
     options, name = config.environment.options, config.environment.name
-    return _choose(
+    return choose(
         "environment",
         name,
         {each: partial(_configured, world, config) for each, world in ENVIRONMENTS.items()},
@@ -161,19 +107,37 @@ def _configured(world: World, config: Config) -> Any:
 
 def make_policy(section: ModelSection, workspace: Path | None = None) -> Policy:
     """Return the configured policy. `local` and `pocket` load their weights, with the workspace's live generation."""
-    return _choose("policy", section.name, shipped_policies(section, workspace), lambda own: own(section))
+    return choose("policy", section.name, shipped_policies(section, workspace), lambda own: own(section))
 
 
 def shipped_policies(section: ModelSection, workspace: Path | None = None) -> Mapping[str, Callable[[], Policy]]:
     """Return name -> builder."""
     return {
-        "pocket": lambda: load_object("evolve.generations:in_process")(section, workspace),
-        "local": lambda: load_object("evolve.generations:in_process")(section, workspace),
-        "served": lambda: load_object("evolve.generations:served")(section, workspace),
+        "pocket": lambda: _in_process(section, workspace),
+        "local": lambda: _in_process(section, workspace),
+        "served": lambda: _served(section, workspace),
         "openai": lambda: _openai(section, workspace),
         "langchain": lambda: _langchain(section),
-        "scripted": lambda: load_object("policies.scripted:ScriptedPolicy")(load_object(section.model)),
+        "scripted": lambda: _scripted(section),
     }
+
+
+def _in_process(section: ModelSection, workspace: Path | None) -> Policy:
+    from evolve.generations import in_process
+
+    return in_process(section, workspace)
+
+
+def _served(section: ModelSection, workspace: Path | None) -> Policy:
+    from evolve.generations import served
+
+    return served(section, workspace)
+
+
+def _scripted(section: ModelSection) -> Policy:
+    from policies.scripted import ScriptedPolicy
+
+    return ScriptedPolicy(load_object(section.model))
 
 
 def _openai(section: ModelSection, workspace: Path | None) -> Policy:
@@ -183,8 +147,9 @@ def _openai(section: ModelSection, workspace: Path | None) -> Policy:
     server = Connection(base_url=section.base_url, api_key_env=section.api_key_env, timeout_s=section.timeout_s)
     options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
     if section.weights:
-        adapted = load_object("evolve.llama_generations:answering")(section, workspace)
-        options = options.model_copy(update={"adapted": adapted})
+        from evolve.llama_generations import answering
+
+        options = options.model_copy(update={"adapted": answering(section, workspace)})
     return OpenAIPolicy(server, section.model, options=options)
 
 
@@ -198,17 +163,35 @@ def make_embedder(config: Config) -> Embedder:
     """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
     name = config.memory.embedder
     if name.startswith("sentence:"):
-        sentence = {"sentence": lambda: load_object("memory.embedders.sentence:SentenceEmbedder")}
-        return _choose("embedder", "sentence", sentence, lambda own: own)(name.removeprefix("sentence:"))
-    return _choose("embedder (or sentence:<path>)", name, shipped_embedders(), lambda own: own())
+        sentence = {"sentence": lambda: _sentence(name.removeprefix("sentence:"))}
+        return choose("embedder", "sentence", sentence, lambda own: own)
+    return choose("embedder (or sentence:<path>)", name, shipped_embedders(), lambda own: own())
 
 
 def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
     """Return name -> builder, but for `sentence:<path>`."""
     return {
-        "hashing": lambda: load_object("memory.embedders.hashing:HashingEmbedder")(),
-        "wordllama": lambda: load_object("memory.embedders.wordllama:WordLlamaEmbedder")(),
+        "hashing": _hashing,
+        "wordllama": _wordllama,
     }
+
+
+def _sentence(model: str) -> Embedder:
+    from memory.embedders.sentence import SentenceEmbedder
+
+    return SentenceEmbedder(model)
+
+
+def _hashing() -> Embedder:
+    from memory.embedders.hashing import HashingEmbedder
+
+    return HashingEmbedder()
+
+
+def _wordllama() -> Embedder:
+    from memory.embedders.wordllama import WordLlamaEmbedder
+
+    return WordLlamaEmbedder()
 
 
 def open_store(
@@ -231,27 +214,30 @@ def open_store(
 
 def register_kinds() -> None:
     """Make every kind of knowledge that ships here known to the memory floor."""
-    importlib.import_module("playbooks.bullets")
-    importlib.import_module("playbooks.notes")
-    importlib.import_module("playbooks.exemplars")
-    importlib.import_module("skills.record")
-    importlib.import_module("evolve.integrations.stored_item")
+    import skills.record  # noqa: F401  # each registers its kind when it is imported
 
 
 def make_reflector(config: Config, policy: Policy) -> Reflector:
     """Return the configured reflector; `model` asks `policy`, that of the reflecting role."""
-    return _choose("reflector", config.playbook.reflector, shipped_reflectors(policy), lambda own: own(policy))
+    return choose("reflector", config.playbook.reflector, shipped_reflectors(policy), lambda own: own(policy))
 
 
 def shipped_reflectors(policy: Policy) -> Mapping[str, Callable[[], Reflector]]:
     """Return name -> builder."""
+    from playbooks.methods.agentdevel import SymptomReflector
+    from playbooks.methods.evolver import EvolverReflector
+    from playbooks.methods.reasoningbank import ReasoningBankReflector
+    from playbooks.reflector import ModelReflector
+    from playbooks.rules import RulesReflector
+    from playbooks.silent import SilentReflector
+
     return {
-        "model": lambda: load_object("playbooks.reflector:ModelReflector")(policy),
-        "rules": lambda: load_object("playbooks.rules:RulesReflector")(),
-        "none": lambda: load_object("playbooks.silent:SilentReflector")(),
-        "reasoningbank": lambda: load_object("playbooks.methods.reasoningbank:ReasoningBankReflector")(policy),
-        "evolver": lambda: load_object("playbooks.methods.evolver:EvolverReflector")(policy),
-        "symptoms": lambda: load_object("playbooks.methods.agentdevel:SymptomReflector")(policy),
+        "model": lambda: ModelReflector(policy),
+        "rules": RulesReflector,
+        "none": SilentReflector,
+        "reasoningbank": lambda: ReasoningBankReflector(policy),
+        "evolver": lambda: EvolverReflector(policy),
+        "symptoms": lambda: SymptomReflector(policy),
     }
 
 
@@ -267,11 +253,13 @@ def make_curator(
     It asks the curator of `policies`, the notebook also their judge, `atlas` their teacher. Those that read episodes or
     embed texts need the `store`, one that runs what it writes the `world`.
     """
+    from playbooks.several import SeveralCurators
+
     policy = policies.curator
     known = shipped_curators(config, policies, keep, store, world)
     names = config.playbook.curator.split("+")
-    members: list[Curator] = [_choose("curator", name, known, lambda own: own(policy)) for name in names]
-    return members[0] if len(members) == 1 else load_object("playbooks.several:SeveralCurators")(members)
+    members: list[Curator] = [choose("curator", name, known, lambda own: own(policy)) for name in names]
+    return members[0] if len(members) == 1 else SeveralCurators(members)
 
 
 def shipped_curators(
@@ -283,6 +271,8 @@ def shipped_curators(
 ) -> Mapping[str, Callable[[], Curator]]:
     """Return name -> builder."""
     from evolve import methods
+    from evolve.distilling import make_distiller
+    from evolve.notebook import make_notebook
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
@@ -290,8 +280,8 @@ def shipped_curators(
     return {
         "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
         "direct": lambda: DirectCurator(trust=trust),
-        "notebook": lambda: load_object("evolve.notebook:make_notebook")(config, policies, keep, store),
-        "distill": lambda: load_object("evolve.distilling:make_distiller")(config, policy, keep, store, world),
+        "notebook": lambda: make_notebook(config, policies, keep, store),
+        "distill": lambda: make_distiller(config, policy, keep, store, world),
         **methods.curators(config, policies, keep, store),
     }
 
@@ -324,7 +314,7 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
 
     known = shipped_gates(config, bench, tasks)
     names = gates_of(config, bench.evaluator.environment if bench else None)
-    gates = [_choose("gate", name, known, lambda own: own(config.gate)) for name in names]
+    gates = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
     return measured.exercised(gates, bench)
 
 
@@ -377,23 +367,6 @@ def _held_out(config: Config, environment: Environment) -> Iterator[Task]:
     for split in {*config.run.eval_splits, config.run.dev_split, config.gate.select_split} - {config.run.split}:
         with suppress(BadInput, ConfigError):  # it has no such split
             yield from load_tasks(config, environment, split)
-
-
-def load_tasks(config: Config, environment: Environment, split: str) -> tuple[Task, ...]:
-    """Return the tasks of a split: from the tasks file where one is configured, else the environment's own.
-
-    Raises `BadInput` for a malformed line or a duplicate id, `UserCodeError` for a bug of the environment, and
-    `ConfigError` for a split without tasks.
-    """
-    if not config.environment.tasks_file:
-        tasks, known = listed(environment, split), ""
-    else:
-        found = jsonl.load_tasks(config.root / config.environment.tasks_file, environment.name)
-        tasks = tuple(task for task in found if task.split == split)
-        known = f" (the tasks file has {', '.join(sorted({task.split for task in found}))})"
-    if not tasks:
-        raise ConfigError(f"split {split!r} of {environment.name!r} has no tasks; name another in [run]{known}")
-    return tasks
 
 
 def is_free(policy: Policy, section: ModelSection) -> bool:

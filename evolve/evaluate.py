@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evolve.arms import AA, MAIN, NO_MEMORY
 from evolve.injection import Shown, choose_core, recall_for
 from evolve.metrics import Metrics, passed, summarize
 from evolve.parallel import all_of
@@ -19,7 +20,7 @@ from evolve.replies import about
 from evolve.rollout import Attempt, rollout
 from evolve.search import Search, search_for
 from evolve.seeds import id_for, seed_for
-from evolve.state import AA, MAIN, NO_MEMORY, Deps
+from evolve.state import Deps
 from memory.records import EvalRun, Event, Frozen, Record, Snapshot, Task, Trajectory
 from memory.runlist import BEGUN
 from playbooks.core import core_records

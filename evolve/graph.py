@@ -22,6 +22,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
+from evolve.arms import MAIN, NO_MEMORY
 from evolve.nodes.act import act
 from evolve.nodes.attempt import attempt
 from evolve.nodes.commit import commit
@@ -32,7 +33,7 @@ from evolve.nodes.judge import judge
 from evolve.nodes.recall import recall
 from evolve.nodes.reflect import reflect
 from evolve.nodes.retire import retire
-from evolve.state import MAIN, NO_MEMORY, Deps, Episode, State
+from evolve.state import Deps, Episode, State
 from memory.database import BUSY_SECONDS, clear_errors, use_wal
 
 _STEPS = 10

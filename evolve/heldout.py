@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from evolve.arms import MAIN, NO_MEMORY
 from evolve.evaluate import EvalReport
 from evolve.history import list_runs
 from evolve.runs import EVAL, RunRecord
-from evolve.state import MAIN, NO_MEMORY
 from memory.records import Frozen
 from memory.runlist import RunFilter
 from memory.store import Store

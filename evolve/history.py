@@ -11,6 +11,7 @@ from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from evolve.arms import FROZEN, MAIN, NO_MEMORY
 from evolve.gates.evaluator import run_of
 from evolve.lives import ENDED, life_episodes
 from evolve.runs import (
@@ -27,7 +28,6 @@ from evolve.runs import (
     SESSION,
     is_worked_on,
 )
-from evolve.state import FROZEN, MAIN, NO_MEMORY
 from memory import listing, runlist
 from memory.errors import BadInput, NotFound
 from memory.listing import EpisodeLine

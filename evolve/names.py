@@ -11,6 +11,7 @@ from evolve import app
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.stack import DEFAULT
+from evolve.registry import check_name
 from evolve.training.section import MEMBERS
 
 
@@ -22,7 +23,7 @@ def check_names(config: Config, *, train: bool = True) -> None:
     wrong: list[str] = []
     for what, name, known in (*_named(config), *(_trained(config) if train else ())):
         try:
-            app.check_name(what, name, known)
+            check_name(what, name, known)
         except ConfigError as unknown:
             wrong.append(str(unknown))
     if wrong:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evolve.state import ATTEMPT
+from evolve.arms import ATTEMPT
 from memory.records import Frozen, Trajectory
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from evolve.advice import advice
+from evolve.arms import ATTEMPT, MAIN, NO_MEMORY
 from evolve.attempts import ATTEMPTS, AttemptsReport
 from evolve.attempts import lines as attempt_lines
 from evolve.evaluate import EvalReport
@@ -36,7 +37,6 @@ from evolve.roles import lines as role_lines
 from evolve.runs import COMPARE, RESUMABLE, RunRecord, load_run
 from evolve.skilled.figures import SkillFigures, figures
 from evolve.skilled.figures import lines as skill_lines
-from evolve.state import ATTEMPT, MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory

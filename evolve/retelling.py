@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evolve.arms import ATTEMPT
 from evolve.config import Config
 from evolve.exemplars.showing import with_examples
 from evolve.injection import Shown
 from evolve.prompting import knowledge, opening_messages
 from evolve.seeds import seed_for
-from evolve.state import ATTEMPT
 from evolve.worldwords import WorldWords
 from memory.records import Trajectory
 from playbooks.render import neutral

@@ -18,11 +18,12 @@ from filelock import FileLock, Timeout
 from pydantic import Field, model_validator
 
 from evolve import servers
+from evolve.arms import MAIN
 from evolve.config import Config
 from evolve.configfile import stored_config
 from evolve.runlog import about_run, at_snapshot
 from evolve.seeds import id_for
-from evolve.state import MAIN, Deps
+from evolve.state import Deps
 from memory import listing, runlist
 from memory.errors import JournalError, NotFound
 from memory.records import Event, Frozen, Reflection, Snapshot, Usage

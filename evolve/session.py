@@ -12,8 +12,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from evolve import app, generations, roles, servers, teacher
+from evolve.arms import MAIN, NO_MEMORY
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, gate_advance, sampled
+from evolve.environments.tasks import load_tasks
 from evolve.environments.validation import check_shape, check_splits
 from evolve.errors import UserCodeError
 from evolve.evaluate import EvalReport
@@ -47,7 +49,7 @@ from evolve.runs import (
     started_with,
 )
 from evolve.search import invitation
-from evolve.state import MAIN, NO_MEMORY, Deps, Stream, Turn
+from evolve.state import Deps, Stream, Turn
 from evolve.telemetry.start import Traced, traced
 from evolve.worldwords import WorldWords, keep
 from memory.errors import EvolveError, NotFound
@@ -189,11 +191,11 @@ def _check_tasks(config: Config, environment: Environment) -> None:
     if run.mode == "quarantine":
         return
     wanted = run.eval_splits if run.mode == "frozen" else (split,)
-    found = {name: app.load_tasks(config, environment, name) for name in wanted}
+    found = {name: load_tasks(config, environment, name) for name in wanted}
     beside = {split, *run.eval_splits} - set(found)
     if not is_live(environment):
         found |= {
-            name: app.load_tasks(config, environment, name) for name in beside if has_tasks(config, environment, name)
+            name: load_tasks(config, environment, name) for name in beside if has_tasks(config, environment, name)
         }
     check_splits(environment.name, found)
 
@@ -203,7 +205,7 @@ def _plan(opened: _Opened) -> RunRecord:
     config = opened.config
     tasks: tuple[Task, ...] = ()
     if config.run.mode not in ("frozen", "quarantine"):
-        tasks = app.load_tasks(config, opened.environment, config.run.split)[config.run.skip :][: config.run.tasks]
+        tasks = load_tasks(config, opened.environment, config.run.split)[config.run.skip :][: config.run.tasks]
     return RunRecord(
         run_id=new_id(),
         name=config.run.name,
@@ -304,7 +306,7 @@ def _tasks(opened: _Opened, record: RunRecord) -> tuple[Task, ...]:
 
     if not record.tasks:
         return ()
-    found = {task.id: task for task in app.load_tasks(opened.config, opened.environment, opened.config.run.split)}
+    found = {task.id: task for task in load_tasks(opened.config, opened.environment, opened.config.run.split)}
     gone = [task_id for task_id in record.tasks if task_id not in found]
     if gone:
         raise RunMismatch(
@@ -319,7 +321,7 @@ def _planned(opened: _Opened, record: RunRecord) -> int:
     run = opened.config.run
 
     def size(split: str) -> int:
-        return len(app.load_tasks(opened.config, opened.environment, split))
+        return len(load_tasks(opened.config, opened.environment, split))
 
     if record.mode == "frozen":
         return sum(min(size(split), run.tasks or size(split)) for split in run.eval_splits)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Annotated, TypedDict
 
+from evolve.arms import AA
 from evolve.config import Config
 from evolve.gates.purse import Purse
 from evolve.progress import Observers, Tally
@@ -19,14 +20,6 @@ from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
 from policies.roles import Policies
-
-MAIN = "main"
-NO_MEMORY = "no_memory"
-AA = "aa"
-ATTEMPT = "attempt"
-"""Arm of further attempts at failed tasks: in no figure of the stream."""
-FROZEN = "frozen"
-"""Arm of a session's episodes that nothing was to be learned from."""
 
 Turn = Callable[[], Awaitable[None]]
 """Hands the machine on to the next of several runs and waits until it comes round again (`evolve.compare.turns`)."""

@@ -25,7 +25,7 @@ from benchmarks.real.lives import Life, data
 from benchmarks.real.models import folder
 from benchmarks.real.weights import Arms, Fitted, Weighed
 from benchmarks.table import ROOT
-from evolve.state import AA, MAIN, NO_MEMORY
+from evolve.arms import AA, MAIN, NO_MEMORY
 from evolve.training.section import RECIPES
 
 TRAIN, HELD_OUT, OTHERS = 500, 200, 255

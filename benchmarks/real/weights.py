@@ -18,9 +18,9 @@ from benchmarks.real.figures import Passed
 from benchmarks.real.lives import CONTEXT, SLOTS, Life
 from benchmarks.real.models import gguf
 from evolve import generations
+from evolve.arms import NO_MEMORY
 from evolve.config import Config
 from evolve.llama_generations import serving
-from evolve.state import NO_MEMORY
 from evolve.training.gate import judged, on_llama
 from evolve.training.session import train_from_logs
 from memory.records import Frozen

@@ -20,6 +20,7 @@ from pydantic import BaseModel, Field
 
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.registry import load_object
 from evolve.sections import Section
 from memory.records import Outcome, Task
 from policies.protocols import ToolSpec
@@ -65,8 +66,6 @@ class Gym:
 
     def __init__(self, config: GymConfig) -> None:
         """Raises `ConfigError` unless what makes the environment exists."""
-        from evolve.app import load_object
-
         self._config = config
         self._make: Callable[..., Any] = load_object(config.make)
         self.max_concurrency = config.max_concurrency

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
+from evolve.registry import load_object
 from evolve.sections import Section
 from evolve.tool_errors import reports_error
 from memory.errors import BadInput
@@ -254,8 +255,6 @@ class ToolsConfig(Section):
 
 def from_config(config: ToolsConfig) -> ToolsEnvironment:
     """Return the environment a configuration names; its tasks come from `tasks_file`. Raises `ConfigError`."""
-    from evolve.app import load_object
-
     tools, grade = load_object(config.tools), load_object(config.grade)
     return ToolsEnvironment(tools, grade, description=config.description, trusted=config.trusted)
 

@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rules, online_ab, replay, utility
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import VERDICT
+from evolve.gates.events import PROPOSAL, VERDICT
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import Replay, rounds_of
-from evolve.nodes.curate import PROPOSAL
 from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
 from memory import listing

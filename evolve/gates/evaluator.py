@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from evolve.arms import ATTEMPT
 from evolve.config import Config
 from evolve.gates.coverage import Trials, skill_ops
 from evolve.gates.purse import Purse
@@ -27,7 +28,6 @@ from evolve.protocols import Environment
 from evolve.replies import about
 from evolve.rollout import Acting, Attempt, rollout
 from evolve.seeds import id_for, seed_for
-from evolve.state import ATTEMPT
 from evolve.statistics.progress import Marks, reach
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Task, Trajectory

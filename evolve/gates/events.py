@@ -1,6 +1,10 @@
 """Types of the journal's events about gates."""
 
+PROPOSAL = "proposal"
+"""The changes that the curator proposed for a batch."""
 VERDICT = "gate.verdict"
 """What one gate said about the ops of a batch: a `Verdict`."""
 ALLOWANCE = "gate.allowance"
 """What the stream and the gates had spent when the gates of a batch began."""
+WAITING = "gate.waiting"
+"""Changes that wait until the gates may spend what it takes to judge them."""

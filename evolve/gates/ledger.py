@@ -8,10 +8,8 @@ from typing import Any
 from evolve.gates.ablation_rules import cut_in
 from evolve.gates.account import REPLAYS, journalled
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import ALLOWANCE
+from evolve.gates.events import ALLOWANCE, PROPOSAL, WAITING
 from evolve.gates.rounds import ablated_of, redecided, rounds_of
-from evolve.nodes.curate import PROPOSAL
-from evolve.nodes.waiting import WAITING
 from memory import listing
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evolve import app
 from evolve.config import Config
+from evolve.environments.tasks import load_tasks
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from evolve.seeds import seed_for
@@ -20,10 +20,10 @@ def select_tasks(config: Config, environment: Environment, stream: Sequence[Task
     `run.eval_splits` report.
     """
     split = config.gate.select_split
-    tasks = app.load_tasks(config, environment, split)
+    tasks = load_tasks(config, environment, split)
     report = [name for name in config.run.eval_splits if has_tasks(config, environment, name)]
     roles = {f"gate.select_split {split!r}": tasks, "the stream": tuple(stream)}
-    roles |= {f"run.eval_splits {name!r}": app.load_tasks(config, environment, name) for name in report}
+    roles |= {f"run.eval_splits {name!r}": load_tasks(config, environment, name) for name in report}
     _refuse_shared(roles)
     return stratified(tasks, config.run.seed)[: config.gate.select_tasks]
 
@@ -62,7 +62,7 @@ def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...
 def has_tasks(config: Config, environment: Environment, split: str) -> bool:
     """Tell whether an environment has a split. A report split that it lacks is refused where it is run."""
     try:
-        return bool(app.load_tasks(config, environment, split))
+        return bool(load_tasks(config, environment, split))
     except (BadInput, ConfigError):
         return False
 

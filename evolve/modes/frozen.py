@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from evolve.app import load_tasks
 from evolve.attempts import evaluate_attempts
 from evolve.controls import sampled
+from evolve.environments.tasks import load_tasks
 from evolve.evaluate import EvalReport, evaluate_arms
 from evolve.lookup import find_snapshot
 from evolve.runs import Run

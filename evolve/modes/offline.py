@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evolve.app import load_tasks
+from evolve.environments.tasks import load_tasks
 from evolve.evaluate import EvalReport, Exam, evaluate
 from evolve.modes.online import shuffled
 from evolve.nodes.waiting import take_up

@@ -14,9 +14,10 @@ from typing import Any
 
 from evolve.errors import ConfigError
 from evolve.evaluate import EvalReport
+from evolve.gates.events import PROPOSAL
 from evolve.gates.ledger import entries
 from evolve.nodes.commit import commit
-from evolve.nodes.curate import PROPOSAL, proposed, submit
+from evolve.nodes.curate import proposed, submit
 from evolve.nodes.gate import gate
 from evolve.nodes.waiting import tainted
 from evolve.progress import Notice

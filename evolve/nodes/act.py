@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from evolve.arms import NO_MEMORY
 from evolve.injection import Shown, shown_again
 from evolve.nodes.expose import hidden
 from evolve.nodes.recall import recalled
@@ -11,7 +12,7 @@ from evolve.replies import about
 from evolve.rollout import Attempt, rollout
 from evolve.search import Search, search_for
 from evolve.skilled.prelude import left_out
-from evolve.state import NO_MEMORY, Deps, Episode
+from evolve.state import Deps, Episode
 from memory.records import Task
 
 

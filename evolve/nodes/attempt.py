@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from evolve.arms import ATTEMPT, MAIN
 from evolve.injection import shown_again
 from evolve.nodes.act import search_of
 from evolve.nodes.episodes import batch_episodes
@@ -19,7 +20,7 @@ from evolve.parallel import all_of
 from evolve.replies import about
 from evolve.rollout import Attempt, rollout
 from evolve.seeds import seed_for
-from evolve.state import ATTEMPT, MAIN, Deps, State
+from evolve.state import Deps, State
 from memory.records import StopReason, Trajectory
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.exemplars.proposals import exemplar_ops
+from evolve.gates.events import PROPOSAL
 from evolve.injection import shown_again
 from evolve.nodes.episodes import batch_episodes, batch_reflections
 from evolve.nodes.judge import judged_success
@@ -18,8 +19,6 @@ from evolve.usercode import awaited, broke_contract
 from evolve.watching import watched
 from memory.records import DeltaOp, Event, Reflection, Trajectory
 from playbooks.lessons import with_origin
-
-PROPOSAL = "proposal"
 
 
 @watched("curate")

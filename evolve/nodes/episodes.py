@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evolve.state import MAIN, Deps, State
+from evolve.arms import MAIN
+from evolve.state import Deps, State
 from memory.episodes import find
 from memory.errors import NotFound
 from memory.records import Reflection, Trajectory

@@ -6,6 +6,7 @@ What still waits when a run is done is taken up by the next run in the namespace
 from __future__ import annotations
 
 from evolve.gates.coverage import Covered
+from evolve.gates.events import WAITING
 from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.stack import RUNS_TASKS
@@ -16,8 +17,6 @@ from evolve.state import Deps
 from memory.erasing import ERASED_PAYLOAD
 from memory.records import DeltaOp, Event, Frozen, Task
 from memory.store import Store
-
-WAITING = "gate.waiting"
 
 
 class Waiting(Frozen):

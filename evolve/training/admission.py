@@ -11,9 +11,8 @@ from typing import Literal
 
 from evolve.config import Config
 from evolve.gates import utility
-from evolve.gates.events import VERDICT
+from evolve.gates.events import PROPOSAL, VERDICT
 from evolve.gates.review import ReviewGate
-from evolve.nodes.curate import PROPOSAL
 from evolve.proposals import submit
 from evolve.quarantine import restoring
 from evolve.statistics.decision import Decision

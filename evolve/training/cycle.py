@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from evolve import generations
-from evolve.app import load_tasks, make_environment, open_store
+from evolve.app import make_environment, open_store
 from evolve.config import Config
+from evolve.environments.tasks import load_tasks
 from evolve.probing import probe_texts
 from evolve.runs import DONE, RunRecord, exclusive
 from evolve.session import resume, run

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from evolve import generations
-from evolve.app import load_tasks, make_environment
+from evolve.app import make_environment
 from evolve.config import Config
+from evolve.environments.tasks import load_tasks
 from evolve.rollout import Acting
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.chains import chains

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from evolve.agent import Agent, Asked, hosted
 from evolve.config import Config
 from evolve.configfile import changed
-from evolve.nodes.curate import PROPOSAL
+from evolve.gates.events import PROPOSAL
 from evolve.proposals import Standing, standing
 from evolve.session import Parts
 from memory.errors import BadInput

@@ -18,6 +18,7 @@ import pytest
 
 from evolve.agent import Agent
 from evolve.app import open_store
+from evolve.arms import ATTEMPT, MAIN
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.gates.leaks import ExemplarGate
@@ -25,7 +26,6 @@ from evolve.protocols import Demonstration
 from evolve.report import make_report
 from evolve.sections import BudgetSection
 from evolve.session import Parts, RunResult, aresume, arun
-from evolve.state import ATTEMPT, MAIN
 from memory.records import DeltaOp, Op, Recalled, Record, Status, Trajectory, Trust, UsageCounts
 from memory.store import Store
 from playbooks.budget import shared

@@ -21,10 +21,9 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import ALLOWANCE, VERDICT
+from evolve.gates.events import ALLOWANCE, VERDICT, WAITING
 from evolve.gates.purse import OutOfCalls, Purse
 from evolve.gates.splits import slices, stratified
-from evolve.nodes.waiting import WAITING
 from evolve.session import Parts, RunResult, aresume, arun
 from memory.errors import EvolveError
 from memory.records import DeltaOp, Op, Status, Task, Trajectory, Usage, Verdict

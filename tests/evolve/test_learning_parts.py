@@ -12,6 +12,7 @@ from evolve.agent import Agent
 from evolve.config import Config
 from evolve.controls import WorldCost, control_share, estimate, sampled
 from evolve.credit import Credited, tag_ops
+from evolve.environments.tasks import load_tasks
 from evolve.errors import ConfigError
 from evolve.gates.none import NoGate
 from evolve.gates.static import StaticGate, ngrams
@@ -267,9 +268,9 @@ def test_a_dotted_path_loads_ones_own(tmp_path: Path) -> None:
 def test_a_split_without_tasks_is_said(tmp_path: Path) -> None:
     (tmp_path / "tasks.jsonl").write_text('{"id": "a", "instruction": "x", "split": "dev"}\n')
     config = doors_config(tmp_path, environment={"tasks_file": "tasks.jsonl"})
-    assert [task.id for task in app.load_tasks(config, Doors(), "dev")] == ["a"]
+    assert [task.id for task in load_tasks(config, Doors(), "dev")] == ["a"]
     with pytest.raises(ConfigError, match="split 'train'"):
-        app.load_tasks(config, Doors(), "train")
+        load_tasks(config, Doors(), "train")
 
 
 def test_a_proposal_is_decided_once(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from evolve.app import open_store
 from evolve.config import Config
-from evolve.gates.events import VERDICT
+from evolve.gates.events import VERDICT, WAITING
 from evolve.gates.ledger import entries, replay
-from evolve.nodes.waiting import WAITING, left_over
+from evolve.nodes.waiting import left_over
 from evolve.session import Parts, aresume, arun, run
 from memory.records import Status, Verdict
 from policies.errors import PolicyUnavailable

@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
+from evolve.arms import MAIN, NO_MEMORY
 from evolve.curve import WINDOW, moving_mean, solved_so_far
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
@@ -19,7 +20,6 @@ from evolve.inspector.rendering import chart, show
 from evolve.metrics import interval
 from evolve.proposals import proposals
 from evolve.runs import RESUMABLE, STOPPED
-from evolve.state import MAIN, NO_MEMORY
 from memory import listing
 from memory.errors import EvolveError
 from memory.listing import EpisodeLine

@@ -11,6 +11,7 @@ from fastapi import Path as PathValue
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
+from evolve.arms import NO_MEMORY
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, last_words
 from evolve.gates.rounds import rounds_of
@@ -25,7 +26,6 @@ from evolve.inspector.waterfall import waterfall
 from evolve.lives import compared, life_with
 from evolve.roles import used
 from evolve.runs import KINDS, LANGGRAPH, load_run
-from evolve.state import NO_MEMORY
 from memory import episodes, listing, runlist
 from memory.errors import NotFound
 from memory.records import Frozen, Reflection, Trajectory, Verdict

@@ -15,10 +15,10 @@ pytest.importorskip("gguf")
 
 from benchmarks.real import models
 from evolve.app import open_store
+from evolve.arms import ATTEMPT, MAIN
 from evolve.config import Config
 from evolve.errors import ConfigError
 from evolve.session import Parts, run
-from evolve.state import ATTEMPT, MAIN
 from evolve.training.logs import offer
 from evolve.training.retold import Retelling, Saying
 from evolve.training.session import offered, train_from_logs

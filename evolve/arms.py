@@ -1,0 +1,9 @@
+"""Arms: what an episode is for, and so which figures it counts in."""
+
+MAIN = "main"
+NO_MEMORY = "no_memory"
+AA = "aa"
+ATTEMPT = "attempt"
+"""Further attempts at failed tasks: in no figure of the stream."""
+FROZEN = "frozen"
+"""A session's episodes that nothing was to be learned from."""

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.outcomes import outcome_of
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.session import Parts, run
+from evolve.loop.session import Parts, run
 
 
 @dataclass(frozen=True)

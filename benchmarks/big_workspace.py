@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.app import open_store
-from evolve.arms import MAIN, NO_MEMORY
-from evolve.config import Config, MemorySection, PolicySection
+from evolve.config.model import Config, MemorySection, PolicySection
+from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.gates.events import VERDICT
-from evolve.runs import DONE, RunRecord, save_run
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import DONE, RunRecord, save_run
 from memory.records import (
     DeltaOp,
     Event,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve import Agent, Config, Outcome, Step, Task, Trajectory
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 
 COLORS = ("red", "blue", "green", "grey", "pink", "gold", "teal", "plum")
 

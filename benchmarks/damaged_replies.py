@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from benchmarks.damage import Damaged, curation, damage, lesson, reflection
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.runs import keeper
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import keeper
 from memory.records import DeltaOp, Insight, Op, Outcome, Record, Reflection, Step, Task, Trajectory
 from memory.store import Store
 from playbooks.curator import ModelCurator

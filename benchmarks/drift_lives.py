@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.office_arms import folder
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.wording import meaning
 from evolve.environments.office.worker import make_worker
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from evolve.progress import Learned, Progress
-from evolve.session import Parts, run
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Reflection, Task, Trust
 from playbooks.lessons import Known, add_op, agree_op, collect, tag_ops

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.arms import AA, MAIN, NO_MEMORY
-from evolve.config import Config
-from evolve.report import make_report
-from evolve.session import Parts, arun
+from evolve.config.model import Config
+from evolve.episode.arms import AA, MAIN, NO_MEMORY
+from evolve.loop.assembly import open_store
+from evolve.loop.report import make_report
+from evolve.loop.session import Parts, arun
 from evolve.statistics.clusters import Pairing, pairing
 from examples.worlds.bookkeeping import Bookkeeping, clerk
 from examples.worlds.cellar import Cellar, player

@@ -14,9 +14,7 @@ from statistics import mean
 from benchmarks.claim import git
 from benchmarks.office_arms import SPLITS, folder, office, write_rules
 from benchmarks.table import RESULTS
-from evolve import generations
-from evolve.arms import MAIN, NO_MEMORY
-from evolve.config import (
+from evolve.config.model import (
     Config,
     EnvironmentSection,
     GateSection,
@@ -25,10 +23,12 @@ from evolve.config import (
     PolicySection,
     RunSection,
 )
+from evolve.config.training import RECIPES, TrainSection
+from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.gates.stack import DEFAULT
-from evolve.session import Parts, run
+from evolve.generations import workspace as generations
+from evolve.loop.session import Parts, run
 from evolve.training.gate import judged
-from evolve.training.section import RECIPES, TrainSection
 from evolve.training.session import train_from_logs
 from memory.records import Frozen
 from policies.generations.swap import swap

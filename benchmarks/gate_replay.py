@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import REPLAYS
 from evolve.gates.online_ab import OnlineAB, Rules, decide
 from evolve.gates.rounds import redecided, rounds_of
-from evolve.nodes.expose import EXPOSURE, trials
-from evolve.nodes.gate import VERDICT
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.nodes.expose import EXPOSURE, trials
+from evolve.loop.nodes.gate import VERDICT
+from evolve.loop.session import Parts, run
 from memory.content import canonical
 from memory.records import Event, Verdict
 from memory.store import Store

@@ -16,7 +16,7 @@ from math import sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.held_out import HeldOut
 from evolve.gates.measured import rules_of

@@ -19,15 +19,15 @@ from rich.table import Table
 
 from benchmarks.from_logs import RATE, TASKS, config_of, promote
 from benchmarks.office_arms import SPLITS, folder
-from evolve import generations
-from evolve.app import open_store
-from evolve.arms import MAIN
-from evolve.config import Config, ControlsSection, PlaybookSection, RunSection
-from evolve.injection import shown_again
-from evolve.prompting import knowledge
-from evolve.session import Parts, run
+from evolve.config.model import Config, ControlsSection, PlaybookSection, RunSection
+from evolve.config.training import RECIPES
+from evolve.episode.arms import MAIN
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import knowledge
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from evolve.statistics.paired import Passed, interval, pair
-from evolve.training.section import RECIPES
 from evolve.training.session import train_from_logs
 
 BUDGETS = (1024, 64, 32, 16, 0)

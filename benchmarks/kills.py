@@ -23,9 +23,9 @@ from typing import Any
 
 from benchmarks.lives import CALLS, DEATH, STATEMENTS, Death, configured, live
 from benchmarks.outcomes import outcome, outcome_of
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.runs import DONE
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import DONE
 from memory.errors import EvolveError
 from memory.store import Store
 
@@ -37,7 +37,7 @@ _REPLIES = "SELECT c.body FROM replies r JOIN content c ON c.hash = r.hash"
 
 processes: Any = get_context("forkserver")
 """Children start in milliseconds: their server has imported everything already, and holds no thread."""
-processes.set_forkserver_preload(["benchmarks.lives", "evolve.graph", "chromadb"])
+processes.set_forkserver_preload(["benchmarks.lives", "evolve.loop.graph", "chromadb"])
 
 Events = dict[int, tuple[Any, ...]]
 NEVER = float("inf")

@@ -18,7 +18,7 @@ from langchain.agents.middleware.types import AgentState
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 
 from benchmarks.office_arms import office
-from evolve.config import Config, EnvironmentSection, GateSection, MemorySection, PolicySection, RunSection
+from evolve.config.model import Config, EnvironmentSection, GateSection, MemorySection, PolicySection, RunSection
 from evolve.environments.office.environment import Office
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.integrations.langchain_middleware import Learning

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.session import Parts, resume, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, resume, run
 from memory.records import DeltaOp, Op, UsageCounts
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy

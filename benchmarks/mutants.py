@@ -53,7 +53,7 @@ AREAS = (
     ),
     Area(
         "gates",
-        ("evolve/gates/*.py", "evolve/nodes/gate.py", "evolve/nodes/commit.py"),
+        ("evolve/gates/*.py", "evolve/loop/nodes/gate.py", "evolve/loop/nodes/commit.py"),
         (
             "tests/evolve/test_gate_*.py",
             "tests/evolve/test_gates_in_the_loop.py",
@@ -66,7 +66,7 @@ AREAS = (
     ),
     Area(
         "trust",
-        ("evolve/trust.py", "evolve/quarantine.py", "playbooks/deltas.py"),
+        ("evolve/episode/trust.py", "evolve/gates/quarantine.py", "playbooks/deltas.py"),
         ("tests/playbooks/test_deltas.py", "tests/evolve/test_learning_parts.py", "tests/evolve/test_*quarantine.py"),
     ),
     Area(

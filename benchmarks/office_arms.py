@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
-from evolve.app import open_store
-from evolve.config import (
+from evolve.config.model import (
     Config,
     EnvironmentSection,
     GateSection,
@@ -22,13 +21,14 @@ from evolve.config import (
     PolicySection,
     RunSection,
 )
+from evolve.config.sections import SkillsSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
 from evolve.environments.office.wording import HELD_OUT, sentence
+from evolve.episode.skilled.figures import SkillFigures, figures
 from evolve.gates.account import account
-from evolve.sections import SkillsSection
-from evolve.session import Parts, RunResult, run
-from evolve.skilled.figures import SkillFigures, figures
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, RunResult, run
 from memory.records import DeltaOp, Op, Provenance, Status, Trajectory, Trust
 from policies.protocols import Policy
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
 from memory.store import Store
 
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, arun
 from evolve.progress import Progress, TaskDone
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.session import Parts, arun
 from memory.records import DeltaOp, Op, Outcome, Reflection, Task, Trajectory
 from policies.protocols import Message, SamplingParams, ToolSpec
 from policies.scripted import ScriptedPolicy
@@ -137,7 +137,7 @@ class TaskClock:
 
 def measure(tasks: int, bullets: int) -> Overhead:
     """Return what a run of so many tasks costs with so many bullets."""
-    import evolve.graph  # noqa: F401 - its import is start-up, not overhead
+    import evolve.loop.graph  # noqa: F401 - its import is start-up, not overhead
 
     clock, marks = Clock(), TaskClock()
     with tempfile.TemporaryDirectory() as folder:

@@ -14,9 +14,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.session import Parts, arun
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.session import Parts, arun
 from memory.records import Outcome, Task
 from policies.protocols import Message, SamplingParams, ToolSpec
 from policies.scripted import ScriptedPolicy

@@ -22,8 +22,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evolve.app import make_embedder, register_kinds
-from evolve.config import Config, MemorySection
+from evolve.config.model import Config, MemorySection
+from evolve.loop.assembly import make_embedder, register_kinds
 from memory.protocols import Embedder
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store

@@ -14,15 +14,15 @@ from pathlib import Path
 
 from benchmarks.office_arms import Bench, folder
 from benchmarks.skill_mix import WideOffice, add
-from evolve.app import make_gates, open_store
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.intents import INTENTS, Intent
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
+from evolve.episode.rollout import Acting
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.measured import Bench as GateBench
 from evolve.gates.stack import DEFAULT
-from evolve.rollout import Acting
+from evolve.loop.assembly import make_gates, open_store
 from memory.protocols import Gate
 from memory.records import DeltaOp, Provenance, Trust
 from memory.store import Store

@@ -17,13 +17,13 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import BY_ID, RULES
 from evolve.environments.office.solver import DONE, Knowledge, next_action
 from evolve.environments.office.wording import meaning, sentence
+from evolve.episode.trust import text_of, trust_of
 from evolve.gates.ablation_rules import cut_in, reduced
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import SLICE, Canary
 from evolve.gates.held_out import HeldOut
 from evolve.gates.static import StaticGate
 from evolve.statistics.decision import Evaluate
-from evolve.trust import text_of, trust_of
 from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Outcome, Provenance, Record, Step, Task, Trajectory, Trust, Verdict
 from playbooks.bullets import Bullet

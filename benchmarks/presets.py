@@ -25,11 +25,11 @@ from evolve.compare.markdown import markdown
 from evolve.compare.pictures import save
 from evolve.compare.plan import ComparisonOptions, Plan, make_plan, store_plan
 from evolve.compare.session import REPORT
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
+from evolve.loop.session import Parts
 from evolve.progress import Observers
-from evolve.session import Parts
 from policies.protocols import Policy
 
 FOUR = ("ace", "mnl", "reasoningbank", "evolver")

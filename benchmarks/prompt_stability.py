@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.prompting import knowledge
-from evolve.session import Parts, run
+from evolve.episode.prompting import knowledge
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from memory.records import DeltaOp, Op, Record, Status
 from playbooks.bullets import Bullet, one_line
 from policies.protocols import Message, Reply, SamplingParams

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import make_environment, open_store
 from evolve.training.session import train
 from memory.records import Outcome, Step, Trajectory
 

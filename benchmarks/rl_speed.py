@@ -26,8 +26,8 @@ import torch
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.episode import OfficeEpisode
-from evolve.prompting import opening_messages
-from evolve.rollout import Acting
+from evolve.episode.prompting import opening_messages
+from evolve.episode.rollout import Acting
 from evolve.training.loop import Learning, Plan, World, draw, learn
 from evolve.training.rollouts import Sampling
 from memory.records import Task

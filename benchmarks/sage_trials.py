@@ -13,11 +13,11 @@ from statistics import mean
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import sentence
-from evolve.injection import Shown
+from evolve.episode.injection import Shown
+from evolve.episode.rollout import Acting, Attempt
+from evolve.episode.skilled.chains import Link, chain, take
 from evolve.parallel import all_of
-from evolve.rollout import Acting, Attempt
 from evolve.seeds import id_for, seed_for
-from evolve.skilled.chains import Link, chain, take
 from evolve.training.chains import chains
 from evolve.training.rollouts import Recall
 from memory.records import Record, Task

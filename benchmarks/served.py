@@ -15,11 +15,11 @@ from pathlib import Path
 
 from benchmarks.office_arms import office
 from benchmarks.table import ROOT
-from evolve.app import open_store
-from evolve.config import Config, EnvironmentSection, MemorySection, PolicySection, RunSection
-from evolve.prompting import briefing
-from evolve.rollout import Acting, Attempt, rollout
-from evolve.session import Parts, arun
+from evolve.config.model import Config, EnvironmentSection, MemorySection, PolicySection, RunSection
+from evolve.episode.prompting import briefing
+from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, arun
 from memory.records import Record
 from playbooks.bullets import Bullet
 from policies.local import LocalPolicy

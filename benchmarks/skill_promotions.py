@@ -16,11 +16,11 @@ from typing import Any
 from benchmarks.kills import processes
 from benchmarks.lives import DEATH, OUTPUT, STATEMENTS, Death, trace
 from benchmarks.skill_mix import add, useless
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.config.model import Config
 from evolve.environments.office.rules import seeded
-from evolve.skilled.seeding import add_skill
+from evolve.loop.assembly import open_store
+from evolve.workspace.seeding import add_skill
 from memory.errors import EvolveError
 from memory.records import Status
 from skills.record import Skill

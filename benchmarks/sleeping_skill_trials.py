@@ -15,13 +15,13 @@ from pathlib import Path
 from benchmarks.office_arms import Bench, folder
 from benchmarks.skill_mix import WideOffice
 from benchmarks.sleeping_skills import DEPLOYMENT, Pair, pairs
-from evolve.app import make_gates, open_store
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
+from evolve.episode.rollout import Acting
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.measured import Bench as GateBench
 from evolve.gates.stack import DEFAULT
-from evolve.rollout import Acting
+from evolve.loop.assembly import make_gates, open_store
 from memory.protocols import Gate
 from memory.records import DeltaOp
 from memory.store import Store

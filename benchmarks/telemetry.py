@@ -22,12 +22,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from evolve import session
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.watching import WatchedPolicy
+from evolve.loop import session
 from evolve.progress import Observers
 from evolve.telemetry.database import FILE
 from evolve.telemetry.start import Traced, traced
-from evolve.watching import WatchedPolicy
 from memory.sql import sqlite3
 from policies.protocols import Message, Policy, SamplingParams
 from policies.scripted import ScriptedPolicy

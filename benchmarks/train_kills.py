@@ -20,9 +20,9 @@ import torch
 
 from benchmarks.lives import OUTPUT
 from benchmarks.train_lives import COUNTS, METHODS, PHASES, Fate, live, prepared, processes, training_folder
-from evolve.app import open_store
-from evolve.configfile import load_config
-from evolve.generations import FOLDER
+from evolve.config.file import load_config
+from evolve.generations.workspace import FOLDER
+from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from evolve.training.ledger import METRICS
 from memory.errors import EvolveError

@@ -22,12 +22,12 @@ import numpy as np
 
 from benchmarks.lives import DEATH, OUTPUT, Death, trace
 from benchmarks.shell import Ended
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.config.training import RECIPES
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
 from evolve.errors import EnvironmentFailure
-from evolve.generations import FOLDER
+from evolve.generations.workspace import FOLDER
 from evolve.training import ledger
-from evolve.training.section import RECIPES
 from evolve.training.session import train, train_from_logs
 from memory.records import Task
 from policies.rl.protocols import Array, Episodes, Flags

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Page
 
 from benchmarks.browser import Seen, browsing, inspector
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.records import Trajectory
 
 SCRIPTED = """\

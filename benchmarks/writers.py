@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.kills import processes
 from benchmarks.lives import configured, write
-from evolve.app import open_store
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from memory.store import Store
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from itertools import product
 from pathlib import Path
 
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.proposals import submit
-from evolve.runs import DONE, RunRecord, save_run
+from evolve.config.model import Config
+from evolve.gates.proposals import submit
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import DONE, RunRecord, save_run
 from memory.records import (
     Check,
     DeltaOp,

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
-from evolve.graph import build
+from evolve.loop.graph import build
 
 ROOT = Path(__file__).resolve().parents[1]
 

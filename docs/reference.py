@@ -14,12 +14,12 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 import evolve
-from evolve.app import ENVIRONMENTS
-from evolve.config import Config, EnvironmentSection
+from evolve.config.model import Config, EnvironmentSection
+from evolve.config.preset import Preset, find_preset, preset_names
+from evolve.config.sections import Section
 from evolve.inspector.words import glossary
-from evolve.preset import Preset, find_preset, preset_names
+from evolve.loop.assembly import ENVIRONMENTS
 from evolve.registry import load_object
-from evolve.sections import Section
 from evolve.surface import HOME
 from policies.rl import slots
 
@@ -105,7 +105,9 @@ def slot_table() -> str:
 
 def presets() -> str:
     """Return what every preset does, sets and leaves out, as Markdown."""
-    return "# Presets\n\nWritten by `make docs` from `evolve/presets/`.\n\n" + "\n".join(map(_preset, _presets()))
+    return "# Presets\n\nWritten by `make docs` from `evolve/config/presets/`.\n\n" + "\n".join(
+        map(_preset, _presets())
+    )
 
 
 def _presets() -> Iterator[Preset]:

@@ -1,8 +1,8 @@
-from evolve.against import Against
-from evolve.agent import Agent, Asked, Solve
+from evolve.compare.against import Against
 from evolve.compare.comparison import Comparison
 from evolve.compare.plan import ComparisonOptions
-from evolve.config import (
+from evolve.config.file import load_config
+from evolve.config.model import (
     Config,
     EnvironmentSection,
     GateSection,
@@ -14,22 +14,7 @@ from evolve.config import (
     RoleSection,
     RunSection,
 )
-from evolve.configfile import load_config
-from evolve.environments.bfcl.environment import Bfcl, BfclConfig
-from evolve.environments.bfcl.world import BfclWorld
-from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.tools import ToolsEnvironment, Transcript
-from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError, WorkspaceClosed
-from evolve.evaluate import EvalReport
-from evolve.history import RunSummary
-from evolve.integrations.langchain_middleware import Grade, Learning, LearningState
-from evolve.integrations.langgraph_store import JournalStore, open_journal_store
-from evolve.metrics import Metrics
-from evolve.progress import Observer, Progress
-from evolve.proposals import Standing
-from evolve.protocols import Action, ActionFormat, Demonstration, Environment, Episode, StepResult
-from evolve.report import Report
-from evolve.sections import (
+from evolve.config.sections import (
     BudgetSection,
     ControlsSection,
     ExemplarsSection,
@@ -38,10 +23,24 @@ from evolve.sections import (
     SkillsSection,
     TelemetrySection,
 )
-from evolve.session import Outside, Parts, RunResult, aresume, arun, resume, run
-from evolve.skilled.seeding import add_skill
-from evolve.state import Turn
-from evolve.training.section import TrainSection
+from evolve.config.training import TrainSection
+from evolve.environments.bfcl.environment import Bfcl, BfclConfig
+from evolve.environments.bfcl.world import BfclWorld
+from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.tools import ToolsEnvironment, Transcript
+from evolve.episode.metrics import Metrics
+from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError, WorkspaceClosed
+from evolve.gates.proposals import Standing
+from evolve.integrations.agent import Agent, Asked, Solve
+from evolve.integrations.langchain_middleware import Grade, Learning, LearningState
+from evolve.integrations.langgraph_store import JournalStore, open_journal_store
+from evolve.loop.evaluate import EvalReport
+from evolve.loop.history import RunSummary
+from evolve.loop.report import Report
+from evolve.loop.session import Outside, Parts, RunResult, aresume, arun, resume, run
+from evolve.loop.state import Turn
+from evolve.progress import Observer, Progress
+from evolve.protocols import Action, ActionFormat, Demonstration, Environment, Episode, StepResult
 from evolve.training.session import Trained
 from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from evolve.workspace.async_facade import AsyncWorkspace
@@ -61,6 +60,7 @@ from evolve.workspace.knowledge import (
 from evolve.workspace.opening import aopen, open
 from evolve.workspace.playbook import Playbook
 from evolve.workspace.rows import Rows
+from evolve.workspace.seeding import add_skill
 from evolve.workspace.tasks import AsyncOpenTask, Finished, OpenTask
 from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
 from memory.errors import BadInput, EvolveError, NotFound

@@ -55,7 +55,7 @@ class Environment(Protocol):
     - `seedless = True`: an episode depends on the task and the actions alone, whatever its seed. Gates then need not
       run it again (`evolve.gates.evaluator`).
     - `live = True`: no task can be run again (a live stream). Gate `default` is then `static` and `online_ab`, and what
-      would repeat a task is refused (`evolve.live`).
+      would repeat a task is refused (`evolve.loop.live`).
     - `imports = ("math", "re")`: modules that code may import, and no others; the agent is told. A world that runs code
       in `skills.sandbox.monty` takes `importable()` from there.
     - `max_steps = 40`: actions that an episode may take, where `environment.max_steps` is not set.
@@ -133,8 +133,8 @@ class HasDemonstration(Protocol):
 class TellsOutside(Protocol):
     """Capability: the environment tells what strangers can have written, such as mails, files and pages.
 
-    A lesson whose author was shown such text waits until a gate measured it (`evolve.taint`). Without this capability
-    every opening and observation counts, error messages left out.
+    A lesson whose author was shown such text waits until a gate measured it (`evolve.episode.taint`). Without this
+    capability every opening and observation counts, error messages left out.
     """
 
     def outside(self, episode: Trajectory) -> Sequence[str]:

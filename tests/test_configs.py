@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,7 +19,7 @@ LISTING = subprocess.run(
     ["git", "ls-files", "-co", "--exclude-standard", "*.toml"], cwd=ROOT, check=True, capture_output=True, text=True
 )
 FILES = sorted(LISTING.stdout.split())
-OTHER = ("pyproject.toml", "evolve/presets/", "benchmarks/data/", "evolve/inspector/glossary.toml")
+OTHER = ("pyproject.toml", "evolve/config/presets/", "benchmarks/data/", "evolve/inspector/glossary.toml")
 OURS = [name for name in FILES if not name.startswith(OTHER)]
 
 

@@ -12,13 +12,14 @@ D6  examples, README and guides import nothing of ours but `evolve`
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from benchmarks.claims import house_4_api
 from docs.blocks import FENCE, blocks, configurations, pages, run_page
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = pages(ROOT)
@@ -63,6 +64,16 @@ def test_every_path_of_the_tree_exists() -> None:
     paths = [line.split()[0] for line in tree.splitlines() if not line.startswith(" ")]
     assert len(paths) >= 8
     assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_the_rooms_of_evolve_stand_in_the_architecture_from_top_to_bottom() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (inside,) = (each for each in contracts if each.get("containers") == ["evolve"])
+    floors = [name.strip() for layer in inside["layers"] for name in layer.split("|")]
+    rooms = [name for name in floors if (ROOT / "evolve" / name).is_dir()]
+    table = re.findall(r"^\| `(\w+)/` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+    assert table[-len(rooms) :] == rooms
+    assert sorted(rooms) == sorted(path.parent.name for path in (ROOT / "evolve").glob("*/__init__.py"))
 
 
 def test_examples_and_guides_import_nothing_of_ours_but_evolve() -> None:

@@ -7,9 +7,9 @@ import tomllib
 from pathlib import Path
 
 from docs.blocks import run_page, shell_commands
-from evolve.app import open_store
-from evolve.configfile import load_config
-from evolve.report import Report, make_report
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
+from evolve.loop.report import Report, make_report
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"

@@ -2,7 +2,7 @@
 
 G1  ruff: one offence of each family that is selected
 G2  pyright: strict in each of the five packages
-G3  import-linter: an import that runs up, one between siblings, and one through each fence
+G3  import-linter: an import that runs up, one between siblings, one through each fence, a room without a floor
 G4  pytest: a warning is an error
 """
 
@@ -42,16 +42,18 @@ UPWARD = {
     "playbooks/sideways.py": "from skills.protocols import Sandbox\n",
     "skills/sideways.py": "import playbooks.protocols\n",
     "skills/up.py": "from evolve.protocols import Episode\n",
+    "evolve/gates/up.py": "from evolve.loop.state import Deps\n",
+    "evolve/config/up.py": "def f() -> None:\n    import evolve.environments.tasks\n",
 }
 THROUGH_THE_FENCE = {
-    "evolve/other.py": "def f() -> None:\n    from langgraph.types import Send\n    print(Send)\n",
+    "evolve/gates/other.py": "def f() -> None:\n    from langgraph.types import Send\n    print(Send)\n",
     "memory/other.py": "import chromadb.config\n",
     "policies/other.py": "def f() -> None:\n    import torch.nn\n",
-    "evolve/heavy.py": "import transformers\n",
-    "evolve/paged.py": "import fastapi.responses\n",
-    "evolve/served.py": "def f() -> None:\n    import mcp.server\n",
+    "evolve/gates/heavy.py": "import transformers\n",
+    "evolve/gates/paged.py": "import fastapi.responses\n",
+    "evolve/gates/served.py": "def f() -> None:\n    import mcp.server\n",
     "playbooks/chat.py": "import langchain_core.messages\n",
-    "evolve/traced.py": "from opentelemetry.sdk.trace import TracerProvider\n\nprint(TracerProvider)\n",
+    "evolve/gates/traced.py": "from opentelemetry.sdk.trace import TracerProvider\n\nprint(TracerProvider)\n",
 }
 
 
@@ -122,6 +124,12 @@ def test_each_import_that_runs_up_or_through_a_fence_is_noticed(tree: Path) -> N
     said = broken_imports(tree)
     modules = {name: name.removesuffix(".py").replace("/", ".") for name in {**UPWARD, **THROUGH_THE_FENCE}}
     assert [name for name, module in modules.items() if f"{module} ->" not in said] == []
+
+
+def test_a_room_of_evolve_without_a_floor_is_noticed(tree: Path) -> None:
+    (tree / "evolve" / "attic").mkdir()
+    (tree / "evolve" / "attic" / "__init__.py").write_text('"""Offence."""\n')
+    assert "attic" in broken_imports(tree)
 
 
 def test_a_warning_fails_a_test(root: Path, tmp_path: Path) -> None:

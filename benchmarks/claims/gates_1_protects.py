@@ -22,14 +22,14 @@ from statistics import mean
 from benchmarks.claim import Row, Target, at_least, at_most, begin
 from benchmarks.learning_worlds import BATCH, TASKS, LongOffice, LyingReflector, NoisyOffice
 from benchmarks.office_arms import folder
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
 from evolve.gates.ledger import replay
 from evolve.gates.stack import DEFAULT
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 
 DEPLOYMENTS = range(10)
 QUICK = range(1)

@@ -21,10 +21,10 @@ from typing import Any
 from benchmarks.claim import Row, at_least, at_most, begin
 from benchmarks.claims.loop_1_learns import spread
 from benchmarks.office_arms import SPLITS, folder, office
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.worker import make_worker
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 
 DEPLOYMENTS, QUICK = range(10), range(1)
 ARMS: dict[str, dict[str, Any]] = {

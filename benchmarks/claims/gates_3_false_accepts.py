@@ -19,8 +19,8 @@ from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
 from benchmarks.gate_replay import replayed
 from benchmarks.gate_trials import Live, Truth, arms, beside_others, power, stream, useless
 from benchmarks.gate_worlds import USELESS, Effect, Life, World, lives, share
+from evolve.episode.metrics import interval
 from evolve.gates import batch_screen, held_out_rules, online_ab, utility
-from evolve.metrics import interval
 from evolve.statistics.alpha import ALPHA, Look, level
 from evolve.statistics.clusters import t_interval
 from evolve.statistics.evalues import Exposure, first_reached, wealth

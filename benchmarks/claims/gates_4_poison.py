@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.poison_suite import SEED, Item, load
 from benchmarks.poison_trials import LAYERS, Judged, Workplace, judge
-from evolve.metrics import interval
+from evolve.episode.metrics import interval
 from memory.records import Trust
 
 QUICK_STEP = 8

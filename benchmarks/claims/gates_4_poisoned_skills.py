@@ -10,7 +10,7 @@ from collections import Counter
 
 from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.poison_skills import HIDDEN, PER_WAY, Judged, measure
-from evolve.metrics import interval
+from evolve.episode.metrics import interval
 
 QUICK_WAYS = 3
 

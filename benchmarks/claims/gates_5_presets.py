@@ -14,7 +14,7 @@ from benchmarks.office_arms import folder
 from benchmarks.presets import Bench, measure, quick
 from evolve.compare.arms import Role
 from evolve.compare.comparison import Comparison, Contrast
-from evolve.preset import find_preset, preset_names
+from evolve.config.preset import find_preset, preset_names
 from evolve.statistics.clusters import bounds
 from evolve.statistics.holm import Bounded, reach
 

@@ -24,7 +24,7 @@ from evolve.inspector.rendering import PAGES
 
 QUICK = ("integrations.md", "telemetry.md")
 WIDTHS = (390, 1440)
-CHECKED = "import sys, evolve.configfile as c, pathlib; c.load_config(pathlib.Path(sys.argv[1]))"
+CHECKED = "import sys, evolve.config.file as c, pathlib; c.load_config(pathlib.Path(sys.argv[1]))"
 
 
 def cloned(folder: Path) -> Path:

@@ -21,7 +21,7 @@ from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
 from benchmarks.claims.mend_2_findings import ask
 from benchmarks.findings import AUDITED, FAILED, PASSED, UNIMPORTABLE, audited_tree, load
 from benchmarks.table import ROOT
-from evolve.metrics import interval
+from evolve.episode.metrics import interval
 
 TEXTS = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "data/sleeping_suite.jsonl")
 SKILLS = ("sleeping_skills.py", "sleeping_skill_trials.py")

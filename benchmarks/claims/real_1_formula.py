@@ -18,7 +18,7 @@ from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, folder, lived
 from benchmarks.real.figures import above, difference, rate
 from benchmarks.real.lives import Life, data, served
-from evolve.arms import AA
+from evolve.episode.arms import AA
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 500, 200, 24

@@ -22,7 +22,7 @@ from benchmarks.real.arms import Arms, controls, folder, lived
 from benchmarks.real.figures import difference, gain, mean, more_than
 from benchmarks.real.lives import Life, served
 from benchmarks.table import ROOT
-from evolve.arms import AA, MAIN, NO_MEMORY
+from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 40, 20, 2

@@ -33,8 +33,8 @@ from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
 from benchmarks.real.lives import HELD_OUT, SLOTS, data
 from benchmarks.real.models import gguf
 from benchmarks.table import ROOT
-from evolve.app import make_environment
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import make_environment
 from memory.errors import BadInput
 from policies.llama_server import LlamaOptions, llama_server
 

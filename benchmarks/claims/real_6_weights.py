@@ -25,8 +25,8 @@ from benchmarks.real.lives import Life, data
 from benchmarks.real.models import folder
 from benchmarks.real.weights import Arms, Fitted, Weighed
 from benchmarks.table import ROOT
-from evolve.arms import AA, MAIN, NO_MEMORY
-from evolve.training.section import RECIPES
+from evolve.config.training import RECIPES
+from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
 TRAIN, HELD_OUT, OTHERS = 500, 200, 255
 QUICK_TRAIN, QUICK_HELD_OUT, QUICK_OTHERS = 14, 2, 2

@@ -22,8 +22,8 @@ from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.paraphrases import load
 from benchmarks.real.judged import FIRST_CONTACT, Judged, borrowed, judge, static
 from benchmarks.real.replies import REPLIES, entries, formula, prompts_hash
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import make_environment, open_store
 from memory.protocols import KnowledgeView
 
 PLANTED = (

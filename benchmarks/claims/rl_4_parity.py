@@ -20,7 +20,7 @@ from torch import Tensor
 
 from benchmarks.claim import Row, at_least, at_most, begin, exactly
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
 from evolve.training.batches import Episode, prepared
 from evolve.training.chains import chains
 from evolve.training.rollouts import Sampling, Setting, roll

@@ -28,9 +28,9 @@ from benchmarks.claim import Row, Target, at_least, begin, exactly
 from benchmarks.claims.loop_1_learns import spread
 from benchmarks.from_logs import ARMS, LOOKS, OFFICES, QUICK, RATE, Found, measured
 from benchmarks.office_arms import folder
-from evolve.app import open_store
-from evolve.config import Config, PolicySection
+from evolve.config.model import Config, PolicySection
 from evolve.gates.stack import DEFAULT
+from evolve.loop.assembly import open_store
 
 CYCLE, EVERY, ROUNDS, KILLS = 505, 48, 3, 4
 

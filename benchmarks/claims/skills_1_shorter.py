@@ -27,8 +27,8 @@ from benchmarks.office_arms import SPLITS, Bench, Cost, Tally, folder, office, s
 from evolve.environments.office.environment import Office as Environment
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
+from evolve.episode.skilled.figures import SkillFigures
 from evolve.gates.stack import DEFAULT
-from evolve.skilled.figures import SkillFigures
 from policies.protocols import Policy
 
 DEPLOYMENTS, QUICK = range(10, 20), range(2)

@@ -23,14 +23,14 @@ from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
 from benchmarks.claims.loop_1_learns import spread
 from benchmarks.office_arms import Bench, folder, office
 from benchmarks.skill_mix import Kind, WideOffice, add, candidates, useless
-from evolve.app import open_store
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import seeded
 from evolve.environments.office.worker import make_worker
+from evolve.episode.rollout import Acting
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.stack import DEFAULT
 from evolve.gates.utility import Utility
-from evolve.rollout import Acting
+from evolve.loop.assembly import open_store
 from memory.records import Status
 from policies.protocols import Policy
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from evolve.prompting import actions_of
+from evolve.episode.prompting import actions_of
 from evolve.protocols import Action, Environment
 from memory.records import Frozen, Task
 from policies.protocols import Reply

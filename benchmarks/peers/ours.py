@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.peers.ring import ADAPT, AGAIN, ANSWER, Result, Ring
 from benchmarks.real.lives import Life
-from evolve.arms import MAIN, NO_MEMORY
+from evolve.episode.arms import MAIN, NO_MEMORY
 
 Sections = Mapping[str, Mapping[str, Any]]
 ATTEMPTS = 3

@@ -16,8 +16,8 @@ from benchmarks.claim import Row, Run
 from benchmarks.real.figures import Passed, difference, rate
 from benchmarks.real.lives import Life
 from benchmarks.table import ROOT
-from evolve.arms import AA, MAIN, NO_MEMORY
-from evolve.report import Report
+from evolve.episode.arms import AA, MAIN, NO_MEMORY
+from evolve.loop.report import Report
 from memory.records import Frozen
 
 EXAM = "held out"

@@ -12,10 +12,10 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from benchmarks.real.replies import Entry
+from evolve.episode.prompting import actions_of
+from evolve.episode.teacher import Advice
 from evolve.gates.static import StaticGate
-from evolve.nodes.judge import SelfJudgement
-from evolve.prompting import actions_of
-from evolve.teacher import Advice
+from evolve.loop.nodes.judge import SelfJudgement
 from memory.operations import op_id
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Op, Task, Trajectory

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.real.models import gguf
-from evolve.app import make_environment, make_policy, open_store
-from evolve.config import Config
-from evolve.history import list_runs
+from evolve.config.model import Config
+from evolve.episode.prompting import actions_of
+from evolve.loop.assembly import make_environment, make_policy, open_store
+from evolve.loop.history import list_runs
+from evolve.loop.report import Report, make_report
+from evolve.loop.session import resume, run
 from evolve.progress import Observer
-from evolve.prompting import actions_of
-from evolve.report import Report, make_report
 from evolve.seeds import id_for
-from evolve.session import resume, run
 from memory.errors import BadInput
 from memory.records import Frozen, Task
 from memory.runlist import RunFilter

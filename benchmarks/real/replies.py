@@ -26,11 +26,12 @@ from typing import Any, Literal
 
 from benchmarks.real.lives import MAX_TOKENS, SLOTS, data, served
 from benchmarks.table import ROOT
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.replies import asked_about
-from evolve.runs import DONE, RunRecord
-from evolve.session import Parts, aresume, arun
+from evolve.config.model import Config
+from evolve.episode.echo import PACKAGES
+from evolve.episode.replies import asked_about
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import DONE, RunRecord
+from evolve.loop.session import Parts, aresume, arun
 from memory.records import Frozen
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection
@@ -43,7 +44,6 @@ FILE = Path(__file__).parents[1] / "data" / "real_replies.jsonl.gz"
 HOME = Path(ROOT) / "build" / "real" / "replies"
 MODELS = {"qwen": "qwen2.5-coder-0.5b-instruct", "smollm2": "smollm2-135m-instruct"}
 REPLIES, TASKS = 500, 120
-PACKAGES = ("evolve", "playbooks", "skills", "policies")
 
 
 class Entry(Frozen):

@@ -17,10 +17,10 @@ from typing import Any
 from benchmarks.real.figures import Passed
 from benchmarks.real.lives import CONTEXT, SLOTS, Life
 from benchmarks.real.models import gguf
-from evolve import generations
-from evolve.arms import NO_MEMORY
-from evolve.config import Config
-from evolve.llama_generations import serving
+from evolve.config.model import Config
+from evolve.episode.arms import NO_MEMORY
+from evolve.generations import workspace as generations
+from evolve.generations.llama import serving
 from evolve.training.gate import judged, on_llama
 from evolve.training.session import train_from_logs
 from memory.records import Frozen

@@ -58,7 +58,7 @@ def compare(
     from evolve.compare import session
     from evolve.compare.arms import Given
     from evolve.compare.plan import ComparisonOptions
-    from evolve.configfile import assigned
+    from evolve.config.file import assigned
 
     if reprint is not None:
         _finish(session.reprint(reprint), reprint, as_json)

@@ -12,7 +12,7 @@ app = typer.Typer(help="The configuration that applies here.", no_args_is_help=T
 @app.command("show")
 def show_all(context: typer.Context, as_json: Json = False) -> None:
     """Print every key with the value in force."""
-    from evolve.preset import applied
+    from evolve.config.preset import applied
 
     config = load(context)
     data = config.model_dump(mode="json")
@@ -28,7 +28,7 @@ def show_all(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def path(context: typer.Context, as_json: Json = False) -> None:
     """Print the evolve.toml in use."""
-    from evolve.configfile import find_config
+    from evolve.config.file import find_config
 
     found = context.obj or find_config()
     show({"path": found and str(found)}, as_json, str(found or "no evolve.toml here or above; defaults apply"))
@@ -37,8 +37,8 @@ def path(context: typer.Context, as_json: Json = False) -> None:
 @app.command()
 def check(context: typer.Context, as_json: Json = False) -> None:
     """Read the configuration, look up every name in it and build nothing; exit 2 when something is wrong."""
-    from evolve.configfile import find_config
-    from evolve.names import check_names
+    from evolve.config.file import find_config
+    from evolve.workspace.names import check_names
 
     config, found = load(context), context.obj or find_config()
     check_names(config)

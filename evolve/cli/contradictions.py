@@ -16,8 +16,8 @@ def register(app: typer.Typer) -> None:
 
 def contradictions(context: typer.Context, as_json: Json = False) -> None:
     """List the rules that contradict each other, and which one is shown; `possible` ones are for you to judge."""
-    from evolve.skilled.showing import texts
-    from evolve.worth import evidence_of
+    from evolve.episode.evidence import evidence_of
+    from evolve.episode.skilled.showing import texts
     from playbooks.contradictions import contradictions as certain
     from playbooks.contradictions import possible, weaker
 

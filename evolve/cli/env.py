@@ -30,10 +30,10 @@ def check(
     """Play an environment without a model and say what breaks the contract; exit 1 when something does."""
     import asyncio
 
-    from evolve.app import make_environment
     from evolve.environments.check import SPLITS, examine, lines
     from evolve.environments.tasks import load_tasks
     from evolve.gates.splits import has_tasks
+    from evolve.loop.assembly import make_environment
     from evolve.protocols import Environment
     from memory.records import Task
 

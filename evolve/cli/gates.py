@@ -10,7 +10,7 @@ import typer
 from evolve.cli.output import Json, reading, say, show, table
 
 if TYPE_CHECKING:
-    from evolve.runs import RunRecord
+    from evolve.loop.runs import RunRecord
     from memory.store import Store
 
 app = typer.Typer(help="What was admitted and why: log, show, replay.", no_args_is_help=True)
@@ -118,8 +118,8 @@ def replay(context: typer.Context, run_id: RunId = None, as_json: Json = False) 
 
 def _record(store: Store, run_id: str | None) -> RunRecord:
     from evolve.gates.events import VERDICT
-    from evolve.report import find_record
-    from evolve.runs import RunRecord
+    from evolve.loop.report import find_record
+    from evolve.loop.runs import RunRecord
 
     if run_id and store.get_run(run_id) is None and store.events(type=VERDICT, run_id=run_id, limit=1):
         return RunRecord(run_id=run_id)

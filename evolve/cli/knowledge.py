@@ -114,7 +114,7 @@ def doctor(
 @contextmanager
 def _whole(context: typer.Context, write: bool) -> Generator[Store]:
     """Open the workspace with its vector index; while another process owns that, without it."""
-    from evolve.app import open_store
+    from evolve.loop.assembly import open_store
     from memory.errors import IndexLocked
 
     with reading(context) as (config, _):
@@ -135,7 +135,7 @@ def salvage(
     as_json: Json = False,
 ) -> None:
     """Save what can be read of a damaged database into a new one, and say what was lost. The old one stays as it is."""
-    from evolve.app import make_embedder, register_kinds
+    from evolve.loop.assembly import make_embedder, register_kinds
     from memory.base import now
     from memory.salvage import salvage as save
     from memory.store import Store
@@ -160,7 +160,7 @@ def salvage(
 @app.command()
 def reindex(context: typer.Context, as_json: Json = False) -> None:
     """Embed every record anew with the configured embedder and refill the vector index."""
-    from evolve.app import open_store
+    from evolve.loop.assembly import open_store
 
     with open_store(load(context)) as store:
         count = store.reindex()

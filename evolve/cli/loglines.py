@@ -19,8 +19,8 @@ from structlog.stdlib import ExtraAdder, ProcessorFormatter
 from structlog.typing import EventDict, Processor
 
 from evolve.cli.output import plain, say
-from evolve.runlog import LINES, this_run
-from evolve.sections import LogSection
+from evolve.config.sections import LogSection
+from evolve.loop.runlog import LINES, this_run
 from memory.content import clean
 
 OURS = ("evolve", "memory", "playbooks", "policies", "skills")

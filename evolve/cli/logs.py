@@ -9,7 +9,7 @@ import typer
 from evolve.cli.output import Json, reading, say, show, table
 
 if TYPE_CHECKING:
-    from evolve.history import RunSummary
+    from evolve.loop.history import RunSummary
 
 app = typer.Typer(help="Runs and episodes as they happened.", no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def listing(
     if run is not None:
         _episodes(context, run, failed, limit, as_json)
         return
-    from evolve.history import list_runs, run_filter
+    from evolve.loop.history import list_runs, run_filter
 
     wanted = run_filter(kind or (), tag=tag, name=name, since=since, until=until)
     with reading(context) as (_, store):
@@ -65,8 +65,8 @@ def _short_row(run: RunSummary) -> dict[str, Any]:
 
 
 def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_json: bool) -> None:
-    from evolve.history import find_summary, run_changes
-    from evolve.runs import LANGGRAPH
+    from evolve.loop.history import find_summary, run_changes
+    from evolve.loop.runs import LANGGRAPH
     from evolve.workspace.episodes import episodes
 
     with reading(context) as (_, store):

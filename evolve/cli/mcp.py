@@ -11,7 +11,7 @@ import typer
 from evolve.cli.output import Json, as_text, load, say, show
 
 if TYPE_CHECKING:
-    from evolve.config import Config
+    from evolve.config.model import Config
 
 
 def register(app: typer.Typer) -> None:
@@ -35,7 +35,7 @@ def serve(
     """
     import asyncio
 
-    from evolve.app import open_store
+    from evolve.loop.assembly import open_store
     from memory.errors import NotFound
 
     config = load(context)
@@ -64,7 +64,7 @@ def serve(
 
 def _client_config(context: typer.Context, config: Config, *, read_only: bool) -> dict[str, Any]:
     """Return what a client's settings are given: how it starts this command for this workspace, from any folder."""
-    from evolve.configfile import FILE, find_config
+    from evolve.config.file import FILE, find_config
 
     beside = Path(sys.executable).with_name("evolve")
     file = (context.obj or find_config() or config.root / FILE).resolve()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from evolve.config import Config
+    from evolve.config.model import Config
     from memory.store import Store
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -92,7 +92,7 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     path: a file of theirs that is called like one of our packages takes nothing over.
     """
     from evolve.cli.loglines import configure
-    from evolve.configfile import by_section, find_modules_of, load_config
+    from evolve.config.file import by_section, find_modules_of, load_config
 
     config = load_config(context.obj, by_section(changes or {}))
     configure(config.log, config.workspace)
@@ -106,9 +106,9 @@ def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> C
     Raises `ConfigError` in a folder with neither settings nor a workspace: nothing is begun there unasked; and for a
     name that stands for nothing, before a model is loaded.
     """
-    from evolve.configfile import find_config
+    from evolve.config.file import find_config
     from evolve.errors import ConfigError
-    from evolve.names import check_names
+    from evolve.workspace.names import check_names
 
     config = load(context, changes)
     if context.obj is None and find_config() is None and not (config.workspace / "evolve.db").exists():
@@ -123,7 +123,7 @@ def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> C
 @contextmanager
 def reading(context: typer.Context) -> Generator[tuple[Config, Store]]:
     """Open the workspace to read. Raises `NotFound` when there is none."""
-    from evolve.app import open_store
+    from evolve.loop.assembly import open_store
 
     config = load(context)
     with open_store(config, read_only=True) as store:
@@ -133,7 +133,7 @@ def reading(context: typer.Context) -> Generator[tuple[Config, Store]]:
 @contextmanager
 def writing(context: typer.Context) -> Generator[tuple[Config, Store]]:
     """Open the workspace to write, beside a run if one is under way: index updates are left to its owner."""
-    from evolve.app import open_store
+    from evolve.loop.assembly import open_store
 
     config = load(context)
     with open_store(config, owner=False) as store:

@@ -13,7 +13,7 @@ import typer
 from evolve.cli.output import Json, load, say, show, table
 
 if TYPE_CHECKING:
-    from evolve.config import Config
+    from evolve.config.model import Config
     from policies.generations.canary import CanaryReport
     from policies.generations.records import Generation
     from policies.generations.registry import Registry
@@ -64,7 +64,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Register an adapter that was trained elsewhere: a candidate, like one that was trained here."""
-    from evolve.generations import model_directory, open_registry
+    from evolve.generations.workspace import model_directory, open_registry
     from policies.generations.base import base_of
 
     config = load(context)
@@ -103,8 +103,8 @@ def canary(
     Its prompts are those of this workspace's latest episodes. Passed, it may be promoted once the gate accepted it.
     Failed, the history says why and nothing else changes.
     """
-    from evolve.generations import Server, inspected
-    from evolve.probing import probe_texts
+    from evolve.generations.workspace import Server, inspected
+    from evolve.loop.probing import probe_texts
     from evolve.training.gate import accepted
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
@@ -174,8 +174,8 @@ def promote(
 
     Requests under way end as they began.
     """
-    from evolve.generations import Server, inspected
-    from evolve.probing import probe_texts
+    from evolve.generations.workspace import Server, inspected
+    from evolve.loop.probing import probe_texts
     from policies.generations.swap import swap
 
     server = Server(tuple(url or ()), tolerance, max_rank)
@@ -212,7 +212,7 @@ def opened(
 
     With `base` the configured model must be theirs; that reads all its weights.
     """
-    from evolve.generations import DATABASE, FOLDER, open_registry
+    from evolve.generations.workspace import DATABASE, FOLDER, open_registry
     from policies.generations.registry import Registry
 
     config = load(context)

@@ -14,7 +14,7 @@ app = typer.Typer(help="Published methods by name: list, show.", no_args_is_help
 @app.command("list")
 def listing(as_json: Json = False) -> None:
     """List the presets with their papers."""
-    from evolve.preset import find_preset, preset_names
+    from evolve.config.preset import find_preset, preset_names
 
     presets = [find_preset(name) for name in preset_names()]
     rows = [{"preset": p.name, "method": p.about.title, "paper": p.about.paper} for p in presets]
@@ -24,7 +24,7 @@ def listing(as_json: Json = False) -> None:
 @app.command("show")
 def show_one(name: Annotated[str, typer.Argument(help="Name of a preset.")], as_json: Json = False) -> None:
     """Show what a preset sets, which paper it reproduces, and where it deviates."""
-    from evolve.preset import find_preset
+    from evolve.config.preset import find_preset
 
     preset = find_preset(name)
     lines = [f"{preset.name}: {preset.about.title} ({preset.about.paper})", preset.about.summary, "", "sets"]

@@ -18,10 +18,10 @@ def judge(context: typer.Context, policy: Policy = None, values: Set = None, as_
 
     The rest stays, with the reasons. Stopped or killed, `evolve resume` goes on with it.
     """
-    from evolve import session
-    from evolve.app import open_store
     from evolve.gates.account import account, lines
-    from evolve.modes.quarantine import judged
+    from evolve.loop import session
+    from evolve.loop.assembly import open_store
+    from evolve.loop.modes.quarantine import judged
 
     changes = assigned_values(None, values) | ({"policy.name": policy} if policy else {})
     config = load(context, changes | {"run.mode": "quarantine"})

@@ -22,7 +22,7 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List the queue, oldest first."""
-    from evolve.proposals import proposals, says
+    from evolve.gates.proposals import proposals, says
 
     with reading(context) as (config, store):
         waiting = proposals(store, config.memory.namespace, decided=everything)
@@ -36,7 +36,7 @@ def listing(
 @app.command("show")
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one proposal with where it came from and what it would replace."""
-    from evolve.proposals import find, says
+    from evolve.gates.proposals import find, says
 
     with reading(context) as (_, store):
         proposal = find(store, name)
@@ -50,7 +50,7 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 @app.command()
 def accept(context: typer.Context, names: Names, as_json: Json = False) -> None:
     """Apply proposals."""
-    from evolve import proposals
+    from evolve.gates import proposals
 
     with writing(context) as (_, store):
         commits = [proposals.accept(store, name, actor=ACTOR) for name in names]
@@ -73,7 +73,7 @@ def reject(
     as_json: Json = False,
 ) -> None:
     """Turn proposals down."""
-    from evolve import proposals
+    from evolve.gates import proposals
 
     with writing(context) as (_, store):
         for name in names:
@@ -89,7 +89,7 @@ def defer(
     as_json: Json = False,
 ) -> None:
     """Put proposals off: they wait on, after all others."""
-    from evolve import proposals
+    from evolve.gates import proposals
 
     with writing(context) as (_, store):
         for name in names:
@@ -105,7 +105,7 @@ def edit(
     as_json: Json = False,
 ) -> None:
     """Apply a proposal with your own words."""
-    from evolve import proposals
+    from evolve.gates import proposals
 
     with writing(context) as (_, store):
         payload = proposals.edited(proposals.find(store, name).op, content)

@@ -12,7 +12,7 @@ from evolve.cli.output import Json, begin, load, say, show
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
-    from evolve.session import RunResult
+    from evolve.loop.session import RunResult
 
 Tasks = Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of tasks, instead of the environment's.")]
 Env = Annotated[
@@ -58,7 +58,7 @@ def run(
     """Work through the tasks and learn from them."""
     changes = assigned_values(preset, values) | overrides(tasks, env, policy, limit, seed) | called(name, tag)
     changes |= {"run.review": True} if review else {}
-    from evolve import session
+    from evolve.loop import session
 
     with display(as_json) as shown:
         result = session.run(begin(context, changes), observers=[shown] if shown else ())
@@ -71,7 +71,7 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was killed or stopped; no model call that was journalled is repeated."""
-    from evolve import session
+    from evolve.loop import session
 
     with display(as_json) as shown:
         result = session.resume(load(context), run_id, observers=[shown] if shown else ())
@@ -97,8 +97,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Measure what is known now, frozen, on held-out tasks. Nothing is learned."""
-    from evolve import session
-    from evolve.modes.frozen import evaluation
+    from evolve.loop import session
+    from evolve.loop.modes.frozen import evaluation
 
     changes = (
         assigned_values(preset, values)
@@ -123,9 +123,9 @@ def report(
     TGC: share of tasks solved. SGC: share of scenarios of which every task was solved. Coverage: share of tasks that
     were graded (the others count as failed). Shown: mean number of records in a prompt. In brackets: 95 % intervals.
     """
-    from evolve import curve
     from evolve.cli.output import reading
-    from evolve.report import lines, make_report
+    from evolve.loop import curve
+    from evolve.loop.report import lines, make_report
 
     if run_id is not None and other is not None:
         _against(context, run_id, other, as_json)
@@ -142,8 +142,8 @@ def report(
 
 
 def _against(context: typer.Context, first: str, second: str, as_json: bool) -> None:
-    from evolve.against import against, lines
     from evolve.cli.output import reading, table
+    from evolve.compare.against import against, lines
 
     with reading(context) as (_, store):
         found = against(store, first, second)
@@ -175,7 +175,7 @@ def called(name: str | None, tags: list[str] | None) -> dict[str, Any]:
 
 def assigned_values(preset: str | None, values: list[str] | None) -> dict[str, Any]:
     """Return what `--preset` and `--set` override."""
-    from evolve.configfile import assigned
+    from evolve.config.file import assigned
 
     return ({"preset": preset} if preset else {}) | assigned(values or ())
 
@@ -191,9 +191,9 @@ def display(as_json: bool) -> AbstractContextManager[Display | None]:
 
 def _finish(context: typer.Context, result: RunResult, as_json: bool) -> None:
     """Print the result; write the curve beside the run; a stopped run ends with exit code 3."""
-    from evolve import curve
-    from evolve.app import open_store
-    from evolve.report import lines, make_report
+    from evolve.loop import curve
+    from evolve.loop.assembly import open_store
+    from evolve.loop.report import lines, make_report
 
     config = load(context)
     with open_store(config, read_only=True) as store:
@@ -210,7 +210,7 @@ def _finish(context: typer.Context, result: RunResult, as_json: bool) -> None:
 
 
 def _saved(picture: Path, passed: tuple[bool, ...], control: float | None) -> str:
-    from evolve import curve
+    from evolve.loop import curve
 
     try:
         curve.save(picture, passed, control, picture.parent.name)

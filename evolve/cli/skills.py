@@ -10,7 +10,7 @@ from evolve.cli.output import Json, reading, show, table, writing
 from evolve.cli.playbook import report
 
 if TYPE_CHECKING:
-    from evolve.skilled.testing import Checked
+    from evolve.workspace.skill_testing import Checked
     from memory.records import Record
     from skills.record import Skill
 
@@ -58,7 +58,7 @@ def run_all(
     import asyncio
 
     from evolve.lookup import find_skill
-    from evolve.skilled.testing import run_tests
+    from evolve.workspace.skill_testing import run_tests
     from skills.library import Library
 
     with reading(context) as (config, store):

@@ -13,7 +13,7 @@ from evolve.cli.output import Json, load, reading, say, show, table
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from evolve.config import Config
+    from evolve.config.model import Config
     from evolve.training.session import Trained
 
 app = typer.Typer(
@@ -67,7 +67,7 @@ def sft(
 ) -> None:
     """Train on the journal's successes alone, without a new rollout."""
     _journalled(context)
-    from evolve.training.section import GROUPS
+    from evolve.config.training import GROUPS
 
     _started(context, GROUPS if groups else "sft", values, as_json)
 
@@ -182,7 +182,7 @@ def _journalled(context: typer.Context) -> None:
 def configured(context: typer.Context, recipe: str, values: list[str] | None) -> Config:
     """Return the configuration with the recipe's values under those of `--set`."""
     from evolve.cli.run import assigned_values
-    from evolve.training.section import recipe_settings
+    from evolve.config.training import recipe_settings
 
     return load(context, recipe_settings(recipe) | assigned_values(None, values))
 

@@ -47,9 +47,9 @@ def init(
     as_json: Json = False,
 ) -> None:
     """Begin a workspace: write evolve.toml and make .evolve/, empty or from an archive with all its trust."""
-    from evolve.app import open_store
-    from evolve.configfile import load_config
-    from evolve.transfer import import_workspace
+    from evolve.archive.transfer import import_workspace
+    from evolve.config.file import load_config
+    from evolve.loop.assembly import open_store
     from memory.errors import BadInput
 
     file = folder / "evolve.toml"
@@ -82,8 +82,8 @@ def backup(
     Database, policies and curves are in it; the vector index is made again. To restore it, stop what uses the
     workspace, move .evolve away, copy the dated folder to its place and run `evolve memory doctor`.
     """
-    from evolve.app import register_kinds
-    from evolve.backup import make_backup
+    from evolve.archive.backup import make_backup
+    from evolve.loop.assembly import register_kinds
 
     config = load(context)
     register_kinds()
@@ -109,7 +109,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write the whole workspace into one archive, which `evolve init --from` takes up elsewhere; or a page (html)."""
-    from evolve.transfer import export_workspace
+    from evolve.archive.transfer import export_workspace
     from memory.errors import BadInput
 
     if context.invoked_subcommand is not None:

@@ -15,13 +15,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.configfile import PRESET, assigned, by_section, changed, load_config
+from evolve.config.file import PRESET, assigned, by_section, changed, load_config
+from evolve.config.model import Config
+from evolve.config.preset import find_preset, preset_names
 from evolve.errors import ConfigError
-from evolve.generations import elsewhere
+from evolve.generations.workspace import elsewhere
 from evolve.lookup import find_snapshot
-from evolve.preset import find_preset, preset_names
+from evolve.loop.assembly import open_store
 from memory.errors import BadInput, NotFound
 from memory.records import Frozen
 from memory.store import Store

@@ -10,7 +10,7 @@ from typing import Any
 from evolve.compare.arms import Arm, Role
 from evolve.compare.lives import Life, read_lives
 from evolve.compare.plan import Plan
-from evolve.metrics import Interval, interval
+from evolve.episode.metrics import Interval, interval
 from evolve.statistics.clusters import Difference, Pairing, compare, pairing
 from evolve.statistics.holm import holm
 from memory.records import Frozen, Usage

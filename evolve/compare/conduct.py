@@ -11,17 +11,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evolve import app
+from evolve.archive.transfer import copy_database
 from evolve.compare.arms import Arm
 from evolve.compare.plan import Plan, Replicate
 from evolve.compare.turns import Turns
-from evolve.config import Config, ModelSection
-from evolve.generations import home
+from evolve.config.model import Config, ModelSection
+from evolve.generations.workspace import home
+from evolve.loop import assembly as app
+from evolve.loop.runs import DONE, RunRecord, exclusive
+from evolve.loop.session import Parts, aresume, arun
 from evolve.parallel import all_of
 from evolve.progress import Observer
-from evolve.runs import DONE, RunRecord, exclusive
-from evolve.session import Parts, aresume, arun
-from evolve.transfer import copy_database
 from policies.errors import BudgetExceeded
 from policies.protocols import Policy
 from policies.roles import Role

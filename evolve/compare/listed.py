@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
 from evolve.compare.arms import Arm
 from evolve.compare.comparison import Comparison
 from evolve.compare.conduct import Watch
 from evolve.compare.plan import Plan, Replicate
-from evolve.config import Config
-from evolve.lives import BEGUN, ENDED, Life
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.lives import BEGUN, ENDED, Life
+from evolve.loop.runs import COMPARE, DONE
+from evolve.loop.sessions import Session, session_record
 from evolve.progress import Observer, Observers, Progress
-from evolve.runs import COMPARE, DONE
 from evolve.seeds import id_for
-from evolve.sessions import Session, session_record
 from memory.records import Event
 from memory.store import Store
 

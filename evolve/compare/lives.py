@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evolve.app import open_store
 from evolve.compare.arms import Arm
 from evolve.compare.conduct import find_run
 from evolve.compare.plan import Plan, Replicate
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.metrics import Metrics
 from evolve.errors import RunMismatch
-from evolve.evaluate import EvalReport
 from evolve.gates.account import GateAccount
-from evolve.metrics import Metrics
-from evolve.report import Report, make_report
-from evolve.runs import DONE, RunRecord, spent
+from evolve.loop.assembly import open_store
+from evolve.loop.evaluate import EvalReport
+from evolve.loop.report import Report, make_report
+from evolve.loop.runs import DONE, RunRecord, spent
 from memory.errors import NotFound
 from memory.records import Frozen, Usage
 from policies.roles import ROLES

@@ -9,7 +9,7 @@ from pathlib import Path
 from evolve.compare.arms import Role
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown import CURVES, FOREST
-from evolve.curve import WINDOW, moving_mean
+from evolve.loop.curve import WINDOW, moving_mean
 
 
 def save(found: Comparison, folder: Path) -> tuple[Path, ...]:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.app import make_environment
 from evolve.compare.arms import Arm, Role
-from evolve.config import Config
-from evolve.configfile import stored_config
+from evolve.config.file import stored_config
+from evolve.config.model import Config
 from evolve.environments.tasks import load_tasks
 from evolve.errors import ConfigError, RunMismatch
+from evolve.loop.assembly import make_environment
 from evolve.seeds import seed_for
 from memory.errors import NotFound
 from memory.records import Frozen

@@ -17,9 +17,9 @@ from evolve.compare.conduct import Watch, conduct, shared_policies
 from evolve.compare.listed import listed
 from evolve.compare.markdown import markdown
 from evolve.compare.plan import ComparisonOptions, Plan, Replicate, make_plan, read_plan, store_plan
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.session import Parts
 from evolve.progress import Observer, Observers
-from evolve.session import Parts
 from memory.errors import BadInput
 from policies.scripted import ScriptedPolicy
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from functools import partial
 
-from evolve.state import Turn
+from evolve.loop.state import Turn
 
 
 class Turns:

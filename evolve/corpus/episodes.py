@@ -17,7 +17,7 @@ from evolve.environments.office.rules import Values
 from evolve.environments.office.skilled import Listed
 from evolve.environments.office.solver import Knowledge, gold, next_action
 from evolve.environments.office.state import State
-from evolve.prompting import knowledge, opening_messages, step_messages
+from evolve.episode.prompting import knowledge, opening_messages, step_messages
 from memory.records import Step, Task, Trajectory
 from policies.protocols import Message
 from skills.catalogue import catalogue

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, ValidationError
 
+from evolve.config.sections import Section
 from evolve.protocols import Action, ActionFormat, Demonstration, StepResult
-from evolve.sections import Section
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, Trajectory
 from policies.protocols import ToolSpec

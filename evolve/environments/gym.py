@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
 
+from evolve.config.sections import Section
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.registry import load_object
-from evolve.sections import Section
 from memory.records import Outcome, Task
 from policies.protocols import ToolSpec
 

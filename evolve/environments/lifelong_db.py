@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
+from evolve.config.sections import Section
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.sections import Section
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Task, Trajectory
 from policies.protocols import ToolSpec

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments import jsonl
 from evolve.environments.validation import listed
 from evolve.errors import ConfigError

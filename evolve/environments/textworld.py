@@ -19,9 +19,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from evolve.config.sections import Section
 from evolve.errors import ConfigError
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.sections import Section
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Task, Trajectory
 from policies.protocols import ToolSpec

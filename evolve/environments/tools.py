@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
+from evolve.config.sections import Section
+from evolve.environments.tool_errors import reports_error
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.registry import load_object
-from evolve.sections import Section
-from evolve.tool_errors import reports_error
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, ToolCall, Trajectory
 from policies.protocols import ToolSpec

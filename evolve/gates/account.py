@@ -8,9 +8,9 @@ from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rul
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import PROPOSAL, VERDICT
 from evolve.gates.online_ab import OnlineAB
+from evolve.gates.proposals import proposals
 from evolve.gates.review import ReviewGate
 from evolve.gates.rounds import Replay, rounds_of
-from evolve.proposals import proposals
 from evolve.statistics.alpha import Look, level
 from memory import listing
 from memory.records import Event, Frozen, Op, Usage, Verdict

@@ -17,12 +17,12 @@ from random import Random
 from string import ascii_lowercase
 from typing import Any
 
+from evolve.episode.trust import text_of
 from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import Round, verdict_of
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.paired import Passed, pair
-from evolve.trust import text_of
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
 from skills.record import Skill

@@ -16,17 +16,17 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evolve.arms import ATTEMPT
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.arms import ATTEMPT
+from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
+from evolve.episode.metrics import passed
+from evolve.episode.prompting import knowledge
+from evolve.episode.replies import about
+from evolve.episode.rollout import Acting, Attempt, rollout
 from evolve.gates.coverage import Trials, skill_ops
 from evolve.gates.purse import Purse
-from evolve.injection import Shown, choose_core, recall_for, shown_again
-from evolve.metrics import passed
 from evolve.parallel import all_of
-from evolve.prompting import knowledge
 from evolve.protocols import Environment
-from evolve.replies import about
-from evolve.rollout import Acting, Attempt, rollout
 from evolve.seeds import id_for, seed_for
 from evolve.statistics.progress import Marks, reach
 from memory.protocols import KnowledgeView

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.gates import online_ab, utility
 from evolve.gates.account import verdicts

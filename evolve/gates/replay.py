@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evolve.episode.skilled.prelude import start
 from evolve.gates.coverage import Trials
 from evolve.gates.rounds import Round, verdict_of
 from evolve.protocols import Action, Environment
 from evolve.seeds import seed_for
-from evolve.skilled.prelude import start
 from evolve.statistics.decision import Decision
 from memory.errors import BadInput, NotFound
 from memory.protocols import KnowledgeView

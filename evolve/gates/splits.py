@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.tasks import load_tasks
 from evolve.errors import ConfigError
 from evolve.protocols import Environment

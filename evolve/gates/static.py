@@ -1,8 +1,8 @@
 """Gate `static`: what can be refused by reading alone, without running a task.
 
 Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; what hides, poses
-or points outside is `playbooks.content.refusal`; what says nothing of the world is `evolve.gates.echo`; here comes the
-leak check: a text that repeats a long run of words from a task is about that task, not about the world, unless many
+or points outside is `playbooks.content.refusal`; what says nothing of the world is `evolve.episode.echo`. Here comes
+the leak check: a text that repeats a long run of words from a task is about that task, not about the world, unless many
 tasks have those words: tickets and forms are written from a template. An operator's own words are not read for content.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from evolve.gates.echo import echo
-from evolve.trust import payload_of, text_of, texts_of
+from evolve.episode.echo import echo
+from evolve.episode.trust import payload_of, text_of, texts_of
 from memory.content import canonical
 from memory.protocols import Gate, KnowledgeView
 from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict

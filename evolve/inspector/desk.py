@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.inspector.security import Refused
 from memory.store import Store
 

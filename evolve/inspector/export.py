@@ -14,10 +14,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from evolve.history import list_runs, run_episodes
 from evolve.inspector.desk import Desk
 from evolve.inspector.pages import knowledge, overview, policies, record, review, runs, skills, snapshots, training
 from evolve.inspector.rendering import PAGES, frame, render
+from evolve.loop.history import list_runs, run_episodes
 from evolve.training import ledger
 from evolve.training.standing import trainings
 from memory import listing

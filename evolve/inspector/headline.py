@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evolve.curve import WINDOW
-from evolve.history import TEACHING, WITH_MEMORY, WITHOUT_MEMORY, RunSummary, latest_learner, list_runs, run_episodes
+from evolve.episode.metrics import interval
 from evolve.inspector.rendering import chart
-from evolve.metrics import interval
-from evolve.runs import EVAL, LEARN, QUARANTINE, RUNNING
+from evolve.loop.curve import WINDOW
+from evolve.loop.history import (
+    TEACHING,
+    WITH_MEMORY,
+    WITHOUT_MEMORY,
+    RunSummary,
+    latest_learner,
+    list_runs,
+    run_episodes,
+)
+from evolve.loop.runs import EVAL, LEARN, QUARANTINE, RUNNING
 from evolve.statistics.paired import pair
 from memory.runlist import RunFilter
 from memory.store import Store

@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from evolve.app import make_environment
-from evolve.config import Config
-from evolve.configfile import stored_config
+from evolve.config.file import stored_config
+from evolve.config.model import Config
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import briefing
+from evolve.episode.search import invitation
+from evolve.episode.worldwords import WorldWords, kept
 from evolve.errors import ConfigError
-from evolve.history import owner_of
-from evolve.injection import shown_again
 from evolve.inspector.desk import Desk
 from evolve.inspector.onlooker import Onlooker
-from evolve.prompting import briefing
+from evolve.loop.assembly import make_environment
+from evolve.loop.history import owner_of
+from evolve.loop.retelling import opening, proved
+from evolve.loop.runs import LEARN, RESUMABLE
 from evolve.protocols import tools_of
-from evolve.retelling import opening, proved
-from evolve.runs import LEARN, RESUMABLE
-from evolve.search import invitation
-from evolve.worldwords import WorldWords, kept
 from memory.errors import EvolveError
 from memory.records import Trajectory
 from policies.protocols import Message, Profile, ToolSpec

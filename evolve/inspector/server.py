@@ -15,8 +15,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from evolve import app as composition
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.inspector import live
 from evolve.inspector.desk import Desk
 from evolve.inspector.pages import (
@@ -34,6 +33,7 @@ from evolve.inspector.pages import (
 )
 from evolve.inspector.rendering import show
 from evolve.inspector.security import HEADERS, Guard, Refused
+from evolve.loop.assembly import open_store
 from memory.errors import BadInput, ConflictError, EvolveError, NotFound
 
 PAGES = (overview, runs, compare, knowledge, record, snapshots, skills, review, retrieval, policies, training, live)
@@ -45,9 +45,9 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
 
     `key` is what the address has to bring once; a new one is drawn where none is given (`app.state.desk.key`).
     """
-    with composition.open_store(config, read_only=True):
+    with open_store(config, read_only=True):
         pass
-    store = composition.open_store(config, read_only=read_only, owner=False)
+    store = open_store(config, read_only=read_only, owner=False)
     desk = Desk(config, store, key or secrets.token_urlsafe(24), read_only, file.resolve() if file else None)
 
     @asynccontextmanager

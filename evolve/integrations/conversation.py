@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 
-from evolve.prompting import learned, opening_messages
-from evolve.rollout import call_text
-from evolve.tool_errors import reports_error
+from evolve.environments.tool_errors import reports_error
+from evolve.episode.prompting import learned, opening_messages
+from evolve.episode.rollout import call_text
 from memory.errors import BadInput
 from memory.records import Step, Task, Usage
 from policies.langchain_wire import to_reply

@@ -26,12 +26,12 @@ from langchain.agents.middleware.types import AgentState, PrivateStateAttr
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage
 
-from evolve.agent import Agent, Asked, hosted
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.integrations.agent import Agent, Asked, hosted
 from evolve.integrations.conversation import after, steps_of, task_message, with_knowledge, with_opening
 from evolve.integrations.loop_thread import LoopThread
-from evolve.runs import LANGCHAIN
-from evolve.session import Parts
+from evolve.loop.runs import LANGCHAIN
+from evolve.loop.session import Parts
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Step, Trajectory, Usage
 from policies.langchain import LangChainPolicy

@@ -32,17 +32,17 @@ from langgraph.store.base import (
     validate_op_namespace,
 )
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.integrations.matching import matches, passes
-from evolve.integrations.stored_item import StoredItem, texts_in
-from evolve.runs import LANGGRAPH, RunRecord
-from evolve.sessions import Session, session_record
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import LANGGRAPH, RunRecord
+from evolve.loop.sessions import Session, session_record
 from memory.content import clean
 from memory.errors import BadInput
 from memory.records import DeltaOp, Event, Provenance, RecallQuery, Record, Trust, new_id
 from memory.records import Op as Kind
 from memory.store import Store
+from memory.stored_item import StoredItem, texts_in
 
 NAMESPACE = "langgraph"
 ACTOR = "langgraph"

@@ -20,12 +20,12 @@ from mcp.types import ToolAnnotations
 from pydantic import Field
 from starlette.requests import Request
 
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.gates.proposals import Standing
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.mcp_limits import Limits
 from evolve.integrations.mcp_visit import Visit
 from evolve.loopback import settings
-from evolve.proposals import Standing
 from memory.store import Store
 
 HOST = "127.0.0.1"

@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from evolve.agent import Agent, Asked, hosted
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.injection import Shown, choose_core, recall_for
+from evolve.episode.prompting import knowledge, learned
+from evolve.episode.skilled.showing import texts
+from evolve.gates.proposals import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
-from evolve.injection import Shown, choose_core, recall_for
+from evolve.integrations.agent import Agent, Asked, hosted
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.mcp_limits import Limits
 from evolve.lookup import find_record, find_skill
-from evolve.nodes.expose import hidden
-from evolve.prompting import knowledge, learned
-from evolve.proposals import Standing
-from evolve.runs import MCP
+from evolve.loop.nodes.expose import hidden
+from evolve.loop.runs import MCP
 from evolve.seeds import id_for
-from evolve.skilled.showing import texts
 from memory.errors import BadInput, NotFound
 from memory.kinds import payload_class
 from memory.records import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from evolve.episode.replies import asked_about
+from evolve.episode.rollout import Acting, Attempt
 from evolve.protocols import Action, Episode, StepResult
-from evolve.replies import asked_about
-from evolve.rollout import Acting, Attempt
 from evolve.telemetry import names
 from evolve.telemetry.described import Begun, Noted, evaluation, raised
 from memory.records import Task, Trajectory

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evolve.replies import asked_about
+from evolve.episode.replies import asked_about
 from evolve.telemetry import names
 from evolve.telemetry.described import Attributes, Begun, Noted, evaluation
 from memory.protocols import Gate, KnowledgeView

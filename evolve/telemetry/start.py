@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.watching import watching
 from evolve.errors import ConfigError
 from evolve.progress import Observers
 from evolve.telemetry.database import FILE
-from evolve.watching import watching
 from policies.protocols import Policy
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.gates import utility
 from evolve.gates.events import PROPOSAL, VERDICT
+from evolve.gates.proposals import submit
+from evolve.gates.quarantine import restoring
 from evolve.gates.review import ReviewGate
-from evolve.proposals import submit
-from evolve.quarantine import restoring
 from evolve.statistics.decision import Decision
 from evolve.training.matched import GATE, Candidate, Matched, Matching, matched
 from memory.records import DeltaOp, Event, Frozen, Status

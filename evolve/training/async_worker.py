@@ -20,14 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from evolve.episode.rollout import Acting
+from evolve.episode.watching import WatchedPolicy
 from evolve.parallel import all_of
-from evolve.rollout import Acting
 from evolve.training.batches import episodes_of, prepared
 from evolve.training.estimates import Counts, outcomes
 from evolve.training.loop import Plan, World, draw, require_graded, rollout_figures
 from evolve.training.online import Methods
 from evolve.training.rollouts import Rollout, Setting, roll
-from evolve.watching import WatchedPolicy
 from policies.cache import CachedPolicy
 from policies.errors import PolicyUnavailable
 from policies.generations.errors import UnknownGeneration

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean
 
-from evolve import generations
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import make_environment, open_store
 from evolve.progress import Observers, RunFinished
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger

@@ -18,13 +18,13 @@ from statistics import fmean
 
 import numpy as np
 
+from evolve.config.training import TrainSection
+from evolve.episode.skilled.chains import Link
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
-from evolve.skilled.chains import Link
 from evolve.training.replay import Anew, Calls, Dropped, anew
 from evolve.training.rollouts import Rollout, Sampling, Setting, rewarded, roll
-from evolve.training.section import TrainSection
 from evolve.training.turns import Replies, turn_of, turns_of
 from policies.rl.protocols import BranchDecision
 from policies.rl.rows import Turn

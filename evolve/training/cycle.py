@@ -12,13 +12,13 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
-from evolve import generations
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.tasks import load_tasks
-from evolve.probing import probe_texts
-from evolve.runs import DONE, RunRecord, exclusive
-from evolve.session import resume, run
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.probing import probe_texts
+from evolve.loop.runs import DONE, RunRecord, exclusive
+from evolve.loop.session import resume, run
 from evolve.training import ledger
 from evolve.training.gate import judged
 from evolve.training.session import train_from_logs

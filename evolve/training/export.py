@@ -9,9 +9,9 @@ from __future__ import annotations
 import importlib
 from typing import Literal
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.generations import FOLDER
+from evolve.generations.workspace import FOLDER
 from evolve.training import ledger, resumption
 from evolve.training.standing import told_by
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from evolve import generations
-from evolve.app import make_environment, make_policy, open_store
-from evolve.config import Config
-from evolve.injection import shown_again
-from evolve.llama_generations import serving
-from evolve.prompting import knowledge
-from evolve.session import Parts, run
+from evolve.config.model import Config
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import knowledge
+from evolve.generations import workspace as generations
+from evolve.generations.llama import serving
+from evolve.loop.assembly import make_environment, make_policy, open_store
+from evolve.loop.session import Parts, run
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from memory.records import Frozen
 from playbooks.exemplars import shown_text

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evolve.injection import Shown
-from evolve.prompting import opening_messages, step_messages
-from evolve.search import asked
+from evolve.episode.injection import Shown
+from evolve.episode.prompting import opening_messages, step_messages
+from evolve.episode.search import asked
 from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Trajectory
 from playbooks.citations import uncited

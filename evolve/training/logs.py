@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from pydantic import Field
 
-from evolve.arms import ATTEMPT, MAIN
+from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.training.batches import Episode
 from evolve.training.estimates import outcomes
 from evolve.training.turns import Replies, TurnReader, turns_of

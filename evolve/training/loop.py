@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
+from evolve.episode.rollout import Acting
+from evolve.episode.watching import watched
 from evolve.protocols import Environment
-from evolve.rollout import Acting
 from evolve.seeds import seed_for
 from evolve.training import ledger, partial
 from evolve.training.batches import Prepared, episodes_of, prepared
@@ -30,7 +31,6 @@ from evolve.training.replay import Calls
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
 from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, unknowing
-from evolve.watching import watched
 from memory.records import Frozen
 from policies.local import LocalPolicy
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter

@@ -19,10 +19,10 @@ from typing import Any
 
 from pydantic import Field
 
-from evolve.app import make_gates
-from evolve.config import Config
-from evolve.injection import Shown, choose_core, recall_for, shown_again
-from evolve.quarantine import restoring
+from evolve.config.model import Config
+from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
+from evolve.gates.quarantine import restoring
+from evolve.loop.assembly import make_gates
 from evolve.training import ledger
 from evolve.training.ledger import MATCHED
 from evolve.training.rollouts import Recall, Rollout, Setting

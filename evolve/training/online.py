@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from evolve import generations
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.prompting import briefing, demonstrated
+from evolve.episode.rollout import Acting
 from evolve.errors import ConfigError
-from evolve.injection import choose_core, recall_for
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import make_environment, open_store
 from evolve.progress import Observers, RunFinished
-from evolve.prompting import briefing, demonstrated
 from evolve.protocols import Environment, max_steps_of
-from evolve.rollout import Acting
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger
 from evolve.training.admission import Weighed, weigh

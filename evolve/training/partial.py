@@ -26,11 +26,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
+from evolve.episode.watching import WatchedPolicy
 from evolve.training import ledger
 from evolve.training.replies import Kept
 from evolve.training.rollouts import Rollout, Sampling, Setting, roll
-from evolve.watching import WatchedPolicy
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.protocols import Message, Policy, Reply, SamplingParams

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from evolve.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Acting, Attempt, rollout
 from evolve.seeds import seed_for
 from evolve.training.rollouts import Setting
 from evolve.training.turns import Replies

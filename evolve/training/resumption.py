@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
-from evolve.config import Config
-from evolve.configfile import stored_config
+from evolve.config.file import stored_config
+from evolve.config.model import Config
 from evolve.errors import RunMismatch
-from evolve.generations import FOLDER
+from evolve.generations.workspace import FOLDER
 from evolve.training import ledger
 from memory.errors import NotFound
 from memory.records import Frozen

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.configfile import stored_config
+from evolve.config.file import stored_config
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import step_messages
+from evolve.episode.worldwords import kept
 from evolve.errors import ConfigError
-from evolve.injection import shown_again
-from evolve.prompting import step_messages
-from evolve.retelling import opening, proved
+from evolve.loop.retelling import opening, proved
 from evolve.training.turns import Replies
-from evolve.worldwords import kept
 from memory.records import Step, Trajectory
 from memory.store import Store
 from policies.encoding import ChatEncoder

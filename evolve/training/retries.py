@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from evolve.config.training import TrainSection
+from evolve.episode.rollout import Acting
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
-from evolve.rollout import Acting
 from evolve.seeds import seed_for
 from evolve.training.batches import Episode, Prepared, assembled
 from evolve.training.pivot import PivotFinder
@@ -24,7 +25,6 @@ from evolve.training.pivots.rules import rules as by_rules
 from evolve.training.replay import Calls, Dropped
 from evolve.training.retry import DROPPED, Again, retry, rolled_out
 from evolve.training.rollouts import Setting
-from evolve.training.section import TrainSection
 from evolve.training.turns import turns_of
 from memory.errors import BadInput
 from memory.records import Trajectory

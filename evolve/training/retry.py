@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.prompting import guiding
+from evolve.episode.prompting import guiding
 from evolve.seeds import id_for
 from evolve.training.pivot import Pivot
 from evolve.training.replay import Anew, Calls, Dropped, anew, guided

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evolve.injection import Shown
+from evolve.episode.injection import Shown
+from evolve.episode.rollout import Acting, Attempt
+from evolve.episode.skilled.chains import Link, chain, take
 from evolve.parallel import all_of
 from evolve.protocols import Environment
-from evolve.rollout import Acting, Attempt
 from evolve.seeds import id_for, seed_for
-from evolve.skilled.chains import Link, chain, take
 from evolve.training.chains import Chain
 from memory.records import Frozen, Task
 from policies.protocols import Policy

@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from evolve import generations
-from evolve.app import make_environment, open_store
-from evolve.config import Config
-from evolve.injection import shown_again
+from evolve.config.model import Config
+from evolve.config.training import GROUPS
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import briefing
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.runs import alone
 from evolve.progress import Observers, RunFinished
-from evolve.prompting import briefing
-from evolve.runs import alone
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
@@ -30,7 +31,6 @@ from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
 from evolve.training.retold import Retelling, Saying
-from evolve.training.section import GROUPS
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen

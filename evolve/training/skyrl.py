@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from evolve import generations
-from evolve.app import make_environment
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.tasks import load_tasks
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import make_environment
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.chains import chains
 from evolve.training.online import acting_of, plan_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evolve.config import Config
-from evolve.generations import FOLDER
+from evolve.config.model import Config
+from evolve.generations.workspace import FOLDER
 from evolve.training import ledger
 from memory.errors import NotFound
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.config.training import FROM_LOGS, GROUPS
 from evolve.errors import ConfigError
-from evolve.training.section import FROM_LOGS, GROUPS
 
 if TYPE_CHECKING:
     from evolve.training.session import Trained

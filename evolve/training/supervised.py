@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evolve.episode.watching import watched
 from evolve.seeds import seed_for
 from evolve.training import ledger
 from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, HISTORY, METRICS
 from evolve.training.logs import Offer, episodes
 from evolve.training.turns import Replies, TurnReader, erred, turns_of
-from evolve.watching import watched
 from memory.errors import BadInput
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import WorkspaceClosed
 from evolve.workspace import running
 from evolve.workspace.facade import Workspace
@@ -24,8 +24,8 @@ from memory.records import Task
 if TYPE_CHECKING:
     from evolve.compare.comparison import Comparison
     from evolve.compare.plan import ComparisonOptions
+    from evolve.loop.session import Parts, RunResult
     from evolve.progress import Observer
-    from evolve.session import Parts, RunResult
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,14 +99,14 @@ class AsyncWorkspace:
         observers: Iterable[Observer] = (),
     ) -> RunResult:
         """Work through tasks and learn from them, as `Workspace.run`."""
-        from evolve.session import arun
+        from evolve.loop.session import arun
 
         config = running.of_run(self.sync.config, settings or {}, limit=limit, seed=seed)
         return await arun(config, parts=self._parts, observers=observers)
 
     async def resume(self, run_id: str | None = None, *, observers: Iterable[Observer] = ()) -> RunResult:
         """Go on with a run that was killed or stopped, as `Workspace.resume`."""
-        from evolve.session import aresume
+        from evolve.loop.session import aresume
 
         return await aresume(self.sync.config, run_id, parts=self._parts, observers=observers)
 
@@ -121,7 +121,7 @@ class AsyncWorkspace:
         observers: Iterable[Observer] = (),
     ) -> RunResult:
         """Measure what is known now on held-out tasks, as `Workspace.evaluate`."""
-        from evolve.session import arun
+        from evolve.loop.session import arun
 
         config = running.of_evaluation(
             self.sync.config, splits, settings or {}, memory=memory, attempts=attempts, limit=limit

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from evolve.history import run_episodes
-from evolve.lives import life_with
-from evolve.report import Report
+from evolve.loop.history import run_episodes
+from evolve.loop.lives import life_with
+from evolve.loop.report import Report
 from evolve.workspace.rows import Rows
 from memory.errors import NotFound
 from memory.records import Frozen, Reflection, Trajectory

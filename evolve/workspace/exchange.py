@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from evolve.config import Config
-from evolve.interchange import arrivals, read, standings
-from evolve.trust import text_of
+from evolve.archive.interchange import arrivals, read, standings
+from evolve.config.model import Config
+from evolve.episode.trust import text_of
 from evolve.workspace.knowledge import OPERATOR
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError, WorkspaceClosed
-from evolve.history import RunSummary, list_runs, run_filter
 from evolve.integrations.loop_thread import LoopThread
 from evolve.lookup import named
-from evolve.report import Report, make_report
+from evolve.loop.assembly import open_store
+from evolve.loop.history import RunSummary, list_runs, run_filter
+from evolve.loop.report import Report, make_report
 from evolve.workspace import episodes, exchange, forgetting, knowledge, running, versions
 from evolve.workspace.episodes import EpisodeDetail, EpisodeRow, FigureRow
 from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
@@ -32,11 +32,11 @@ from memory.snapshots import address
 from memory.store import Store
 
 if TYPE_CHECKING:
-    from evolve.against import Against
+    from evolve.compare.against import Against
     from evolve.compare.comparison import Comparison
     from evolve.compare.plan import ComparisonOptions
+    from evolve.loop.session import Parts, RunResult
     from evolve.progress import Observer
-    from evolve.session import Parts, RunResult
     from evolve.training.session import Trained
 
 T = TypeVar("T")
@@ -122,14 +122,14 @@ class Workspace:
         `settings`: `section.key` -> value, for this run only. Raises `ConfigError`, and what the run raises; what was
         learned until then is kept.
         """
-        from evolve.session import arun
+        from evolve.loop.session import arun
 
         config = running.of_run(self._require_open(), settings or {}, limit=limit, seed=seed)
         return self._run(arun(config, parts=self._parts, observers=observers))
 
     def resume(self, run_id: str | None = None, *, observers: Iterable[Observer] = ()) -> RunResult:
         """Go on with a run that was killed or stopped (none named: the latest), as `evolve resume`."""
-        from evolve.session import aresume
+        from evolve.loop.session import aresume
 
         return self._run(aresume(self._require_open(), run_id, parts=self._parts, observers=observers))
 
@@ -147,7 +147,7 @@ class Workspace:
 
         `splits`: none = the configured ones. Without `memory` nothing that is known is shown. Raises as `run`.
         """
-        from evolve.session import arun
+        from evolve.loop.session import arun
 
         config = running.of_evaluation(
             self._require_open(), splits, settings or {}, memory=memory, attempts=attempts, limit=limit
@@ -292,7 +292,7 @@ class Workspace:
 
     def export_workspace(self, archive: str | PathLike[str]) -> str:
         """Write all of it into one archive (.tar.gz), which `evolve init --from` takes up; return its sha256."""
-        from evolve.transfer import export_workspace
+        from evolve.archive.transfer import export_workspace
 
         return export_workspace(self._require_open(), Path(archive))
 
@@ -330,7 +330,7 @@ class Workspace:
 
     def compare_runs(self, first: str, second: str) -> Against:
         """Return two runs beside each other, task by task where they share tasks. Raises `NotFound`."""
-        from evolve.against import against
+        from evolve.compare.against import against
 
         return against(self._store, first, second)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evolve.backup import kept
-from evolve.config import Config
+from evolve.archive.backup import kept
+from evolve.config.model import Config
 from evolve.lookup import named
-from evolve.runlog import erase_lines
+from evolve.loop.runlog import erase_lines
 from evolve.telemetry.database import erase_content
 from memory.forget import Forgotten
 from memory.records import Frozen

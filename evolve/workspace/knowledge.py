@@ -7,10 +7,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.gates.scoring import cases
 from evolve.lookup import named
 from evolve.workspace.rows import Rows
-from evolve.worth import cases
 from memory.evidence import reported
 from memory.records import (
     RECALLABLE,

@@ -8,13 +8,13 @@ from pathlib import Path
 from evolve.compare.arms import Given
 from evolve.compare.plan import ComparisonOptions, Plan
 from evolve.compare.session import folder_of, plan_of
-from evolve.config import Config
-from evolve.configfile import changed, find_modules_of
+from evolve.config.file import changed, find_modules_of
+from evolve.config.model import Config
+from evolve.config.training import recipe_settings
 from evolve.errors import ConfigError
-from evolve.modes.frozen import evaluation
-from evolve.names import check_names
-from evolve.session import Parts
-from evolve.training.section import recipe_settings
+from evolve.loop.modes.frozen import evaluation
+from evolve.loop.session import Parts
+from evolve.workspace.names import check_names
 
 Settings = Mapping[str, object]
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
-from evolve.agent import Agent, Asked, hosted
-from evolve.config import Config
-from evolve.configfile import changed
+from evolve.config.file import changed
+from evolve.config.model import Config
 from evolve.gates.events import PROPOSAL
-from evolve.proposals import Standing, standing
-from evolve.session import Parts
+from evolve.gates.proposals import Standing, standing
+from evolve.integrations.agent import Agent, Asked, hosted
+from evolve.loop.session import Parts
 from memory.errors import BadInput
 from memory.records import Check, DeltaOp, Frozen, Op, Outcome, Reflection, Step, StopReason, Task, Trajectory
 from memory.store import Store

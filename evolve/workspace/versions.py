@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from evolve.history import runs_at
 from evolve.lookup import find_snapshot
+from evolve.loop.history import runs_at
 from evolve.workspace.knowledge import OPERATOR
 from evolve.workspace.rows import Rows
 from memory.records import Commit, Frozen, Record

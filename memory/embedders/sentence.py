@@ -53,14 +53,22 @@ class SentenceEmbedder:
             raise BadInput(f"got embedding model {self._name!r}, which is not a folder; {_EXPECTED}")
         return _hub_folder(self._name, offline=self._offline)
 
-    @cached_property
+    @property
     def model(self) -> str:
         """Name and fingerprint of the files: two folders with the same weights are the same model."""
-        return f"sentence-{Path(self._name).name}-{_fingerprint(self.folder)}"
+        return f"sentence-{Path(self._name).name}-{self._fingerprint}"
 
-    @cached_property
+    @property
     def dim(self) -> int:
         """Length of a vector: as the model's files say, or, where they do not, as the loaded model does."""
+        return self._dim
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return _fingerprint(self.folder)
+
+    @cached_property
+    def _dim(self) -> int:
         size = _declared_dim(self.folder) or self._encoder.get_embedding_dimension()
         if size is None:
             raise BadInput(f"got model {self._name!r}, which names no embedding dimension; choose another model")

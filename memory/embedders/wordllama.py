@@ -35,11 +35,15 @@ class WordLlamaEmbedder:
             raise ModuleNotFoundError("the embedder needs the package wordllama", name="wordllama")
         self._package = Path(spec.origin).parent
 
-    @cached_property
+    @property
     def model(self) -> str:
         """Name and hash of the weights: another release with the same weights is the same model."""
+        return f"wordllama-{self.dim}-{self._hash}"
+
+    @cached_property
+    def _hash(self) -> str:
         weights = self._package / "weights" / f"{_CONFIG}_{self.dim}.safetensors"
-        return f"wordllama-{self.dim}-{sha256(weights.read_bytes()).hexdigest()[:12]}"
+        return sha256(weights.read_bytes()).hexdigest()[:12]
 
     def embed(self, texts: Sequence[str]) -> Vector:
         """Return float32 `(len(texts), dim)`, L2-normalised. Blank text raises `BadInput`."""

@@ -2,7 +2,7 @@
 
 A guiding principle comes from a success, a cautionary one (section COMMON MISTAKES) from a failure. A principle that
 the store has already is linked instead of added; one whose score (successes + 1) / (uses + 2) is below 0.3 is pruned.
-Searching for principles while acting is `evolve.search`.
+Searching for principles while acting is `evolve.episode.search`.
 """
 
 from __future__ import annotations

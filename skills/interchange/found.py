@@ -1,6 +1,7 @@
 """What a file of others holds: skills, texts that carry no code, and what was refused or bent, each said in a sentence.
 
-Skills may not know playbooks, so texts leave here as plain records; `evolve.interchange` makes operations of them.
+Skills may not know playbooks, so texts leave here as plain records; `evolve.archive.interchange` makes operations of
+them.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from langgraph.store.base import BaseStore, GetOp, InvalidNamespaceError, Item, PutOp, SearchItem, SearchOp
 from langgraph.store.memory import InMemoryStore
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.integrations.langgraph_store import open_journal_store
 from memory.embedders.hashing import HashingEmbedder
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.records import Outcome, Task
 from policies.protocols import Message, SamplingParams, ToolSpec

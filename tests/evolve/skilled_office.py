@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.session import Parts, RunResult, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, RunResult, run
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust
 from memory.store import Store
 from policies.protocols import Message, SamplingParams

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from evolve.app import open_store
 from evolve.integrations.conversation import steps_of
+from evolve.loop.assembly import open_store
+from evolve.loop.report import lines, make_report
+from evolve.loop.session import Parts, run
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.report import lines, make_report
-from evolve.session import Parts, run
 from memory.records import DeltaOp, Task, Trajectory, Verdict
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from evolve import Agent, Outcome, Step, Task, Trajectory
-from evolve.app import open_store
 from evolve.errors import UserCodeError
+from evolve.loop.assembly import open_store
 from evolve.progress import Learned
 from memory.records import DeltaOp
 from playbooks.bullets import Bullet

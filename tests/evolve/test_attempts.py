@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from evolve.app import open_store
-from evolve.attempts import ATTEMPTS, RETRY, WITH, WITHOUT, AttemptsReport, lines
 from evolve.cli.main import app
-from evolve.config import Config
-from evolve.report import make_report
-from evolve.session import Parts, aresume, arun
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.attempts import ATTEMPTS, RETRY, WITH, WITHOUT, AttemptsReport, lines
+from evolve.loop.report import make_report
+from evolve.loop.session import Parts, aresume, arun
 from memory.records import DeltaOp, Op, Status, Trajectory
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy

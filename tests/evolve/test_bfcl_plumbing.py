@@ -9,11 +9,11 @@ from types import ModuleType
 
 import pytest
 
-from evolve.app import open_store
 from evolve.environments.bfcl import Bfcl
 from evolve.environments.bfcl.data import installed
+from evolve.loop.assembly import open_store
+from evolve.loop.session import RunResult
 from evolve.protocols import Action
-from evolve.session import RunResult
 from memory.records import Outcome, Task
 
 pytestmark = pytest.mark.skipif(

@@ -9,8 +9,8 @@ from threading import Event
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.inspector.desk import Desk
 from evolve.inspector.prompts import told
+from evolve.loop.assembly import open_store
 from tests.evolve.command import complaint, evolve, evolve_json
 from tests.evolve.inspector.conftest import opened
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
-from evolve.proposals import proposals, submit
+from evolve.config.file import load_config
+from evolve.gates.proposals import proposals, submit
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, evolve_json, invoke, start
 from tests.evolve.inspector.conftest import opened

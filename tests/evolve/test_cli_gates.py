@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.gates.events import VERDICT
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from memory.records import Event
 from policies.scripted import ScriptedPolicy
 from tests.evolve.command import complaint, evolve, evolve_json

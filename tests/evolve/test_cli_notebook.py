@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.environments.office.worker import worker
-from evolve.notebook import AUDIT
+from evolve.loop.assembly import open_store
+from evolve.loop.notebook import AUDIT
 from memory.records import DeltaOp, Op
 from memory.store import Store
 from policies.protocols import Message, Reply, SamplingParams

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from evolve import app
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.errors import ConfigError
-from evolve.generations import model_directory, open_registry
-from evolve.probing import probe_texts
-from evolve.runs import RunRecord
+from evolve.generations.workspace import model_directory, open_registry
+from evolve.loop import assembly as app
+from evolve.loop.probing import probe_texts
+from evolve.loop.runs import RunRecord
 from policies.generations.canary import TEXTS
 from policies.generations.local_engine import LocalEngine
 from policies.local import LocalPolicy

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import meaning, sentence
+from evolve.loop.assembly import open_store
 from memory.records import Status
 from playbooks.bullets import Bullet
 from playbooks.formats.entry import Entry

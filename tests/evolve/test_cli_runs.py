@@ -20,8 +20,8 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from tests.evolve.command import ROOT, TASKS, evolve, evolve_json, finish, invoke, one_sentence, settings, start
 
 HEAVY = [

@@ -15,13 +15,13 @@ import pytest
 
 from benchmarks.real import models
 from benchmarks.shell import MODEL, ModelServer, serving, settings
-from evolve import servers
-from evolve.app import make_policy, open_store
-from evolve.config import PolicySection
-from evolve.configfile import load_config
-from evolve.roles import lines as role_lines
-from evolve.roles import used
-from evolve.runs import spent
+from evolve.config.file import load_config
+from evolve.config.model import PolicySection
+from evolve.loop import servers
+from evolve.loop.assembly import make_policy, open_store
+from evolve.loop.roles import lines as role_lines
+from evolve.loop.roles import used
+from evolve.loop.runs import spent
 from policies.openai_server import OpenAIPolicy
 from tests.evolve.command import complaint, finish, invoke, start
 from tests.policies.gguf_files import gguf_file

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Record, Status, Trust
 from tests.evolve.command import complaint, evolve, evolve_json, settings
 

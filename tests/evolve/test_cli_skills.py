@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from evolve import Config, add_skill
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.errors import BadInput
 from memory.records import Record, Status, Trust
 from skills.record import Skill, SkillTest

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Outcome, Provenance, Step, Task, Trajectory, Trust
 from tests.evolve.command import invoke, settings
 

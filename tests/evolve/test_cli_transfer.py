@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from evolve.configfile import load_config
-from evolve.generations import model_directory, open_registry
+from evolve.config.file import load_config
+from evolve.generations.workspace import model_directory, open_registry
 from policies.generations.swap import checked
 from tests.evolve.command import complaint, evolve, evolve_json
 

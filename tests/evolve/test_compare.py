@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
 from evolve.compare.arms import Given, Role, resolve
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown import markdown
 from evolve.compare.plan import ComparisonOptions, Plan, make_plan, read_plan
 from evolve.compare.session import compare, reprint
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError, RunMismatch
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from memory.errors import NotFound
 from policies.errors import BudgetExceeded, PolicyUnavailable
 from policies.protocols import Message, SamplingParams

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from evolve.config import Config, RunSection
-from evolve.configfile import find_config, load_config
+from evolve.config.file import find_config, load_config
+from evolve.config.model import Config, RunSection
 from evolve.errors import ConfigError
 
 

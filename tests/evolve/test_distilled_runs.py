@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.skilled.testing import run_tests
+from evolve.loop.assembly import open_store
+from evolve.workspace.skill_testing import run_tests
 from memory.records import Reflection, Status, Trajectory, Trust
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy

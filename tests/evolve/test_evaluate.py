@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.evaluate import ZERO_INJECTIONS
-from evolve.metrics import flips, interval, summarize
-from evolve.session import Parts, RunResult, aresume, arun
+from evolve.episode.metrics import flips, interval, summarize
+from evolve.loop.assembly import open_store
+from evolve.loop.evaluate import ZERO_INJECTIONS
+from evolve.loop.session import Parts, RunResult, aresume, arun
 from memory.records import DeltaOp, Op, Outcome, Provenance, Task, Trajectory
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy

@@ -18,13 +18,13 @@ import pytest
 from langchain.agents import create_agent
 
 from evolve import Agent, Outcome, Step, Trajectory
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.config.model import Config
 from evolve.integrations.langchain_middleware import Learning
 from evolve.integrations.langgraph_store import open_journal_store
 from evolve.integrations.mcp_answers import Done
 from evolve.integrations.mcp_visit import Visit
+from evolve.loop.assembly import open_store
 from examples.langgraph_learns import Doorman, open_door, politely
 from memory.records import Event, Task
 from tests.evolve.command import complaint, evolve, evolve_json, settings
@@ -244,7 +244,7 @@ def test_a_client_that_vanished_is_stale_after_an_hour(tmp_path: Path, monkeypat
     vanished_client(load_config(folder / "evolve.toml"))
     (row,) = evolve_json(folder, "logs", "list")
     assert row["status"] == "running"
-    monkeypatch.setattr("evolve.history.LEASE", timedelta(0))
+    monkeypatch.setattr("evolve.loop.history.LEASE", timedelta(0))
     (row,) = evolve_json(folder, "logs", "list")
     assert (row["status"], row["tasks"]) == ("stale", 1)
 

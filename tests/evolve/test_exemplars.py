@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
-from evolve.agent import Agent
-from evolve.app import open_store
-from evolve.arms import ATTEMPT, MAIN
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.config.sections import BudgetSection
+from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.errors import ConfigError
 from evolve.gates.leaks import ExemplarGate
+from evolve.integrations.agent import Agent
+from evolve.loop.assembly import open_store
+from evolve.loop.report import make_report
+from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.protocols import Demonstration
-from evolve.report import make_report
-from evolve.sections import BudgetSection
-from evolve.session import Parts, RunResult, aresume, arun
 from memory.records import DeltaOp, Op, Recalled, Record, Status, Trajectory, Trust, UsageCounts
 from memory.store import Store
 from playbooks.budget import shared

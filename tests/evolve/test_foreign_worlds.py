@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
 from evolve.environments.bfcl import Bfcl
+from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.loop.assembly import open_store
+from evolve.loop.report import Report, lines, make_report
+from evolve.loop.session import Parts, arun
 from evolve.progress import Progress, RunStarted
 from evolve.protocols import Action, Episode, StepResult
-from evolve.report import Report, lines, make_report
-from evolve.rollout import Acting, Attempt, rollout
-from evolve.session import Parts, arun
 from memory.records import Outcome, Task
 from policies.protocols import Message, Reply, ToolSpec
 from policies.scripted import ScriptedPolicy

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.formula import Formula, FormulaConfig
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import actions_of
+from evolve.episode.worldwords import kept
 from evolve.errors import ConfigError
-from evolve.injection import shown_again
-from evolve.prompting import actions_of
+from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.retelling import opening, proved
+from evolve.loop.session import Parts, run
 from evolve.protocols import Action, StepResult
-from evolve.retelling import opening, proved
-from evolve.session import Parts, run
-from evolve.worldwords import kept
 from memory.errors import BadInput
 from memory.records import Outcome
 from policies.protocols import Reply

@@ -16,6 +16,7 @@ from random import Random
 
 import pytest
 
+from evolve.episode.trust import text_of
 from evolve.gates import utility
 from evolve.gates.ablation_rules import reduced
 from evolve.gates.held_out import HeldOut, Rules
@@ -24,7 +25,6 @@ from evolve.gates.purse import OutOfCalls
 from evolve.gates.rounds import redecided
 from evolve.gates.utility import Utility
 from evolve.statistics.progress import Marks
-from evolve.trust import text_of
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust, Verdict
 from playbooks.bullets import Bullet
 from playbooks.parts import Part

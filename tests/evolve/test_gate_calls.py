@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.controls import FREE_ADVANCE, WorldCost, estimate, gate_advance
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
@@ -24,7 +22,9 @@ from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import ALLOWANCE, VERDICT, WAITING
 from evolve.gates.purse import OutOfCalls, Purse
 from evolve.gates.splits import slices, stratified
-from evolve.session import Parts, RunResult, aresume, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.controls import FREE_ADVANCE, WorldCost, estimate, gate_advance
+from evolve.loop.session import Parts, RunResult, aresume, arun
 from memory.errors import EvolveError
 from memory.records import DeltaOp, Op, Status, Task, Trajectory, Usage, Verdict
 from memory.scratch import sweep

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.worker import make_worker
@@ -17,10 +16,11 @@ from evolve.errors import ConfigError
 from evolve.gates.canary import DRAWN, FEW, Canary, Trial, decide, probe, replay
 from evolve.gates.measured import canary_tasks
 from evolve.gates.rounds import redecided, rounds_of
-from evolve.live import gates_of, stack_sentence
-from evolve.nodes.gate import VERDICT
+from evolve.loop.assembly import open_store
+from evolve.loop.live import gates_of, stack_sentence
+from evolve.loop.nodes.gate import VERDICT
+from evolve.loop.session import Parts, arun
 from evolve.protocols import Action, HasCanaries
-from evolve.session import Parts, arun
 from memory.records import DeltaOp, Op, Status, Task, Verdict
 from playbooks.view import RecordView
 from tests.evolve.toy_doors import Doors

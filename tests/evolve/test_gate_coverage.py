@@ -7,16 +7,17 @@ from pathlib import Path
 
 from benchmarks.office_arms import Bench as OfficeBench
 from benchmarks.skill_mix import WideOffice, add
-from evolve import app, proposals
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.intents import INTENTS
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
+from evolve.episode.rollout import Acting
+from evolve.gates import proposals
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.measured import Bench
 from evolve.gates.stack import DEFAULT
-from evolve.rollout import Acting
-from evolve.session import Parts, arun
+from evolve.loop import assembly as app
+from evolve.loop.session import Parts, arun
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Provenance, Trajectory, Trust, Verdict
 from policies.scripted import ScriptedPolicy

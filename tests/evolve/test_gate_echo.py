@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.gates.echo import HARBOUR as HARBOUR_WORDS
-from evolve.gates.echo import PACKAGES, WORLDS
+from evolve.episode.echo import HARBOUR as HARBOUR_WORDS
+from evolve.episode.echo import PACKAGES
 from evolve.gates.static import StaticGate
 from memory.records import DeltaOp, Op, Provenance, Step, Task, Trajectory, Trust
 from playbooks.view import RecordView
@@ -42,7 +42,7 @@ def examples() -> list[str]:
     """Return the quoted values of the answers that our prompts show, of more than one word."""
     found: list[str] = []
     for package in PACKAGES:
-        for name in set(prompt_names(package)) - WORLDS:
+        for name in prompt_names(package):
             text = (resources.files(package) / "prompts" / f"{name}.md").read_text(encoding="utf-8")
             answers = re.findall(r"^\s*\{\"?.*", re.sub(r"\{[{%].*?[}%]\}", "", text), re.DOTALL | re.MULTILINE)
             found += [value for answer in answers for value in re.findall(r'"([^"]*\w \w[^"]*)"', answer)]

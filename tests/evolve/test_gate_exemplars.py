@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evolve.app import open_store
 from evolve.gates.exemplars import FIRST, Exemplars
 from evolve.gates.held_out import HeldOut
+from evolve.gates.quarantine import withhold
 from evolve.gates.rounds import rounds_of
-from evolve.quarantine import withhold
-from evolve.session import Parts, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, arun
 from evolve.statistics.paired import Passed
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trust, Verdict
 from playbooks.exemplars import Exemplar, Turn

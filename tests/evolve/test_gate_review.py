@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from evolve import proposals
-from evolve.app import make_gates, open_store
 from evolve.errors import ConfigError
+from evolve.gates import proposals
 from evolve.gates.account import account, lines
 from evolve.gates.events import VERDICT
 from evolve.gates.none import NoGate
-from evolve.session import Parts, RunResult, arun
+from evolve.loop.assembly import make_gates, open_store
+from evolve.loop.session import Parts, RunResult, arun
 from memory.records import Status
 from tests.evolve.toy_doors import COLORS, Doors, ManyDoors, doors_config, doors_policy
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from evolve.app import make_gates, open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import meaning, sentence
@@ -25,8 +24,9 @@ from evolve.gates.events import VERDICT
 from evolve.gates.ledger import replay
 from evolve.gates.rounds import rounds_of
 from evolve.gates.splits import select_tasks
-from evolve.report import lines, make_report
-from evolve.session import Parts, RunResult, aresume, arun
+from evolve.loop.assembly import make_gates, open_store
+from evolve.loop.report import lines, make_report
+from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.statistics.alpha import Look, level
 from memory.errors import BadInput
 from memory.records import Insight, Outcome, Record, Reflection, Status, Task, Trajectory, Verdict

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from evolve import app
 from evolve.compare.arms import Given, resolve
-from evolve.config import Config
-from evolve.configfile import load_config
-from evolve.generations import inspected, model_directory, open_registry
+from evolve.config.file import load_config
+from evolve.config.model import Config
+from evolve.generations.workspace import inspected, model_directory, open_registry
+from evolve.loop import assembly as app
 from policies.generations.swap import swap
 from tests.evolve.command import invoke
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from evolve.app import make_environment
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.check import SPLITS, Subject, examine, play
 from evolve.environments.gym import Gym
+from evolve.episode.rollout import Acting, Attempt, rollout
 from evolve.errors import ConfigError, EnvironmentFailure
+from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
-from evolve.rollout import Acting, Attempt, rollout
 from memory.records import Task
 from playbooks.rules import RulesReflector
 from policies.scripted import ScriptedPolicy

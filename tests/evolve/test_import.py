@@ -22,7 +22,8 @@ def test_an_unknown_name_is_told_with_those_that_are_like_it() -> None:
 def test_checkpoints_are_read_strictly(root: Path) -> None:
     """Without the variable LangGraph only warns of foreign types in a checkpoint; the graph sets it in time."""
     code = (
-        "import evolve.graph\nfrom langgraph.checkpoint.serde import _msgpack\nprint(_msgpack.STRICT_MSGPACK_ENABLED)"
+        "import evolve.loop.graph\nfrom langgraph.checkpoint.serde import _msgpack\n"
+        "print(_msgpack.STRICT_MSGPACK_ENABLED)"
     )
     env = {name: value for name, value in os.environ.items() if name != "LANGGRAPH_STRICT_MSGPACK"}
     ran = subprocess.run([sys.executable, "-c", code], cwd=root, env=env, capture_output=True, text=True, check=True)

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.session import Parts, RunResult, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, RunResult, arun
 from memory.records import DeltaOp, Insight, Op, Reflection, Trajectory
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import COLORS, Doors, doors_config, doors_policy, password, replies

@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from evolve import app, proposals
-from evolve.agent import Agent
-from evolve.config import Config
-from evolve.controls import WorldCost, control_share, estimate, sampled
-from evolve.credit import Credited, tag_ops
+from evolve.config.model import Config
 from evolve.environments.tasks import load_tasks
+from evolve.episode.credit import Credited, tag_ops
 from evolve.errors import ConfigError
+from evolve.gates import proposals
 from evolve.gates.none import NoGate
 from evolve.gates.static import StaticGate, ngrams
+from evolve.integrations.agent import Agent
+from evolve.loop import assembly as app
+from evolve.loop.controls import WorldCost, control_share, estimate, sampled
+from evolve.loop.session import Parts, arun
 from evolve.seeds import id_for, seed_for
-from evolve.session import Parts, arun
 from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Injection, Insight, Op, Record, Reflection, Status, Step, Task, Trajectory
 from playbooks.bullets import Bullet

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import make_gates, open_store
 from evolve.errors import ConfigError
 from evolve.gates.events import VERDICT
-from evolve.runs import load_run
-from evolve.session import Parts, arun
+from evolve.loop.assembly import make_gates, open_store
+from evolve.loop.runs import load_run
+from evolve.loop.session import Parts, arun
 from memory.errors import EvolveError
 from memory.records import Status, Task
 from tests.evolve.listener import Listener

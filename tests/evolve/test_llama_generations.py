@@ -11,10 +11,10 @@ pytest.importorskip("xllamacpp")
 pytest.importorskip("gguf")
 
 from benchmarks.random_adapters import random_adapter
-from evolve.app import make_policy
-from evolve.config import Config
-from evolve.generations import open_registry
-from evolve.llama_generations import answering, converted
+from evolve.config.model import Config
+from evolve.generations.llama import answering, converted
+from evolve.generations.workspace import open_registry
+from evolve.loop.assembly import make_policy
 from evolve.training.gate import judged, on_llama
 from memory.errors import BadInput, NotFound
 from policies.errors import PolicyRefused, PolicyUnavailable

@@ -22,10 +22,10 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.progress import Learned, Notice, Progress, RunFinished, RunStarted, TaskDone
-from evolve.session import Parts, RunResult, aresume, arun
 from memory.store import Store
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.scripted import ScriptedPolicy
@@ -278,7 +278,7 @@ async def test_a_broken_observer_is_dropped_and_the_run_goes_on(tmp_path: Path) 
 
 
 async def test_review_keeps_changes_waiting_and_the_run_goes_on(tmp_path: Path) -> None:
-    from evolve import proposals
+    from evolve.gates import proposals
 
     config = doors_config(tmp_path, run={"batch_size": 5, "review": True}, controls={"no_memory": 0})
     result = await go(config)

@@ -18,15 +18,15 @@ from typing import Any
 
 import pytest
 
-from evolve.app import make_gates, open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, account
 from evolve.gates.events import VERDICT
 from evolve.gates.online_ab import decide, draw, item_of
-from evolve.nodes import commit as commit_node
-from evolve.nodes.expose import EXPOSURE, trials
-from evolve.session import Parts, RunResult, aresume, arun
+from evolve.loop.assembly import make_gates, open_store
+from evolve.loop.nodes import commit as commit_node
+from evolve.loop.nodes.expose import EXPOSURE, trials
+from evolve.loop.session import Parts, RunResult, aresume, arun
 from memory.content import canonical
 from memory.records import DeltaOp, Event, Op, Record, Status, Task, Verdict
 from memory.store import Store

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.families import NORMAL, VARIANTS, draw_task
 from evolve.environments.office.rules import RULES, draw
 from evolve.environments.office.wording import sentence
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
-from evolve.nodes.expose import EXPOSURE
-from evolve.session import Parts, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.nodes.expose import EXPOSURE
+from evolve.loop.session import Parts, arun
 from memory.records import DeltaOp, Op, Status, Task
 
 DEPLOYMENT, TASKS, PLANTED_AT = 7, 320, 40

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.gates.account import verdicts
 from evolve.gates.ledger import entries, replay
-from evolve.proposals import proposals, says
-from evolve.session import Parts, run
+from evolve.gates.proposals import proposals, says
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.command import evolve, evolve_json

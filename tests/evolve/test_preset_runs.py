@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.methods import GROWTH
-from evolve.preset import find_preset, preset_names
-from evolve.report import lines, make_report
-from evolve.session import Parts, arun
+from evolve.config.model import Config
+from evolve.config.preset import find_preset, preset_names
+from evolve.loop.assembly import open_store
+from evolve.loop.methods import GROWTH
+from evolve.loop.report import lines, make_report
+from evolve.loop.session import Parts, arun
 from memory.records import Record, Status, Trajectory
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy

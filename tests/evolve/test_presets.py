@@ -11,12 +11,12 @@ import pytest
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
-from evolve.app import make_curator, make_reflector, open_store
 from evolve.cli.main import app
-from evolve.config import Config, NotebookSection, PlaybookSection
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.config.model import Config, NotebookSection, PlaybookSection
+from evolve.config.preset import applied, find_preset, preset_names
 from evolve.errors import ConfigError
-from evolve.preset import applied, find_preset, preset_names
+from evolve.loop.assembly import make_curator, make_reflector, open_store
 from policies.roles import Policies
 from policies.scripted import ScriptedPolicy
 
@@ -128,5 +128,5 @@ def test_set_takes_toml_or_text_and_refuses_what_is_neither(write) -> None:
 
 
 def test_every_preset_ships_as_data() -> None:
-    folder = resources.files("evolve") / "presets"
+    folder = resources.files("evolve.config") / "presets"
     assert sorted(file.name for file in folder.iterdir()) == sorted(f"{name}.toml" for name in NAMES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evolve.prompting import act_messages, actions_of, briefing, knowledge, opening_messages
+from evolve.episode.prompting import act_messages, actions_of, briefing, knowledge, opening_messages
 from memory.records import Record, Step, Task, ToolCall
 from playbooks.bullets import Bullet
 from policies.protocols import Reply

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from evolve.app import make_gates, open_store
+from evolve.episode.rollout import Acting
+from evolve.episode.trust import trust_of
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.measured import Bench
+from evolve.gates.quarantine import withhold
 from evolve.gates.static import StaticGate
+from evolve.loop.assembly import make_gates, open_store
+from evolve.loop.session import Parts, arun
 from evolve.protocols import Action, StepResult
-from evolve.quarantine import withhold
-from evolve.rollout import Acting
-from evolve.session import Parts, arun
-from evolve.trust import trust_of
 from memory.records import (
     DeltaOp,
     Insight,

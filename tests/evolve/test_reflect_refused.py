@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.session import Parts, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, arun
 from policies.errors import PolicyError, PolicyRefused
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import Doors, doors_config, replies

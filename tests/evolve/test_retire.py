@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 
 from benchmarks.drift_lives import Adding
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.environments.office.worker import make_worker
+from evolve.episode.injection import recall_for
 from evolve.gates.events import VERDICT
+from evolve.gates.proposals import proposals
+from evolve.gates.scoring import cases
 from evolve.gates.utility import Trial, decide
-from evolve.injection import recall_for
-from evolve.nodes.retire import ACTOR
-from evolve.proposals import proposals
-from evolve.session import Parts, arun
-from evolve.worth import cases
+from evolve.loop.assembly import open_store
+from evolve.loop.nodes.retire import ACTOR
+from evolve.loop.session import Parts, arun
 from memory.records import DeltaOp, Event, Op, Record, Reflection, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
 from policies.scripted import ScriptedPolicy

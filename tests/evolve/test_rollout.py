@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evolve.prompting import AGAIN, NO_CODE
+from evolve.episode.prompting import AGAIN, NO_CODE
+from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.taint import outside_texts
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.rollout import Acting, Attempt, rollout
-from evolve.taint import outside_texts
 from memory.records import Outcome, StopReason, Task, ToolCall, Usage
 from policies.errors import BudgetExceeded, OutputUnparsable, PolicyRefused, PolicyUnavailable
 from policies.protocols import Reply, ToolSpec

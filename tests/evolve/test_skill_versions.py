@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
 from evolve.environments.office.environment import OfficeConfig
-from evolve.nodes.expose import EXPOSURE
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.nodes.expose import EXPOSURE
+from evolve.loop.session import Parts, run
 from memory.records import DeltaOp, Op, Record, Status, Task
 from policies.scripted import ScriptedPolicy
 from tests.evolve.skilled_office import PAY, PayOffice, config, episodes, payer, taught

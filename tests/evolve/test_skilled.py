@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Acting, Attempt, rollout
 from memory.records import Injection, Record, Trajectory
 from policies.scripted import ScriptedPolicy
 from skills.record import Skill

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evolve.rollout import Acting, Attempt
-from evolve.skilled.chains import Link, chain
+from evolve.episode.rollout import Acting, Attempt
+from evolve.episode.skilled.chains import Link, chain
 from memory.records import Record, Trajectory
 from policies.scripted import ScriptedPolicy
 from skills.library import Library

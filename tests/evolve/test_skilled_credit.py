@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from evolve.app import open_store
-from evolve.report import lines, make_report
+from evolve.loop.assembly import open_store
+from evolve.loop.report import lines, make_report
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.skilled_office import PAY, call, config, taught, work

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.rollout import Acting, Attempt, rollout
-from evolve.skilled.proposals import skill_ops
+from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.skilled.proposals import skill_ops
+from evolve.loop.assembly import open_store
 from memory.records import Op, Outcome, Record, Status, Step, StopReason, Task, Trajectory, Trust
 from policies.scripted import ScriptedPolicy
 from skills.record import Skill

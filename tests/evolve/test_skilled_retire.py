@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
+from evolve.loop.assembly import open_store
 from memory.records import Status
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve.agent import Agent
-from evolve.app import open_store
 from evolve.errors import ConfigError
-from evolve.session import Parts, run
+from evolve.integrations.agent import Agent
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from memory.records import Provenance, Trajectory
 from policies.scripted import ScriptedPolicy
 from tests.evolve.skilled_office import config, episodes, office, taught, work

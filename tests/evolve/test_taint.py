@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from evolve.agent import Agent
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office
 from evolve.environments.tools import ToolsEnvironment
+from evolve.integrations.agent import Agent
+from evolve.loop.assembly import open_store
+from evolve.loop.report import lines, make_report
+from evolve.loop.session import Parts, arun
 from evolve.protocols import Action, StepResult
-from evolve.report import lines, make_report
-from evolve.session import Parts, arun
 from memory.records import (
     Insight,
     Outcome,
@@ -151,7 +151,7 @@ def episode(*steps: tuple[str, str], prelude: str = "") -> Trajectory:
 
 
 def test_the_office_counts_what_is_read_and_listed_and_not_what_is_looked_up() -> None:
-    from evolve.taint import outside_texts
+    from evolve.episode.taint import outside_texts
 
     office = Office()
     looked_up = ("c = apps.contacts.find(name='Ann')\nprint(c)", "{'id': 'c1', 'name': 'Ann', 'email': 'ann@corp.org'}")
@@ -165,7 +165,7 @@ def test_the_office_counts_what_is_read_and_listed_and_not_what_is_looked_up() -
 
 
 def test_tools_that_are_trusted_taint_nothing() -> None:
-    from evolve.taint import outside_texts
+    from evolve.episode.taint import outside_texts
 
     call = ToolCall(id="1", name="balance", arguments={})
     step = Step(index=0, action="balance()", observation=MAIL, tool_calls=(call,))
@@ -176,7 +176,7 @@ def test_tools_that_are_trusted_taint_nothing() -> None:
 
 
 def test_an_error_that_repeats_a_stranger_is_no_voice_of_the_environments() -> None:
-    from evolve.taint import tainted
+    from evolve.episode.taint import tainted
     from playbooks.rules import RulesReflector
 
     repeated = Step(index=1, action="open('x')", observation=f"error: {MAIL}", error=MAIL)

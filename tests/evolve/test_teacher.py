@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.controls import WorldCost, estimate
+from evolve.config.model import Config
+from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.teacher import GO_ON, PLAN, Teacher
 from evolve.errors import ConfigError
-from evolve.report import make_report
-from evolve.rollout import Acting, Attempt, rollout
-from evolve.session import Parts, arun
-from evolve.teacher import GO_ON, PLAN, Teacher
+from evolve.loop.assembly import open_store
+from evolve.loop.controls import WorldCost, estimate
+from evolve.loop.report import make_report
+from evolve.loop.session import Parts, arun
 from memory.records import Task, Trajectory
 from policies.errors import PolicyRefused
 from policies.protocols import Message, SamplingParams

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import make_environment
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.environments.check import play
 from evolve.environments.textworld import INSTALL, TextWorld, TextWorldConfig
+from evolve.episode.rollout import Acting, Attempt, rollout
 from evolve.errors import ConfigError
+from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
-from evolve.rollout import Acting, Attempt, rollout
 from memory.errors import BadInput
 from memory.records import Task
 from playbooks.rules import RulesReflector

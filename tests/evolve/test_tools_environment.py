@@ -11,8 +11,7 @@ from types import ModuleType
 import pytest
 from langchain_core.tools import BaseTool, tool
 
-from evolve.app import open_store
-from evolve.config import Config, ControlsSection, EnvironmentSection, MemorySection, PlaybookSection
+from evolve.config.model import Config, ControlsSection, EnvironmentSection, MemorySection, PlaybookSection
 from evolve.environments.mcp import McpTools
 from evolve.environments.tools import (
     Tools,
@@ -23,8 +22,9 @@ from evolve.environments.tools import (
     Transcript,
     from_config,
 )
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from evolve.protocols import Action, Environment
-from evolve.session import Parts, run
 from memory.errors import BadInput
 from memory.records import Outcome, Task, ToolCall
 from policies.protocols import Message, Reply, SamplingParams

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from evolve.agent import Agent
-from evolve.app import open_store
+from evolve.integrations.agent import Agent
+from evolve.loop.assembly import open_store
+from evolve.loop.report import find_record
+from evolve.loop.session import Parts, resume, run
 from evolve.protocols import Action, StepResult
-from evolve.report import find_record
-from evolve.session import Parts, resume, run
 from memory.errors import EvolveError
 from memory.records import DeltaOp, Outcome, Record, Reflection, Task, Trajectory
 from tests.evolve.command import finish, one_sentence, start
@@ -263,7 +263,7 @@ def test_an_interrupted_run_says_how_far_it_came(tmp_path: Path) -> None:
 SLOW = """
 import os, signal
 from pathlib import Path
-from evolve.session import Parts, run
+from evolve.loop.session import Parts, run
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy
 
 

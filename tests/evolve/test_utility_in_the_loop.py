@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, exposures
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import VERDICT
 from evolve.gates.rounds import redecided
-from evolve.session import Parts, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, arun
 from memory.records import Status, Verdict
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import COLORS, Doors, doors_config, replies

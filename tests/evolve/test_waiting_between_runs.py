@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.gates.events import VERDICT, WAITING
 from evolve.gates.ledger import entries, replay
-from evolve.nodes.waiting import left_over
-from evolve.session import Parts, aresume, arun, run
+from evolve.loop.assembly import open_store
+from evolve.loop.nodes.waiting import left_over
+from evolve.loop.session import Parts, aresume, arun, run
 from memory.records import Status, Verdict
 from policies.errors import PolicyUnavailable
 from policies.protocols import Message, Reply, SamplingParams

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evolve.watching import watched, watching
+from evolve.episode.watching import watched, watching
 
 
 @watched("double")

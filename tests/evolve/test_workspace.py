@@ -20,7 +20,7 @@ import pytest
 
 import evolve
 from evolve import BadInput, ConfigError, NotFound, Workspace, WorkspaceClosed
-from evolve.app import open_store
+from evolve.loop.assembly import open_store
 from tests.evolve.command import SETTINGS, evolve_json, settings
 from tests.evolve.command import evolve as command
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.records import Check, Outcome, Task
@@ -118,7 +118,7 @@ def doors_config(root: Path, **sections: dict[str, object]) -> Config:
 
 def _main(folder: Path, what: str) -> None:
     """Run or resume, noting each real model call in `calls.txt`, so that a killed run's calls can be counted."""
-    from evolve.session import Parts, resume, run
+    from evolve.loop.session import Parts, resume, run
 
     def noted(messages: Sequence[Message], params: SamplingParams) -> str:
         with (folder / "calls.txt").open("a") as file:

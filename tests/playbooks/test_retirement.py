@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from evolve.config import ForgetSection
+from evolve.config.model import ForgetSection
 from memory.evidence import Evidence, Mark
 from memory.records import Op, Status, UsageCounts
 from memory.utility import Case, Measured, utility

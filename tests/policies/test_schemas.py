@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, create_model
 
-from evolve.nodes.judge import SelfJudgement
-from evolve.teacher import Advice
+from evolve.episode.teacher import Advice
+from evolve.loop.nodes.judge import SelfJudgement
 from evolve.training.pivots.policy import Reflected
 from playbooks.compact import CompactDecision, CompactReflection
 from playbooks.full import FullCuration, FullReflection

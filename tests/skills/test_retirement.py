@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import pytest
 
-from evolve.sections import SkillsSection
+from evolve.config.sections import SkillsSection
 from memory.evidence import Evidence, Mark
 from memory.records import Op, Record, Status, UsageCounts
 from memory.utility import Case, Measured, utility

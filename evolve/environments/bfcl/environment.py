@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from evolve.config.sections import Section
 from evolve.environments.bfcl.data import VARIANTS, Entry, Variant, entries, functions
 from evolve.environments.bfcl.grade import grade
 from evolve.environments.bfcl.world import BfclWorld
 from evolve.protocols import Action, ActionFormat, StepResult
-from evolve.sections import Section
 from memory.errors import BadInput, NotFound
 from memory.records import Outcome, Task, ToolCall
 from policies.protocols import ToolSpec

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from pydantic import Field
 
+from evolve.config.sections import Section
 from evolve.environments.office.desk import APPS, Desk
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.environments.office.families import BLOCK, SPLITS, Goal, draw_split, draw_train
@@ -16,7 +17,6 @@ from evolve.environments.office.solver import gold
 from evolve.environments.office.state import State
 from evolve.environments.office.wording import oracle
 from evolve.protocols import Action, ActionFormat
-from evolve.sections import Section
 from memory.errors import BadInput, NotFound
 from memory.records import Task, Trajectory
 from policies.prompts import render
@@ -82,7 +82,7 @@ class Office:
             return ""
         functions = {app: {name: f.signature for name, f in endpoints.items()} for app, endpoints in APPS.items()}
         docs = {app: {name: f.doc for name, f in endpoints.items()} for app, endpoints in APPS.items()}
-        return render("evolve", "office_apps", signatures=functions, docs=docs)
+        return render("evolve.environments.office", "apps", signatures=functions, docs=docs)
 
     @property
     def imports(self) -> tuple[str, ...]:

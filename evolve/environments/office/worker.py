@@ -19,7 +19,7 @@ from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 
 if TYPE_CHECKING:
-    from evolve.config import PolicySection
+    from evolve.config.model import PolicySection
 
 
 def worker(section: PolicySection) -> ScriptedPolicy:

@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.against import against, last_episodes
-from evolve.history import RunSummary, find_summary
+from evolve.compare.against import against, last_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.rendering import NOTHING, duration, minute, number, percent, show
+from evolve.loop.history import RunSummary, find_summary
 from memory.errors import BadInput
 
 router = APIRouter()

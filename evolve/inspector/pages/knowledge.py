@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from evolve.injection import choose_core
+from evolve.episode.injection import choose_core
+from evolve.episode.prompting import knowledge
+from evolve.gates.scoring import cases
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.onlooker import Onlooker
 from evolve.inspector.paging import Paging
 from evolve.inspector.rendering import show
-from evolve.prompting import knowledge
-from evolve.worth import cases
 from memory import listing
 from memory.errors import BadInput
 from memory.listing import Order

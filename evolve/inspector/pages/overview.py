@@ -8,18 +8,18 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.arms import MAIN, NO_MEMORY
-from evolve.curve import WINDOW, moving_mean, solved_so_far
+from evolve.episode.arms import MAIN, NO_MEMORY
+from evolve.episode.metrics import interval
 from evolve.gates.account import account
 from evolve.gates.ledger import spent
-from evolve.generations import FOLDER, live_generation
-from evolve.history import CHANGES, STALE, RunSummary, run_episodes
+from evolve.gates.proposals import proposals
+from evolve.generations.workspace import FOLDER, live_generation
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.headline import difference, held_out, history, latest, latest_exams, told_runs
 from evolve.inspector.rendering import chart, show
-from evolve.metrics import interval
-from evolve.proposals import proposals
-from evolve.runs import RESUMABLE, STOPPED
+from evolve.loop.curve import WINDOW, moving_mean, solved_so_far
+from evolve.loop.history import CHANGES, STALE, RunSummary, run_episodes
+from evolve.loop.runs import RESUMABLE, STOPPED
 from memory import listing
 from memory.errors import EvolveError
 from memory.listing import EpisodeLine

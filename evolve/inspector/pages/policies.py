@@ -14,7 +14,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve.generations import FOLDER, has_generations, open_registry
+from evolve.generations.workspace import FOLDER, has_generations, open_registry
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
 from memory.errors import BadInput, EvolveError

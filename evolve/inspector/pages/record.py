@@ -10,11 +10,11 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evolve.gates.ledger import Entry, entries, last_words
+from evolve.gates.proposals import WRITTEN_IN
+from evolve.gates.scoring import cases
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.rendering import served, show
-from evolve.proposals import WRITTEN_IN
 from evolve.workspace import knowledge
-from evolve.worth import cases
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, Record
 from skills.library import Library

@@ -7,12 +7,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.injection import choose_core, recall_for
+from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.prompting import knowledge
+from evolve.episode.skilled.showing import text_kinds
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.onlooker import Onlooker
 from evolve.inspector.rendering import show
-from evolve.prompting import knowledge
-from evolve.skilled.showing import text_kinds
 from memory.records import RecallQuery, Record, Task
 from playbooks.core import core_records
 from playbooks.exemplars import Exemplar, shown_text

@@ -9,11 +9,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve import proposals
+from evolve.gates import proposals
+from evolve.gates.proposals import WRITTEN_IN, Proposal
 from evolve.inspector.desk import At, Desk, Form
 from evolve.inspector.pages.record import diff, said, told
 from evolve.inspector.rendering import served, show
-from evolve.proposals import WRITTEN_IN, Proposal
 from evolve.workspace.knowledge import OPERATOR
 from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op

@@ -11,11 +11,10 @@ from fastapi import Path as PathValue
 from fastapi.responses import HTMLResponse
 from pydantic import Field
 
-from evolve.arms import NO_MEMORY
+from evolve.episode.arms import NO_MEMORY
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, last_words
 from evolve.gates.rounds import rounds_of
-from evolve.history import TEACHING, find_summary, list_runs, owner_of, run_changes, run_episodes
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.headline import parts
 from evolve.inspector.pages.overview import curve, halves, totals
@@ -23,9 +22,10 @@ from evolve.inspector.paging import Number, Paging
 from evolve.inspector.prompts import told
 from evolve.inspector.rendering import show
 from evolve.inspector.waterfall import waterfall
-from evolve.lives import compared, life_with
-from evolve.roles import used
-from evolve.runs import KINDS, LANGGRAPH, load_run
+from evolve.loop.history import TEACHING, find_summary, list_runs, owner_of, run_changes, run_episodes
+from evolve.loop.lives import compared, life_with
+from evolve.loop.roles import used
+from evolve.loop.runs import KINDS, LANGGRAPH, load_run
 from memory import episodes, listing, runlist
 from memory.errors import NotFound
 from memory.records import Frozen, Reflection, Trajectory, Verdict

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.generations import FOLDER
+from evolve.generations.workspace import FOLDER
 from evolve.inspector.desk import At, Desk
 from evolve.inspector.rendering import chart, show
 from evolve.training import ledger

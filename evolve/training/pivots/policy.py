@@ -44,7 +44,7 @@ async def policy(trajectory: Trajectory, acted: Policy, params: SamplingParams) 
 def pivot_messages(trajectory: Trajectory) -> list[Message]:
     """Return the prompt that asks where an episode went wrong. Pure."""
     content = render(
-        "evolve",
+        "evolve.episode",
         "pivot",
         task=block(trajectory.instruction),
         steps=steps_of(trajectory),

@@ -13,7 +13,7 @@ from benchmarks.claims import real_2_sql, real_3_textworld, real_5_roles
 from benchmarks.real.arms import Arms, lived
 from benchmarks.real.figures import above, difference, gain, mean, rate
 from benchmarks.real.lives import Life
-from evolve.arms import AA, MAIN, NO_MEMORY
+from evolve.episode.arms import AA, MAIN, NO_MEMORY
 from tests.policies.model_server import MODEL, ModelServer, serving
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"

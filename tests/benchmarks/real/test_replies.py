@@ -13,8 +13,8 @@ from benchmarks.claims import real_7_placeholders as claim
 from benchmarks.real import replies
 from benchmarks.real.judged import borrowed, judge, reading, static
 from benchmarks.real.replies import CELLS, FILE, Cell, Entry, entries, formula, pack, prompts_hash, record
-from evolve.app import make_environment, open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.loop.assembly import make_environment, open_store
 from tests.benchmarks.real.test_arms import FIXTURES
 from tests.policies.model_server import MODEL, ModelServer, serving
 

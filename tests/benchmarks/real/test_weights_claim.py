@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from benchmarks.claims.real_6_weights import rows
 from benchmarks.real.weights import Fitted
-from evolve.arms import AA, MAIN, NO_MEMORY
+from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
 FITTED = Fitted(generation="policy-v1", rows=10, tokens=100, seconds=20, peak_mb=1)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.inspector.desk import Desk
 from evolve.inspector.server import create_app
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evolve.config import PolicySection
+from evolve.config.model import PolicySection
 from evolve.protocols import Action, StepResult
 from memory.records import Outcome, Task, ToolCall, Usage
 from policies.protocols import Message, Reply, SamplingParams, ToolSpec

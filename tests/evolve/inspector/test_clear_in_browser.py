@@ -15,9 +15,9 @@ import pytest
 from playwright.sync_api import Page
 
 from benchmarks.browser import browsing, chromium, inspector
-from evolve import proposals
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.gates import proposals
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, settings
 

@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from evolve import proposals
-from evolve.app import open_store
-from evolve.configfile import load_config
-from evolve.generations import model_directory, open_registry
+from evolve.config.file import load_config
+from evolve.gates import proposals
+from evolve.generations.workspace import model_directory, open_registry
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, evolve_json, settings
 from tests.evolve.inspector.conftest import Visitor, opened

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from tests.evolve.command import evolve
 from tests.evolve.inspector.conftest import Visitor, opened
 from tests.evolve.inspector.helpdesk import MANUAL, SCENE

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from evolve.app import open_store
-from evolve.configfile import load_config
-from evolve.generations import FOLDER, model_directory, open_registry
+from evolve.config.file import load_config
+from evolve.generations.workspace import FOLDER, model_directory, open_registry
+from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from tests.evolve.inspector.conftest import Visitor, opened
 

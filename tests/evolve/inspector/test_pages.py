@@ -18,11 +18,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.xss import plant
-from evolve import proposals
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.gates import proposals
 from evolve.inspector.pages import knowledge
 from evolve.inspector.prompts import told
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status
 from tests.evolve.command import complaint, evolve_json, settings
 from tests.evolve.inspector.conftest import Visitor, opened

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.gates.scoring import cases
 from evolve.integrations.mcp_answers import Done
 from evolve.integrations.mcp_visit import Visit
-from evolve.worth import cases
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from playbooks.retirement import RULES, Limits
 from tests.evolve.command import evolve_json

@@ -22,10 +22,10 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
 from evolve.integrations.conversation import steps_of, task_message
 from evolve.integrations.langchain_middleware import Learning
+from evolve.loop.assembly import open_store
 from examples.langgraph_learns import Doorman, open_door, politely
 from memory.errors import BadInput
 from memory.records import Outcome

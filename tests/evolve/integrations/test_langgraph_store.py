@@ -19,10 +19,10 @@ from typing import Any
 import pytest
 from langgraph.store.base import PutOp
 
-from evolve.agent import Agent
-from evolve.app import open_store
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.integrations.agent import Agent
 from evolve.integrations.langgraph_store import JournalStore, open_journal_store
+from evolve.loop.assembly import open_store
 from memory.errors import BadInput
 from tests.evolve.command import evolve_json
 from tests.evolve.toy_doors import doors_config

@@ -13,10 +13,10 @@ from typing import Any
 import anyio
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
 from evolve.gates.static import StaticGate
 from evolve.integrations.mcp_limits import PROPOSALS, RateLimit
+from evolve.loop.assembly import open_store
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Trust
 from tests.evolve.integrations.test_mcp_server import call, refused, stdio

@@ -27,8 +27,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CallToolResult, Implementation
 
 from evolve import add_skill
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.records import Status, Trust
 from tests.evolve.command import finish, start
 

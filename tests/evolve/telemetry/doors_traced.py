@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from evolve.config import Config
-from evolve.session import Parts, RunResult, arun
+from evolve.config.model import Config
+from evolve.loop.session import Parts, RunResult, arun
 from evolve.telemetry.reading import find
 from policies.protocols import Policy
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy

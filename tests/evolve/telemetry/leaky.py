@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evolve.config import PolicySection
+from evolve.config.model import PolicySection
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.records import Check, Outcome, Task

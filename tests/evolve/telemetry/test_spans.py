@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 from evolve import Agent, Outcome, Step, Task, Trajectory
-from evolve.app import open_store
 from evolve.errors import ConfigError
-from evolve.session import Parts, arun
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, arun
 from evolve.telemetry import names
 from evolve.telemetry.database import FILE
 from evolve.telemetry.reading import metrics, traces, tree
@@ -226,7 +226,7 @@ async def test_an_agent_of_ones_own_is_traced(tmp_path: Path) -> None:
 
 
 def _without_a_model() -> object:
-    from evolve.config import PlaybookSection
+    from evolve.config.model import PlaybookSection
 
     return PlaybookSection(reflector="rules", curator="direct")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
 from evolve.training.batches import Episode, Prepared, episodes_of, prepared
 from evolve.training.chains import chains
 from evolve.training.pivot import PivotFinder

@@ -15,8 +15,8 @@ import pytest
 
 from benchmarks.random_adapters import random_adapter
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
+from evolve.episode.rollout import Acting
 from evolve.errors import EnvironmentFailure
-from evolve.rollout import Acting
 from evolve.training.async_worker import Buffer, Made, RolloutWorker, Source, summed
 from evolve.training.curriculum import Curriculum
 from evolve.training.loop import Plan, World, draw

@@ -15,9 +15,9 @@ import pytest
 from safetensors.numpy import load_file
 
 from benchmarks.served import vllm
-from evolve.config import Config
-from evolve.configfile import load_config
-from evolve.generations import open_registry
+from evolve.config.file import load_config
+from evolve.config.model import Config
+from evolve.generations.workspace import open_registry
 from evolve.training import ledger
 from evolve.training.session import Trained, resume, train
 from policies.generations.local_engine import LocalEngine

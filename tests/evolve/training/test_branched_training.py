@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
 from evolve.training.batches import episodes_of, prepared
 from evolve.training.branches import Branching
 from evolve.training.ledger import HISTORY, METRICS

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evolve.config.training import RECIPES, TrainSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
+from evolve.episode.rollout import Acting
+from evolve.episode.skilled.chains import Link
 from evolve.errors import ConfigError
-from evolve.rollout import Acting
 from evolve.seeds import seed_for
-from evolve.skilled.chains import Link
 from evolve.training.branches import Branching, Grown, branching_of, entropy, places
 from evolve.training.chains import chains
 from evolve.training.replay import Calls
 from evolve.training.rollouts import Rollout, Sampling, Setting, roll
-from evolve.training.section import RECIPES, TrainSection
 from memory.records import Outcome, Step, Task, Trajectory
 from policies.cache import CachedPolicy
 from policies.errors import PolicyRefused

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from evolve.training.matched import matched
 from evolve.training.reflections import reflection_examples

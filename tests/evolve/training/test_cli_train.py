@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from evolve.app import open_store
-from evolve.config import PolicySection
-from evolve.configfile import load_config
-from evolve.generations import in_process
+from evolve.config.file import load_config
+from evolve.config.model import PolicySection
+from evolve.generations.workspace import in_process
+from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from evolve.training.logs import Offer, offer
 from memory.records import Outcome, Trajectory

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from evolve import generations
-from evolve.app import open_store
-from evolve.configfile import load_config
-from evolve.runs import DONE
+from evolve.config.file import load_config
+from evolve.generations import workspace as generations
+from evolve.loop.assembly import open_store
+from evolve.loop.runs import DONE
 from evolve.training.cycle import Round, cycle, read
 from memory.errors import BadInput
 from tests.evolve.command import evolve_json, invoke

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.injection import Shown
-from evolve.prompting import opening_messages, step_messages
+from evolve.episode.injection import Shown
+from evolve.episode.prompting import opening_messages, step_messages
 from evolve.training.internalise import Internalising
 from evolve.training.turns import erred
 from memory.records import Outcome, Record, Step, StopReason, Trajectory, Usage

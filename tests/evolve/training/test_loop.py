@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
+from evolve.episode.rollout import Acting
 from evolve.errors import EnvironmentFailure
-from evolve.rollout import Acting
 from evolve.training.batches import prepared
 from evolve.training.guards import Limits
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS

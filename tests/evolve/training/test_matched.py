@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from evolve.app import open_store
-from evolve.config import Config
-from evolve.configfile import load_config
+from evolve.config.file import load_config
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.environments.office.worker import make_worker
+from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.rollout import Acting, Attempt, rollout
 from evolve.gates.account import REPLAYS, journalled
+from evolve.gates.proposals import proposals
 from evolve.gates.rounds import redecided
-from evolve.injection import choose_core, recall_for
-from evolve.proposals import proposals
-from evolve.rollout import Acting, Attempt, rollout
+from evolve.loop.assembly import open_store
 from evolve.training.admission import trial, weigh
 from evolve.training.batches import episodes_of
 from evolve.training.chains import Chain

@@ -12,7 +12,7 @@ import pytest
 
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
 from evolve.training.chains import chains
 from evolve.training.partial import (
     Begun,

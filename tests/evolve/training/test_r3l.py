@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.rollout import Acting
+from evolve.episode.rollout import Acting
 from evolve.training.ledger import HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.pivot import Pivot

@@ -14,11 +14,11 @@ import pytest
 pytest.importorskip("gguf")
 
 from benchmarks.real import models
-from evolve.app import open_store
-from evolve.arms import ATTEMPT, MAIN
-from evolve.config import Config
+from evolve.config.model import Config
+from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.errors import ConfigError
-from evolve.session import Parts, run
+from evolve.loop.assembly import open_store
+from evolve.loop.session import Parts, run
 from evolve.training.logs import offer
 from evolve.training.retold import Retelling, Saying
 from evolve.training.session import offered, train_from_logs

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evolve.config.training import RECIPES, TrainSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.environments.office.worker import make_worker
+from evolve.episode.prompting import opening_messages, step_messages
 from evolve.errors import ConfigError
-from evolve.prompting import opening_messages, step_messages
 from evolve.protocols import Action, StepResult
 from evolve.training.pivot import Pivot
 from evolve.training.replay import guided
 from evolve.training.retries import retrying_of
-from evolve.training.section import RECIPES, TrainSection
 from memory.errors import BadInput
 from memory.records import Outcome, Task, Trajectory
 from policies.errors import PolicyRefused

@@ -8,8 +8,8 @@ import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.rollout import Acting
-from evolve.skilled.chains import Link
+from evolve.episode.rollout import Acting
+from evolve.episode.skilled.chains import Link
 from evolve.training.chains import chains
 from evolve.training.rollouts import Rollout, Sampling, Setting, rewarded, roll, used
 from memory.records import Outcome, Provenance, Record, Step, Task, Trajectory

@@ -11,8 +11,8 @@ import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.episode import OfficeEpisode
+from evolve.episode.rollout import Acting
 from evolve.errors import EnvironmentFailure
-from evolve.rollout import Acting
 from evolve.training.batches import episodes_of
 from evolve.training.chains import chains
 from evolve.training.rollouts import Sampling, Setting, roll

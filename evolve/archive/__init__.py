@@ -1,0 +1,1 @@
+"""Knowledge and workspaces on their way in and out: files of others, archives, backups."""

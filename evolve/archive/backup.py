@@ -1,0 +1,123 @@
+"""Backs up a workspace while it is in use: database, policies and curves in a dated folder that was checked.
+
+The vector index, checkpoints, traces and logs are left out: they are made again, or worth nothing without their run.
+The folder has the shape of a workspace, so that restoring it is copying it into place.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from evolve.archive.transfer import DATABASE, copy_database
+from evolve.config.file import FILE
+from evolve.config.model import Config
+from evolve.generations.workspace import FOLDER as POLICIES
+from memory.doctor import examine
+from memory.errors import BadInput, JournalError, NotFound
+from memory.journal import Journal
+from memory.records import Frozen
+
+DEFAULT = "backups"
+"""Folder beside evolve.toml that backups go to."""
+PREFIX = "evolve-"
+RUNS = "runs"
+_RESTORE = "RESTORE.txt"
+_HOW = """\
+A backup of an evolve workspace, made {made}. To restore it:
+
+1. Stop every process that uses the workspace.
+2. Move the folder {workspace} away; do not delete it yet.
+3. Copy this folder to its place: cp -r {name} {workspace}
+4. Run: evolve memory doctor
+
+The vector index is made again by itself. {settings} is the settings file as it was.
+"""
+
+
+class Backup(Frozen):
+    """A finished backup."""
+
+    path: str
+    sha256: str
+    """Of its database."""
+    records: int
+    episodes: int
+    files: int
+    bytes: int
+
+
+def make_backup(config: Config, destination: Path | None = None) -> Backup:
+    """Write a dated folder below `destination` and check it: integrity, then the database against its own journal.
+
+    Writers may go on meanwhile; the copy is of one moment. Half a backup keeps a name that begins with a dot. Raises
+    `NotFound` without a workspace, `BadInput` where the workspace itself is the destination, `JournalError` for a
+    copy that is not sound.
+    """
+    source = config.workspace / DATABASE
+    if not source.is_file() or not source.stat().st_size:
+        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+    home = (destination or config.root / DEFAULT).resolve()
+    if home.is_relative_to(config.workspace.resolve()):
+        raise BadInput(f"got {str(home)!r}, inside the workspace; name a folder elsewhere, best on another disk")
+    made = datetime.now(UTC)
+    final = home / f"{PREFIX}{made:%Y%m%dT%H%M%S%fZ}"
+    half = final.with_name(f".{final.name}.half")
+    half.mkdir(parents=True)
+    try:
+        copy_database(source, half / DATABASE)
+        _copy_rest(config, half)
+        records, episodes = _checked(half / DATABASE)
+        (half / _RESTORE).write_text(
+            _HOW.format(made=f"{made:%Y-%m-%d %H:%M} UTC", workspace=config.workspace, name=final.name, settings=FILE),
+            encoding="utf-8",
+        )
+        half.rename(final)
+    except BaseException:
+        shutil.rmtree(half, ignore_errors=True)
+        raise
+    files = [path for path in final.rglob("*") if path.is_file()]
+    return Backup(
+        path=str(final),
+        sha256=hashlib.sha256((final / DATABASE).read_bytes()).hexdigest(),
+        records=records,
+        episodes=episodes,
+        files=len(files),
+        bytes=sum(path.stat().st_size for path in files),
+    )
+
+
+def kept(config: Config) -> list[Path]:
+    """Return the databases of the backups in the default place, oldest first."""
+    return sorted((config.root / DEFAULT).glob(f"{PREFIX}*/{DATABASE}"))
+
+
+def _copy_rest(config: Config, half: Path) -> None:
+    """Copy policies and curves. Databases go first: what they name is still there when the files follow."""
+    for database in sorted((config.workspace / POLICIES).rglob("*.db")):
+        copy = half / database.relative_to(config.workspace)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy_database(database, copy)
+    skipped = shutil.ignore_patterns("*.db", "*.db-wal", "*.db-shm", "*.lock", "*.tmp")
+    for name in (POLICIES, RUNS):
+        if (config.workspace / name).is_dir():
+            shutil.copytree(config.workspace / name, half / name, ignore=skipped, dirs_exist_ok=True)
+    if (config.root / FILE).is_file():
+        shutil.copyfile(config.root / FILE, half / FILE)
+
+
+def _checked(database: Path) -> tuple[int, int]:
+    """Return how many records and episodes a copy holds. Raises `JournalError` for one that is not sound."""
+    with closing(Journal(database)) as journal:
+        wrong = [finding for finding in examine(journal) if finding.level == "error"]
+        if wrong:
+            raise JournalError(
+                f"no backup was made: the workspace itself is damaged ({wrong[0].message}); {wrong[0].fix}. "
+                "Earlier backups are untouched"
+            )
+        counts = [journal.query(f"SELECT count(*) FROM {table}")[0][0] for table in ("records", "trajectories")]
+    database.with_name(f"{database.name}.migrate.lock").unlink(missing_ok=True)
+    return counts[0], counts[1]

@@ -1,0 +1,181 @@
+"""Carries a whole workspace elsewhere: one archive with the database, the settings and a manifest of hashes.
+
+The database holds everything that was learned, with its trust; the vector index is made again where it arrives. The
+generations of the policy come along, registry and adapters. Nothing in the archive is executed. A part that is missing
+or differs from the manifest is refused, and so is a database that does not say what its own journal says; then nothing
+is left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tarfile
+import tempfile
+from contextlib import closing
+from pathlib import Path
+
+from evolve.config.file import FILE, load_config
+from evolve.config.model import Config
+from evolve.generations.workspace import FOLDER as POLICIES
+from memory.database import clear_errors
+from memory.doctor import examine
+from memory.errors import BadInput, NotFound
+from memory.journal import Journal
+from memory.records import Frozen
+from memory.sql import sqlite3
+from policies.generations.registry import DATABASE as REGISTRY_DATABASE
+from policies.generations.storage import FOLDER as ADAPTERS
+
+DATABASE, MANIFEST = "evolve.db", "manifest.json"
+FORMAT = 1
+HASHES = "sha256"
+REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
+_ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
+"""What an adapter may consist of: no code, no pickles, nothing outside of its folder."""
+
+
+class Arrived(Frozen):
+    """What `import_workspace` brought."""
+
+    sha256: str
+    """Of the database, as `evolve export` printed it."""
+    settings: bool
+    """Whether evolve.toml came along too."""
+
+
+def export_workspace(config: Config, archive: Path) -> str:
+    """Write the archive and return the database's sha256. Raises `NotFound` without a workspace.
+
+    The copy is consistent even while a run writes. evolve.toml goes along where there is one.
+    """
+    source, settings = config.workspace / DATABASE, config.root / FILE
+    if not source.is_file():
+        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+    with tempfile.TemporaryDirectory() as folder:
+        copy, manifest = Path(folder) / DATABASE, Path(folder) / MANIFEST
+        copy_database(source, copy)
+        parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {}) | _generations(config, Path(folder))
+        hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
+        manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
+        bundle = Path(folder) / "bundle"
+        with tarfile.open(bundle, "w:gz") as out:
+            for name, path in {MANIFEST: manifest, **parts}.items():
+                out.add(path, name)
+        _put(bundle, archive)
+    return hashes[DATABASE]
+
+
+def _generations(config: Config, scratch: Path) -> dict[str, Path]:
+    """Return the parts that are the policy's generations; none where no model was trained."""
+    home = config.workspace / POLICIES
+    if not (home / REGISTRY_DATABASE).is_file():
+        return {}
+    copy_database(home / REGISTRY_DATABASE, scratch / REGISTRY_DATABASE)
+    files = (path for path in sorted((home / ADAPTERS).rglob("*")) if path.is_file())
+    named = {path.relative_to(config.workspace).as_posix(): path for path in files}
+    return {REGISTRY: scratch / REGISTRY_DATABASE} | {k: path for k, path in named.items() if _ADAPTER.fullmatch(k)}
+
+
+def copy_database(source: Path, copy: Path) -> None:
+    """Copy a workspace's database as it is at one moment, even while a run writes to it."""
+    with (
+        clear_errors(str(source)),
+        closing(sqlite3.connect(source)) as reader,
+        closing(sqlite3.connect(copy)) as writer,
+    ):
+        reader.backup(writer)
+
+
+def _put(bundle: Path, archive: Path) -> None:
+    """Copy the finished file to its place; half a file does not stay there."""
+    try:
+        shutil.copyfile(bundle, archive)
+    except OSError:
+        if archive.is_file():
+            archive.unlink()
+        raise
+
+
+def import_workspace(archive: Path, folder: Path) -> Arrived:
+    """Unpack an archive into `folder`, whose own evolve.toml, if it has one, stays.
+
+    Raises `BadInput` for an archive that is none or was changed, and where a workspace exists already; `NotFound`,
+    `SchemaTooNew` and `ConfigError` as opening a workspace does. Either everything arrives or nothing.
+    """
+    parts = _read(archive)
+    config = _destination(parts.get(FILE), folder)
+    if (config.workspace / DATABASE).exists():
+        raise BadInput(f"{str(config.workspace)!r} holds a workspace already; choose another folder")
+    _examine(parts[DATABASE], archive)
+    config.workspace.mkdir(parents=True, exist_ok=True)
+    settings = FILE in parts and not (folder / FILE).exists()
+    if settings:
+        (folder / FILE).write_bytes(parts[FILE])
+    for name in parts.keys() - {FILE, DATABASE}:
+        (config.workspace / name).parent.mkdir(parents=True, exist_ok=True)
+        (config.workspace / name).write_bytes(parts[name])
+    (config.workspace / DATABASE).write_bytes(parts[DATABASE])
+    return Arrived(sha256=hashlib.sha256(parts[DATABASE]).hexdigest(), settings=settings)
+
+
+def _destination(settings: bytes | None, folder: Path) -> Config:
+    """Return the configuration of the folder as it will be. Settings that point out of it are refused."""
+    if (folder / FILE).exists():
+        return load_config(folder / FILE)
+    with tempfile.TemporaryDirectory() as scratch:
+        trial = Path(scratch) / FILE
+        trial.write_bytes(settings or b"")
+        config = load_config(trial).model_copy(update={"root": folder})
+    if not config.workspace.resolve().is_relative_to(folder.resolve()):
+        raise BadInput(
+            f"the archive's {FILE} puts the workspace at {config.memory.workspace!r}, outside of {str(folder)!r}; "
+            f"put an {FILE} of your own there first"
+        )
+    return config
+
+
+def _read(archive: Path) -> dict[str, bytes]:
+    """Return the parts of an archive by name, each as the manifest says it is."""
+    try:
+        with tarfile.open(archive, "r:gz") as bundle:
+            found = {member.name: _body(bundle, member) for member in bundle if member.isreg()}
+    except FileNotFoundError as missing:
+        raise NotFound(f"no file {str(archive)!r}; write one with `evolve export --workspace`") from missing
+    except (tarfile.TarError, EOFError, OSError) as problem:
+        raise BadInput(f"{str(archive)!r} is no workspace archive ({problem}); export it again") from problem
+    try:
+        about = json.loads(found[MANIFEST])
+        expected: dict[str, str] = {
+            name: digest
+            for name, digest in about[HASHES].items()
+            if name in (DATABASE, FILE, REGISTRY) or _ADAPTER.fullmatch(name)
+        }
+        made = {name: hashlib.sha256(found[name]).hexdigest() for name in {DATABASE, *expected}}
+    except (ValueError, KeyError, TypeError) as problem:
+        raise BadInput(f"{str(archive)!r} lacks a part of a workspace ({problem!r}); export it again") from problem
+    changed = sorted(name for name in made if made[name] != expected.get(name))
+    if changed:
+        raise BadInput(
+            f"{changed[0]} in {str(archive)!r} was changed after it was exported (its sha256 is {made[changed[0]]}, "
+            f"the manifest says {expected.get(changed[0])}); export it again"
+        )
+    return {name: found[name] for name in made}
+
+
+def _body(bundle: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = bundle.extractfile(member)
+    return stream.read() if stream else b""
+
+
+def _examine(database: bytes, archive: Path) -> None:
+    """Open a scratch copy and compare it with its own journal."""
+    with tempfile.TemporaryDirectory() as scratch:
+        copy = Path(scratch) / DATABASE
+        copy.write_bytes(database)
+        with closing(Journal(copy)) as journal:
+            wrong = [finding for finding in examine(journal) if finding.level == "error"]
+    if wrong:
+        raise BadInput(f"{str(archive)!r} holds a damaged workspace ({wrong[0].message}); export it again")

@@ -1,0 +1,1 @@
+"""Configuration: its sections, the file they are read from, and the presets."""

@@ -1,0 +1,342 @@
+"""The whole configuration: one `evolve.toml`, found by walking up, frozen, every key explained.
+
+Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the preset that one of
+them names, then the defaults here. An unknown key is refused and the nearest known one is named. Secrets never stand in
+the file: `api_key_env` names the variable that holds one. Names (`policy.name`, `environment.name` ...) become objects
+in `evolve.loop.assembly` and nowhere else. Reading the file and the variables is `evolve.config.file`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from evolve.config.preset import find_preset, overlay
+from evolve.config.sections import (
+    BudgetSection,
+    ControlsSection,
+    ExemplarsSection,
+    ForgetSection,
+    LogSection,
+    Section,
+    SkillsSection,
+    TelemetrySection,
+)
+from evolve.config.training import TrainSection
+from memory.records import Trust
+from policies.price import Price
+from policies.roles import ROLES, Role
+
+Mode = Literal["online", "offline", "frozen", "quarantine"]
+"""What a run does with its tasks."""
+
+
+class RunSection(Section):
+    """`[run]`: what is done, in which order."""
+
+    name: str = ""
+    """Name of the run in lists and reports; it decides nothing."""
+    tags: tuple[str, ...] = ()
+    """Words that runs are found by in lists, likewise."""
+    mode: Mode = "online"
+    """`online`: predict, then learn. `offline`: epochs, checked on dev. `frozen`: evaluate. `quarantine`: judge it."""
+    split: str = "train"
+    """Split whose tasks are worked through (online, offline)."""
+    eval_splits: tuple[str, ...] = ("test_normal",)
+    """Splits that a frozen run evaluates."""
+    snapshot: str | None = None
+    """Snapshot that a frozen run evaluates (its id, from `evolve playbook log`); none = what is known now."""
+    dev_split: str = "dev"
+    """Split on which offline epochs are validated."""
+    tasks: int | None = Field(default=None, ge=1)
+    """How many tasks of the split; none = all."""
+    skip: int = Field(default=0, ge=0)
+    """How many of its first tasks are passed over (online, offline)."""
+    batch_size: int = Field(default=4, ge=1)
+    """Tasks that see the same knowledge. The result depends on it, and never on `concurrency`."""
+    concurrency: int = Field(default=4, ge=1)
+    """Episodes, and reflections, that run at the same time."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over the tasks (offline)."""
+    seed: int = 0
+    """Everything random is derived from it, by task and step."""
+    shuffle: bool = False
+    """Draw the order of an online stream from the seed, instead of keeping the environment's; offline always does."""
+    review: bool = False
+    """Learned changes wait for `evolve review` instead of being applied: gate `review` after all others."""
+    label_free: bool = False
+    """Learn without reading any outcome: from the environment's answers alone."""
+    plan_review: bool = False
+    """Full prompts: the agent's first reply is its plan, and the teacher (`[policy.teacher]`) answers it."""
+    teacher_retry: bool = False
+    """Full prompts: once an episode the teacher says what to do instead of an action that failed. That step is given
+    back."""
+    judge: Literal["none", "policy"] = "none"
+    """Let the policy judge its own episodes: label-free, to credit the rules it was shown; with several attempts, to
+    choose the one to answer with."""
+    attempts: int = Field(default=1, ge=1)
+    """Most attempts at a task. Runs that learn try a failed task again until it is solved; figures count the first.
+    Frozen runs: from 2 on pass@k is measured with and without notes, best-of-n, and retry."""
+    attempt_temperature: float = Field(default=0.8, gt=0)
+    """Sampling temperature of all but the first attempt (runs that learn)."""
+
+
+class ModelSection(Section):
+    """Which model, and how it is reached: what `[policy]` and its roles have in common."""
+
+    name: str = "pocket"
+    """`pocket`, `local`, `served`, `openai`, `langchain`, `scripted`, or `module:function` taking this section. The
+    first three answer with the workspace's live generation (`evolve policy list`), `served` from a vLLM server, and so
+    does `openai` with `weights`, from llama.cpp."""
+    model: str = ""
+    """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
+    weights: str = ""
+    """Of `openai`: the folder of the weights that the server computes with, where they are at hand. Then they can be
+    trained, and the server must serve this workspace's live generation (`evolve policy serve FILE.gguf`)."""
+    adapter: str | None = None
+    """Of `local`, `pocket` and `openai` with weights: a generation of this workspace (`evolve policy list`; `policy-v0`
+    is the base) in place of the live one, or the directory of an adapter."""
+    base_url: str = "http://127.0.0.1:8000/v1"
+    """Server of `openai` and `served`."""
+    api_key_env: str | None = None
+    """Environment variable that holds the key of `openai`; none = OPENAI_API_KEY for api.openai.com, else no key."""
+    timeout_s: float = Field(default=120.0, gt=0)
+    """Seconds that one answer of `openai` may take before it is asked for anew; more for a model on a few cores."""
+    profile: Literal["full", "compact"] = "full"
+    """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
+    special_tokens: tuple[str, ...] = ()
+    """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
+    price: Price | None = None
+    """US dollars per million tokens. Set for the acting model, no control episodes are done unless asked for."""
+
+    @property
+    def identity(self) -> str:
+        """Return what decides the policy object: sections that differ in their sampling alone share one."""
+        return self.model_dump_json(include=set(ModelSection.model_fields))
+
+
+class RoleSection(ModelSection):
+    """`[policy.reflector]`, `[policy.curator]`, `[policy.judge]`, `[policy.teacher]`: another model for one role.
+
+    A section of its own, which takes over no key of `[policy]`. A role without one is the acting model's.
+    """
+
+    name: str = Field()
+    """As in `[policy]`. Generations of the workspace answer in a role only where its model is that of `[policy]`."""
+    temperature: float | None = Field(default=None, ge=0)
+    """Sampling temperature; none = as the role asks, which is greedy."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Most tokens of an answer, thinking included; none = as the role asks."""
+
+
+class PolicySection(ModelSection):
+    """`[policy]`: who acts, and who reflects, curates, judges and teaches where no section below names another."""
+
+    temperature: float = Field(default=0.0, ge=0)
+    """Sampling temperature of the acting role; the others are greedy."""
+    max_tokens: int = Field(default=512, ge=1)
+    """Most tokens of one action."""
+    reflector: RoleSection | None = None
+    """`[policy.reflector]`: says what an episode teaches."""
+    curator: RoleSection | None = None
+    """`[policy.curator]`: decides how lessons change what is known; writes notes and skills."""
+    judge: RoleSection | None = None
+    """`[policy.judge]`: says whether an episode succeeded where nobody grades (`run.judge`, curator `notebook`)."""
+    teacher: RoleSection | None = None
+    """`[policy.teacher]`: advises inside episodes (`run.plan_review`, `run.teacher_retry`), and is what curator `atlas`
+    asks."""
+
+    @property
+    def roles(self) -> dict[Role, RoleSection]:
+        """Return the roles that have a section of their own."""
+        return {role: section for role in ROLES if (section := getattr(self, role)) is not None}
+
+
+class EnvironmentSection(Section):
+    """`[environment]`: the world. Keys beside these go to the environment's own configuration."""
+
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+
+    name: str = "office"
+    """A file of `evolve/environments`, or `module:Class`."""
+    max_steps: int | None = Field(default=None, ge=1)
+    """Actions an episode may take; none = as the environment says, else 12."""
+    observation_chars: int = Field(default=20_000, ge=200)
+    """Most characters of an observation that the agent reads; a longer one says how much of its middle was left out."""
+    history_chars: int = Field(default=200_000, ge=1_000)
+    """Most characters of an episode's conversation; above it the oldest observations are left out, and that is said."""
+    tasks_file: str | None = None
+    """JSON Lines of tasks that replace the environment's own."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return the environment's own keys."""
+        return dict(self.model_extra or {})
+
+
+class MemorySection(Section):
+    """`[memory]`: where knowledge lives and how it is found."""
+
+    workspace: str = ".evolve"
+    """State directory, relative to the file's folder."""
+    namespace: str = "default"
+    """Namespace that is read and written."""
+    embedder: str = "hashing"
+    """`hashing` (sees spelling), `wordllama` (meaning, from word vectors that an extra brings), `sentence:<path or hub
+    name>` (meaning, slower), or `module:function`."""
+    index: Literal["chroma", "exact"] = "chroma"
+    """Vector index of live recall. Frozen evaluations always search exactly."""
+    recall_k: int = Field(default=24, ge=0)
+    """Most records recalled for a task."""
+    min_score: float = Field(default=0.0, ge=-1, le=1)
+    """Minimum cosine similarity of a record that only the vector side found."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
+    mmr_lambda: float = Field(default=0.7, ge=0, le=1)
+    """1 = relevance only, 0 = diversity only."""
+
+
+class PlaybookSection(Section):
+    """`[playbook]`: how lessons are made and shown."""
+
+    enabled: bool = True
+    """False = no knowledge is recalled and none is learned (the no-memory baseline)."""
+    reflector: str = "model"
+    """`model`, `rules`, `none`, that of a method (`reasoningbank`, `evolver`, `symptoms`), or `module:function`."""
+    curator: str = "model"
+    """`model`, `direct`, `notebook` (mistake notes by cluster), `distill` (skills from successes), that of a method
+    (`append`, `evolver`, `cheatsheet`, `atlas`, `release`, `regimes`, `batch`), or `module:function`; joined by `+`
+    they propose side by side."""
+    reflect_on: Literal["all", "failures"] = "all"
+    """Which episodes are reflected on (label-free: always all)."""
+    search_k: int = Field(default=0, ge=0)
+    """Most records that one search of the agent finds while it acts (full prompts only); 0 = it cannot search."""
+    token_budget: int = Field(default=1024, ge=0)
+    """Most tokens of knowledge in a prompt: rules, notes and exemplars together."""
+    compact_every: int = Field(default=50, ge=1)
+    """Tasks between two changes of the core bullets."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Hard token budget of the whole playbook; the least useful bullets are retired above it."""
+
+
+class NotebookSection(Section):
+    """`[notebook]`: how `playbook.curator = "notebook"` turns failures into mistake notes."""
+
+    batch: int = Field(default=16, ge=1)
+    """Failures clustered together, of one `run.batch_size` at most; 1 = streaming, a note for each failure."""
+    distance: float = Field(default=0.9, gt=0, le=2)
+    """Mean cosine distance from which clusters of failures stay apart; smaller = more notes."""
+    neighbours: int = Field(default=5, ge=1)
+    """Most known notes that a new one is merged with."""
+    similarity: float = Field(default=0.9, ge=-1, le=1)
+    """Cosine of their subjects from which notes are merged."""
+    writer: Literal["model", "rules"] = "model"
+    """Who writes: the policy, or no model at all (the lessons of the `rules` reflector as they are)."""
+
+
+class GateSection(Section):
+    """`[gate]`: what a learned change must pass."""
+
+    names: tuple[str, ...] = ("static",)
+    """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `exemplars` (together, by
+    running tasks); `replay` (a skill's own task); `online_ab` (live streams); `review` (a person); `none`;
+    `module:function`; `default` (live: static, online_ab; else static, exemplars where they are on, batch_screen,
+    held_out and, where there are such tasks, canary)."""
+    select_split: str = "dev"
+    """Split whose tasks `held_out` runs: none that knowledge is written from."""
+    select_tasks: int | None = Field(default=None, ge=1)
+    """How many tasks of that split, in proportion by family or scenario; none = all."""
+    first_stage: int = Field(default=12, ge=1)
+    """Tasks of a practical look's first stage; where the answer is not plain, twice as many follow, up to all."""
+    slices: str | None = None
+    """Key of the tasks' metadata (`family`, say): `held_out` accepts nothing after which fewer tasks of a kind pass."""
+    calls_ratio: float = Field(default=2.0, gt=0)
+    """Most model calls of the gates, as a multiple of the stream's so far; a change that must wait for some waits."""
+    calls_advance: int | Literal["auto"] = "auto"
+    """Calls that the gates may make beside those that `calls_ratio` allows, so that a short run can measure its first
+    lessons. `auto` = 1500 where calls cost nothing but time (`pocket`, `local`, `scripted`, no price), else 0."""
+    mode: Literal["practical", "strict"] = "practical"
+    """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
+    alpha: float = Field(default=0.1, gt=0, lt=1)
+    """Strict: share of useless changes among the accepted that is allowed in the long run."""
+    trust: Trust = Trust.SELF_JUDGED
+    """Least trust that is recalled unmeasured; what is below waits for a gate that runs tasks, or for an operator."""
+    hide: float = Field(default=0.2, gt=0, le=0.25)
+    """`online_ab`: share of the tasks from which an item under test is hidden."""
+    error: float = Field(default=0.05, gt=0, lt=1)
+    """Chance that `online_ab` ever accepts what does not help (or retires what does no harm), or `utility` errs."""
+    rounds: int = Field(default=4, ge=1)
+    """`utility`: how often each task is run with the change, and as often without it."""
+    allow: tuple[str, ...] = ()
+    """Addresses, and literals in text of little trust, that may be learned beside those the environment describes."""
+    leak_ngram: int = Field(default=8, ge=3)
+    """A text that repeats this many words of a task in a row is refused as a leak."""
+    max_chars: int = Field(default=2000, ge=1)
+    """Longest content."""
+    near_duplicate: float = Field(default=0.9, gt=0, le=1)
+    """TF-IDF cosine from which a new text repeats an old one."""
+
+
+class Config(BaseSettings):
+    """Everything that decides a run. `load_config` reads the file; `Config(run=RunSection(...))` makes one in code."""
+
+    model_config = SettingsConfigDict(
+        frozen=True, extra="forbid", env_prefix="EVOLVE_", env_nested_delimiter="__", use_attribute_docstrings=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Take what the caller gives and nothing else: a test's Config does not depend on the shell's variables."""
+        return (init_settings,)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_preset(cls, data: Any) -> Any:
+        name = data.get("preset") if isinstance(data, dict) else None
+        return data if name is None else overlay(find_preset(name), data)
+
+    preset: str | None = None
+    """Published method whose values apply where no key is given (`evolve presets list`); stands above all sections."""
+    run: RunSection = RunSection()
+    policy: PolicySection = PolicySection()
+    environment: EnvironmentSection = EnvironmentSection()
+    memory: MemorySection = MemorySection()
+    playbook: PlaybookSection = PlaybookSection()
+    notebook: NotebookSection = NotebookSection()
+    skills: SkillsSection = SkillsSection()
+    exemplars: ExemplarsSection = ExemplarsSection()
+    gate: GateSection = GateSection()
+    forget: ForgetSection = ForgetSection()
+    budget: BudgetSection = BudgetSection()
+    controls: ControlsSection = ControlsSection()
+    train: TrainSection = TrainSection()
+    telemetry: TelemetrySection = TelemetrySection()
+    log: LogSection = LogSection()
+
+    root: Path = Path()
+    """Folder of `evolve.toml`; set by whoever loads the file. Relative paths start there."""
+
+    @property
+    def workspace(self) -> Path:
+        """Return the state directory."""
+        return self.root / self.memory.workspace
+
+    @property
+    def digest(self) -> str:
+        """Return a short hash of what decides results: not how fast, how much, where and watched by whom."""
+        whole = dict.fromkeys(("root", "preset", "budget", "telemetry", "log"), True)
+        rest = self.model_dump(
+            mode="json", exclude={**whole, "run": {"concurrency", "name", "tags"}, "memory": {"workspace"}}
+        )
+        return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]

@@ -1,0 +1,107 @@
+"""Presets: a published method as a named set of configuration values over the parts that are here.
+
+One file per preset, `evolve/config/presets/<name>.toml`: a table `[about]` (title, paper, summary, where it deviates)
+and the sections of `evolve.toml` that the method sets. `preset = "ace"` at the top of `evolve.toml` takes them for
+every key that is given nowhere else; what the user says wins. A preset of one's own is an `evolve.toml`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from evolve.errors import ConfigError
+from memory.records import Frozen
+
+if TYPE_CHECKING:
+    from evolve.config.model import Config
+
+Values = dict[str, dict[str, Any]]
+"""Section -> key -> value."""
+
+
+class About(Frozen):
+    """What a preset reproduces, and where it does not."""
+
+    title: str
+    paper: str
+    """Authors, year and arXiv number."""
+    summary: str
+    deviates: tuple[str, ...]
+
+
+class Preset(Frozen):
+    """A named method."""
+
+    name: str
+    about: About
+    values: Values
+
+    def keys(self) -> dict[str, Any]:
+        """Return what it sets as `section.key` -> value."""
+        return {f"{section}.{key}": value for section, keys in self.values.items() for key, value in keys.items()}
+
+
+class Applied(Frozen):
+    """What became of a preset in one configuration, as `section.key` -> value in force."""
+
+    name: str
+    taken: dict[str, Any]
+    """As the preset has it."""
+    overridden: dict[str, Any]
+    """As the user has it instead."""
+
+    @property
+    def sentence(self) -> str:
+        """Return both in words."""
+        taken = ", ".join(f"{key} = {value!r}" for key, value in self.taken.items()) or "nothing"
+        own = ", ".join(f"{key} = {value!r}" for key, value in self.overridden.items())
+        return f"preset {self.name} set {taken}" + (f"; your own values stay: {own}" if own else "")
+
+
+def preset_names() -> list[str]:
+    """Return the names of all presets, sorted."""
+    folder = resources.files("evolve.config") / "presets"
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+@cache
+def find_preset(name: str) -> Preset:
+    """Return the preset of that name. Raises `ConfigError` for an unknown one; the message lists those there are."""
+    names = preset_names()
+    if name not in names:
+        close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise ConfigError(f"no preset {name!r}; {hint}there are {', '.join(names)} (`evolve presets list`)")
+    text = (resources.files("evolve.config") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+    values = tomllib.loads(text)
+    return Preset(name=name, about=About.model_validate(values.pop("about")), values=values)
+
+
+def overlay(preset: Preset, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `given` (section -> keys, or a section object) with the preset's values where nothing was given."""
+    merged = dict(given)
+    for section, keys in preset.values.items():
+        own = given.get(section, {})
+        if isinstance(own, BaseModel):
+            own = own.model_dump(exclude_unset=True)
+        merged[section] = {**keys, **own} if isinstance(own, Mapping) else own
+    return merged
+
+
+def applied(config: Config) -> Applied | None:
+    """Return what the configuration's preset set and what it did not; None without a preset."""
+    if config.preset is None:
+        return None
+    dump, taken, overridden = config.model_dump(mode="json"), dict[str, Any](), dict[str, Any]()
+    for path, value in find_preset(config.preset).keys().items():
+        section, _, key = path.partition(".")
+        mine = dump[section][key]
+        (taken if mine == value else overridden)[path] = mine
+    return Applied(name=config.preset, taken=taken, overridden=overridden)

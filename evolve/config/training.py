@@ -1,0 +1,173 @@
+"""`[train]` of the configuration, and the recipes that name a method's values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from evolve.config.sections import Section
+from evolve.errors import ConfigError
+
+
+class TrainSection(Section):
+    """`[train]`: fine-tuning the policy (`evolve train`); `run.seed` seeds it."""
+
+    backend: Literal["torch", "trl_sync", "trl_async"] = "torch"
+    """What makes an update: our own trainer, or TRL 1.16's, which computes a part of the losses and refuses the rest.
+    With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update."""
+    advantages: str = "sage"
+    """A file of `policies/rl/advantages`, or `module:function`."""
+    loss: str = "ppo"
+    """A file of `policies/rl/losses`, or `module:class`."""
+    filter: str = "zero_variance"
+    """A file of `policies/rl/filters`, or `module:class`: which trajectories are trained on."""
+    correction: str = ""
+    """A file of `policies/rl/corrections`: weights for tokens that another policy sampled. Empty = none."""
+    retries: Literal["", "policy", "rules"] = ""
+    """Half of the rollouts are retries of those that failed (R3L), from a step and with guidance that the policy itself
+    names, or that rules find (`evolve/training/pivots`). Needs `skills = false` and `length = 1`. Empty = none."""
+    transform: str = "r3l"
+    """A file of `policies/rl/transforms`, or `module:function`: what becomes of retries before they are compared."""
+    branches: int = Field(default=0, ge=0)
+    """So many of a group's rollouts go on from turns of the others where the policy was unsure (ARPO). Needs `skills =
+    false`, `length = 1`, and neither retries nor candidates. 0 = each is done from the start."""
+    branching: str = "arpo"
+    """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on."""
+    options: dict[str, dict[str, Any]] = Field(default={})
+    """Options of what the keys above name, by the key: `[train.options.loss]` with `high = 0.28`. The keys are
+    `advantages`, `loss`, `filter`, `correction`, `transform`, `branching`, `sampler` and `allocator`."""
+    iterations: int = Field(default=40, ge=1)
+    """Batches of rollouts, each trained on once it is complete."""
+    chains: int = Field(default=8, ge=1)
+    """Chains of tasks in a batch."""
+    length: int = Field(default=2, ge=1)
+    """Tasks of a chain."""
+    by: Literal["scenario", "similarity"] = "scenario"
+    """What makes tasks a chain."""
+    rollouts: int = Field(default=8, ge=2)
+    """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
+    oversampling: float = Field(default=1.0, ge=1, le=2)
+    """Groups begun for each one that a batch takes: those that are done last are cut off, and go on in the next
+    iteration under its weights (APRIL, partial rollouts). 1 = a batch waits for all."""
+    staleness: int = Field(default=1, ge=1)
+    """Iterations that an unfinished group is put off at most; then its batch waits for it."""
+    off_policy: Literal["kept", "masked"] = "kept"
+    """What becomes of turns that older weights sampled: trained on (`correction = "tis"` weighs them), or not."""
+    sampler: str = "uniform"
+    """A file of `policies/rl/samplers`, or `module:function`: which chains come next, by what is known of them."""
+    allocator: str = "fixed"
+    """A file of `policies/rl/allocators`, or `module:class`: how a batch's rollouts are shared among its chains."""
+    skills: bool = True
+    """Tasks of a chain share the functions that their agent writes."""
+    counting: Literal["strict", "paper", "none"] = "strict"
+    """What is a use of a skill that is paid for: honest use, a call of its name, or nothing."""
+    candidates: int = Field(default=0, ge=0)
+    """How many quarantined texts the rollouts measure besides, the oldest first: half of a group is then shown one on
+    top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Of sampling in rollouts."""
+    epochs: int = Field(default=1, ge=1)
+    """Passes over a batch of rollouts."""
+    passes: int = Field(default=3, ge=1)
+    """`sft`: passes over the journal's rows."""
+    batch: int = Field(default=32, ge=1)
+    """`sft`: rows of an update."""
+    context: Literal["kept", "dropped", "both"] = "both"
+    """`sft`: what successes are learned under: the prompts as they were, prompts without what was learned (context
+    distillation: the weights take in the playbook), or each once."""
+    reflections: bool = False
+    """`sft`: also learn the reflections from which came what gates measured to help."""
+    minibatches: int = Field(default=1, ge=1)
+    """Updates made of one batch of rollouts."""
+    weights: Literal["lora"] = "lora"
+    """What is trained: an adapter, so that it can be served, swapped and rolled back."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """In which the base is held and computed while it is trained; the adapter is float32. `bfloat16` takes half the
+    memory, and is the faster one on a processor that computes it (avx512_bf16, AMX)."""
+    rank: int = Field(default=16, ge=1)
+    """Of the adapter."""
+    learning_rate: float = Field(default=1e-4, gt=0)
+    """Constant, of AdamW."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Largest norm of a gradient; a larger one is scaled down to it."""
+    aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
+        "token-mean"
+    )
+    """How the losses of tokens become one number, where the loss does not say."""
+    pack_tokens: int = Field(default=1024, ge=64)
+    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
+    patience: int = Field(default=5, ge=1)
+    """Iterations on end beyond one of the limits below that stop training by rollouts; the candidate is then made of
+    the last weights within them. What the limits call the start is the mean of the first so many iterations."""
+    max_growth: float = Field(default=5.0, gt=1)
+    """Most tokens written in an episode, in multiples of those at the start. `inf` = no limit."""
+    min_valid: float = Field(default=0.5, ge=0, le=1)
+    """Least share of actions without an error, as a share of that at the start. 0 = no limit."""
+    min_entropy: float = Field(default=1e-4, ge=0)
+    """Least mean entropy of a trained token, in nats: below it nothing is explored any more. 0 = no limit."""
+    max_entropy: float = Field(default=3.0, gt=0)
+    """Largest of the same: 3 nats are a choice among twenty tokens, each time. `inf` = no limit."""
+    max_kl: float = Field(default=0.25, gt=0)
+    """Largest mean divergence of the trained policy from the one that sampled, in nats a token. `inf` = no limit."""
+    min_skill_use: float = Field(default=0.1, ge=0, le=1)
+    """Least share of tasks that use a skill made earlier in their chain, as a share of that at the start. 0 = no
+    limit."""
+
+    @model_validator(mode="after")
+    def _options_of_members(self) -> TrainSection:
+        unknown = sorted(set(self.options) - set(MEMBERS))
+        if unknown:
+            raise ValueError(f"train.options has no {unknown[0]!r}; options are given for {', '.join(MEMBERS)}")
+        return self
+
+    def member(self, key: str) -> Any:
+        """Return what one of the keys of `MEMBERS` names, made with its options. Raises as `slots.make`."""
+        from policies.rl.slots import make
+
+        return make(MEMBERS[key], getattr(self, key), self.options.get(key))
+
+
+MEMBERS = {
+    "advantages": "advantages",
+    "loss": "losses",
+    "filter": "filters",
+    "correction": "corrections",
+    "transform": "transforms",
+    "branching": "branching",
+    "sampler": "samplers",
+    "allocator": "allocators",
+}
+"""Key of `[train]` that names a member -> its slot."""
+
+
+GROUPS = "groups"
+"""The recipe that trains on groups of the journal."""
+FROM_LOGS = ("sft", "internalise", GROUPS)
+"""Recipes that make no rollout."""
+AS_CONFIGURED = "run"
+"""The recipe that takes `[train]` as it is."""
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True},
+    "grpo": {"advantages": "grpo", "loss": "ppo", "length": 1, "skills": False},
+    "r3l": {
+        "advantages": "r3l",
+        "loss": "sft",
+        "filter": "everything",
+        "retries": "rules",
+        "length": 1,
+        "skills": False,
+    },
+    "sft": {"loss": "sft"},
+    "internalise": {"loss": "sft", "context": "dropped"},
+}
+"""Name of a method -> the values of `[train]` that it sets."""
+
+
+def recipe_settings(recipe: str) -> dict[str, Any]:
+    """Return what a recipe sets, as `section.key` -> value. Raises `ConfigError` for one that there is not."""
+    known = sorted({*RECIPES, GROUPS, AS_CONFIGURED})
+    if recipe not in known:
+        raise ConfigError(f"no recipe {recipe!r} of a training; there are {', '.join(known)}")
+    return {f"train.{name}": value for name, value in RECIPES.get("grpo" if recipe == GROUPS else recipe, {}).items()}

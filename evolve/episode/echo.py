@@ -1,0 +1,116 @@
+"""What is no lesson, since nothing of the world stands in it: it repeats what its author was asked or shown to answer
+with, it speaks of the harbour of our examples, it repeats its task, or it says nothing that could be false.
+
+A weak model copies the placeholders of an example, and a strict reader of forms lets them in. The words are read from
+the prompt files themselves, so a prompt that is changed changes what is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from importlib import resources
+
+from memory.records import Payload, Trajectory
+from playbooks.bullets import Bullet
+from playbooks.notes import Note
+from policies.prompts import prompt_names
+
+PACKAGES = ("evolve.episode", "playbooks", "skills", "policies")
+"""Whose prompt files are read. Those that describe a world are not: what they say can be learned."""
+
+HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbors", "berth", "berths", "hbr"])
+"""Words of the world that the examples of our prompts are about: a weak model goes on about it in words of its own."""
+
+_TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
+_BREAK = re.compile(r"[\n\"]")
+_WORD = re.compile(r"\w+")
+_FUNCTION = """
+a an the this that these those it its they them their you your we our i my is are be been was were do does did done
+has have had will would can could should shall must may might to of in on at by for from with as into about and or but
+if then when where which what who how so than there here not no none never always every each all any some only more
+most very also again please
+"""
+"""Words that say nothing by themselves."""
+_ANY_TASK = """
+agent task tasks rule rules lesson lessons note notes instruction instructions step steps action actions answer
+answers result results output problem problems error errors mistake mistakes call follow make made use used using try
+ensure sure avoid complete completed solve solved learn learned remember apply applies need needed careful carefully
+correct correctly right rightly wrong proper properly good better best well given new example content general
+important
+"""
+"""Words that hold of any task."""
+_EMPTY = frozenset(f"{_FUNCTION} {_ANY_TASK}".split())
+
+
+def echo(payload: Payload, episodes: Sequence[Trajectory], n: int) -> str:
+    """Return why a bullet or a note is no lesson, or an empty text; other kinds are not read.
+
+    A run of `n` words that stands in a prompt is a repetition, and so is a text that stands there as a whole.
+    """
+    return next(filter(None, (_said(text, episodes, n) for text in _texts(payload))), "")
+
+
+def _texts(payload: Payload) -> tuple[str, ...]:
+    if isinstance(payload, Bullet):
+        return (payload.content,)
+    return (payload.correct_approach, payload.mistake_summary, payload.strategy) if isinstance(payload, Note) else ()
+
+
+def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
+    words = plain(text)
+    if not words:
+        return ""
+    whole = f" {' '.join(words)} "
+    if any(whole in line for line in _lines()):
+        return f"repeats the words of our own prompts ({text.strip()[:80]!r}); say what was learned"
+    if shared := next((run for run in _runs(words, n) if run in _prompted(n)), None):
+        return f"repeats the words of our own prompts ({' '.join(shared)!r}); say what was learned"
+    if word := borrowed(words, (told for episode in episodes for told in _told(episode))):
+        return f"speaks of {word!r}, as the examples of our prompts do and the episode does not; say what was learned"
+    for episode in episodes:
+        if whole in f" {' '.join(plain(episode.task.instruction))} ":
+            return f"repeats words of task {episode.task.id!r} and adds none; say what holds for other tasks"
+    if _EMPTY.issuperset(words):
+        return "says nothing that could be false; name the function, value, unit or order that it is about"
+    return ""
+
+
+def borrowed(words: Iterable[str], told: Iterable[str]) -> str:
+    """Return a word of our examples' harbour, or an empty text; none of those that the world itself has told."""
+    found = HARBOUR.intersection(words)
+    return min(found.difference(*map(plain, told)), default="") if found else ""
+
+
+def _told(episode: Trajectory) -> Iterator[str]:
+    """Yield what a world said. An error is left out: it may quote what the agent took from an example."""
+    yield episode.instruction
+    yield from (step.observation for step in episode.steps if not step.error)
+
+
+def plain(text: str) -> tuple[str, ...]:
+    """Return the words of a text, lower-cased."""
+    return tuple(word.lower() for word in _WORD.findall(text))
+
+
+@cache
+def _lines() -> tuple[str, ...]:
+    """Return the prompts' words line by line, each quoted value a line of its own."""
+    found: list[str] = []
+    for package in PACKAGES:
+        for name in prompt_names(package):
+            text = (resources.files(package) / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+            whole = _TAG.sub("\n", text)
+            pieces = [*whole.splitlines(), *_BREAK.split(whole)]
+            found += [f" {' '.join(words)} " for piece in pieces if (words := plain(piece))]
+    return tuple(found)
+
+
+@cache
+def _prompted(n: int) -> frozenset[tuple[str, ...]]:
+    return frozenset(run for line in _lines() for run in _runs(tuple(line.split()), n))
+
+
+def _runs(words: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:
+    return (tuple(words[at : at + n]) for at in range(len(words) - n + 1))

@@ -1,0 +1,152 @@
+"""Chooses what an episode is shown: the core, then what was recalled for its task, under one token budget.
+
+Rules, notes and exemplars share the budget, what was measured to help first; skills have one of their own.
+Of two that contradict each other, one that was refuted is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.config.model import Config
+from evolve.episode.evidence import evidence_of
+from evolve.episode.exemplars.showing import nearest
+from evolve.episode.skilled.showing import NO_TEXT, skills_for, text_kinds, texts
+from evolve.episode.watching import watched
+from memory.evidence import Evidence
+from memory.protocols import KnowledgeView
+from memory.records import Injection, Recalled, RecallQuery, Record, Task
+from memory.store import Store
+from playbooks.budget import cost, shared
+from playbooks.contradictions import outdone
+from playbooks.core import Core, choose
+from playbooks.exemplars import Exemplar
+from playbooks.view import RecordView
+from policies.protocols import Policy
+from skills.record import Skill
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What one episode is shown. `injected` names the records of `core`, `recalled`, `skills` and `exemplars`, in that
+    order."""
+
+    core: tuple[Record[Any], ...] = ()
+    recalled: tuple[Record[Any], ...] = ()
+    injected: tuple[Injection, ...] = ()
+    skills: tuple[Record[Any], ...] = ()
+    """Callees first."""
+    exemplars: tuple[Record[Any], ...] = ()
+    """The most similar one last."""
+
+    @property
+    def records(self) -> tuple[Record[Any], ...]:
+        """Return all of them."""
+        return (*self.core, *self.recalled, *self.skills, *self.exemplars)
+
+
+def choose_core(config: Config, view: KnowledgeView, policy: Policy, tasks_done: int) -> Core:
+    """Return the core as of now, within its half of the knowledge budget."""
+    budget = config.playbook.token_budget
+    known = RecordView(texts(view), view.namespace, view.version)
+    return choose(known, budget, policy.count_tokens, profile=policy.profile, tasks_done=tasks_done)
+
+
+@watched("recall")
+def recall_for(
+    store: Store,
+    config: Config,
+    task: Task,
+    core: Sequence[Record[Any]],
+    policy: Policy,
+    *,
+    snapshot_id: str | None = None,
+) -> Shown:
+    """Return what is shown for a task: live, or frozen at a snapshot.
+
+    Frozen recall searches exactly and leaves out what was learned from the task itself.
+    """
+    left = max(config.playbook.token_budget - cost(core, policy.profile, policy.count_tokens), 0)
+    found = _texts(store, config, task, left, snapshot_id)
+    found = tuple(item for item in found if item.record.id not in {record.id for record in core})
+    near = nearest(store, config, task, policy, snapshot_id=snapshot_id)
+    found, near = shared(left, found, near) if near else (found, near)
+    hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
+    core = [record for record in core if record.id not in hidden]
+    found = tuple(item for item in found if item.record.id not in hidden)
+    skills = skills_for(store, config, task, policy, snapshot_id=snapshot_id)
+    ways: dict[str, dict[str, float]] = {each.record.id: {each.way: each.score} for each in skills.chosen}
+    return Shown(
+        core=tuple(core),
+        recalled=tuple(item.record for item in found),
+        injected=(
+            *(_injection(record, rank, {}, core=True) for rank, record in enumerate(core)),
+            *(_injection(item.record, item.rank, item.scores) for item in found),
+            *(_injection(record, rank, ways.get(record.id, {})) for rank, record in enumerate(skills.records)),
+            *(_injection(item.record, item.rank, item.scores) for item in near[::-1]),
+        ),
+        skills=skills.records,
+        exemplars=tuple(item.record for item in near[::-1]),
+    )
+
+
+def _texts(store: Store, config: Config, task: Task, left: int, snapshot_id: str | None) -> tuple[Recalled, ...]:
+    """Return the rules and notes that a task recalls within `left` tokens."""
+    kinds = text_kinds(config)
+    if not (left and kinds and config.memory.recall_k):
+        return ()
+    return store.recall(
+        RecallQuery(
+            text=task.instruction,
+            namespace=config.memory.namespace,
+            kinds=kinds,
+            k=config.memory.recall_k,
+            min_score=config.memory.min_score,
+            token_budget=left,
+            exclude_task_ids=(task.id,) if snapshot_id else (),
+            snapshot_id=snapshot_id,
+            mmr_lambda=config.memory.mmr_lambda,
+        )
+    )
+
+
+def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snapshot_id: str | None) -> frozenset[str]:
+    """Return the ids of those that a contradicting one outdoes by the evidence, as of the snapshot if given."""
+
+    def known(rivals: Sequence[Record[Any]]) -> Mapping[str, Evidence]:
+        until = store.get_snapshot(snapshot_id).position if snapshot_id else None
+        return evidence_of(store, config.forget, rivals, until=until)
+
+    return outdone(records, known)
+
+
+def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
+    """Return what a journalled injection list shows, each record in the version that it names.
+
+    For an episode that is run (again) after it was logged. A record that was forgotten is left out.
+    """
+    found = {record.id: record for record in store.reader.load([item.record_id for item in injected])}
+    known = ((item, found[item.record_id]) for item in injected if item.record_id in found)
+    records = [(item, _version(store, record, item.version)) for item, record in known]
+    rest = [record for item, record in records if not item.core]
+    return Shown(
+        core=tuple(record for item, record in records if item.core),
+        recalled=tuple(record for record in rest if record.kind not in NO_TEXT),
+        injected=tuple(injected),
+        skills=tuple(record for record in rest if record.kind == Skill.kind),
+        exemplars=tuple(record for record in rest if record.kind == Exemplar.kind),
+    )
+
+
+def _version(store: Store, record: Record[Any], version: int) -> Record[Any]:
+    if record.version == version:
+        return record
+    return next((each for each in store.reader.versions(record.id) if each.version == version), record)
+
+
+def _injection(record: Record[Any], rank: int, scores: dict[str, float], *, core: bool = False) -> Injection:
+    return Injection(
+        record_id=record.id, version=record.version, label=record.label, rank=rank, scores=scores, core=core
+    )

@@ -1,0 +1,181 @@
+"""Builds what the policy reads in one step, and reads what it wrote. Pure: no model, no store, no clock.
+
+Two profiles carry the same fields. `full` is for general models: a system message with the world and what was learned,
+then the task. `compact` is the pocket model's dialect: one user message `rules: ... task: ...`, then code and
+observations alternate, with no other words. Knowledge stands in a stable order, core records before recalled ones, each
+group by number, so that a prompt cache survives learning.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.protocols import Action, ActionFormat, Demonstration, Environment, HasDemonstration, StepResult
+from memory.records import Record, Step, Task
+from playbooks.bullets import one_line
+from playbooks.render import neutral
+from playbooks.render import render as render_knowledge
+from policies.prompts import render
+from policies.protocols import Message, Profile, Reply
+from skills.names import parsed
+
+_FENCE = re.compile(r"```(?:python3?|py)?[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE)
+
+NO_CODE = "error: no code was found; reply with one ```python block"
+"""Observation for a reply of the full profile that holds no code block."""
+AGAIN = "This very action failed in the same way before: change it."
+"""Stands under the error of an action that is repeated, in the full profile."""
+FORGOTTEN = "[an earlier observation, left out since the conversation is long]"
+"""Stands in for an observation where the conversation would be longer than `environment.history_chars`."""
+
+
+def knowledge(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]], profile: Profile) -> str:
+    """Return the knowledge section: core first, then recalled, each in order of number; empty without records.
+
+    A record that is both is shown once, as core.
+    """
+    ordered = [*core, *sorted(recalled, key=lambda record: record.number)]
+    return render_knowledge(ordered, profile, core={record.id for record in core})
+
+
+def act_messages(
+    task: Task,
+    core: Sequence[Record[Any]],
+    recalled: Sequence[Record[Any]],
+    steps: Sequence[Step],
+    profile: Profile,
+    describe: str,
+) -> list[Message]:
+    """Return the whole conversation of an episode so far, ready for the policy.
+
+    `describe` is what `briefing` returns. Without knowledge, the compact profile still holds the line `rules:`.
+    """
+    opening = opening_messages(task, knowledge(core, recalled, profile), profile, describe)
+    return [*opening, *(message for step in steps for message in step_messages(step))]
+
+
+def opening_messages(
+    task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None, guidance: str = ""
+) -> list[Message]:
+    """Return the conversation before the first action; `rules` is what `knowledge` returns.
+
+    `skills` is the catalogue, empty where none is known yet; None = the agent does not work with skills. `guidance`
+    (what `guiding` returns) only adds text: lines after the rules (compact), or a message after the task.
+    """
+    told = {"world": describe, "able": skills is not None, "skills": skills or ""}
+    if profile == "compact":
+        rules = "\n".join(filter(None, (rules, guidance)))
+        content = render("evolve.episode", "act_compact", **told, rules=rules, task=task.instruction)
+        return [Message(role="user", content=content)]
+    system = render("evolve.episode", "act", **told, learned=learned(rules) if rules else "").strip()
+    opening = [Message(role="system", content=system), Message(role="user", content=task.instruction)]
+    return [*opening, Message(role="user", content=guidance)] if guidance else opening
+
+
+def guiding(lessons: Sequence[str], profile: Profile) -> str:
+    """Return what an agent is told of its failed attempt: one line a lesson.
+
+    In the compact profile as rules under the mark of a guess: no record stands behind them, and an agent that has never
+    seen them would cite them so.
+    """
+    told = [one_line(neutral(lesson)) for lesson in lessons]
+    if profile == "compact":
+        return "\n".join(f"- {lesson} [?]" for lesson in told)
+    return render("evolve.episode", "guidance", lessons=told).removesuffix("\n")
+
+
+def learned(rules: str) -> str:
+    """Return the section of a full prompt that says what the rules are: experience, and no orders."""
+    return render("evolve.episode", "learned", rules=rules).removesuffix("\n")
+
+
+def step_messages(step: Step, reply: Reply | None = None) -> tuple[Message, Message]:
+    """Return what one step adds to the conversation: what the policy said and what it was answered.
+
+    Where that was this whole reply, its token ids go along, for engines that work on ids.
+    """
+    content = step.reply or step.action
+    ids = reply.token_ids if reply and reply.text == content and not step.tool_calls else None
+    said = Message(role="assistant", content=content, tool_calls=step.tool_calls, token_ids=ids)
+    if step.tool_calls:
+        return said, Message(role="tool", content=step.observation, tool_call_id=step.tool_calls[0].id)
+    return said, Message(role="user", content=step.observation)
+
+
+def shortened(text: str, limit: int) -> tuple[str, int]:
+    """Return a text cut to about `limit` characters, which says where it was cut, and how many were left out."""
+    if len(text) <= limit:
+        return text, 0
+    half = limit // 2
+    omitted = len(text) - 2 * half
+    return f"{text[:half]}\n[... {omitted} characters left out ...]\n{text[-half:]}", omitted
+
+
+def forget_oldest(messages: list[Message], opening: int, limit: int) -> int:
+    """Replace the oldest observations, in place, until the conversation has at most `limit` characters; count them.
+
+    The first `opening` messages and the last answer stay. Where they alone are longer, everything between is replaced.
+    """
+    total = sum(len(message.content) for message in messages)
+    forgotten = 0
+    for at in range(opening + 1, len(messages) - 1, 2):
+        if total <= limit:
+            break
+        if messages[at].content != FORGOTTEN:
+            total -= len(messages[at].content) - len(FORGOTTEN)
+            messages[at] = messages[at].model_copy(update={"content": FORGOTTEN})
+            forgotten += 1
+    return forgotten
+
+
+def briefing(environment: Environment, profile: Profile) -> str:
+    """Return what the agent is told before any task: the world, and in the full profile how an action is written."""
+    world = environment.describe(profile)
+    if profile == "compact":
+        return world
+    more = {"imports": tuple(getattr(environment, "imports", ()))} if environment.action_format == "code" else {}
+    return render("evolve.episode", f"act_{environment.action_format}", world=world.strip(), **more).strip()
+
+
+def demonstrated(environment: Environment, profile: Profile) -> Demonstration | None:
+    """Return the world's worked example; None where it has none, or the profile is compact and has no such turns."""
+    return environment.demonstration() if profile == "full" and isinstance(environment, HasDemonstration) else None
+
+
+def described(allow: Sequence[str], world: Environment | None) -> str:
+    """Return what learned text may name: what an operator allowed, and what the environment says of itself."""
+    said = [world.describe("full"), *(tool.model_dump_json() for tool in world.tools)] if world else []
+    return "\n".join([*allow, *said])
+
+
+def actions_of(reply: Reply, action_format: ActionFormat, profile: Profile) -> tuple[Action, ...]:
+    """Return the actions a reply asks for, in order; empty when it asks for none.
+
+    Native tool calls are performed one per step; a reply of words alone is an action too, and the environment decides
+    what it means (usually: finished). In the compact profile the whole reply is the code, in the full one only where it
+    holds no block and is a program as it stands.
+    """
+    if action_format == "tools" and reply.tool_calls:
+        return tuple(Action(text=reply.text, tool_calls=(call,)) for call in reply.tool_calls)
+    if action_format != "code" or profile == "compact":
+        return (Action(text=reply.text),)
+    blocks: list[str] = _FENCE.findall(reply.text)
+    if not blocks and _does_something(reply.text.strip()):
+        blocks = [reply.text.strip()]
+    return (Action(text="\n".join(blocks)),) if blocks else ()
+
+
+def _does_something(text: str) -> bool:
+    """Tell whether a text is a program: Python, and not only names, numbers or the like, as a word or an answer is."""
+    tree = parsed(text)
+    said = [node.value if isinstance(node, ast.Expr) else node for node in tree.body] if tree else []
+    return any(isinstance(node, ast.Call | ast.stmt) and getattr(node, "value", node) is not None for node in said)
+
+
+def answered(action: str, result: StepResult, steps: Sequence[Step], profile: Profile) -> str:
+    """Return what the agent reads of a result: also, in the full profile, that an earlier step failed just so."""
+    again = result.error and any((step.action, step.error) == (action, result.error) for step in steps)
+    return f"{result.observation}\n{AGAIN}" if again and profile == "full" else result.observation

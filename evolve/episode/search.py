@@ -1,0 +1,95 @@
+"""The search action: while it acts, the agent asks for experience and is shown the nearest records (arXiv 2510.16079).
+
+A reply that holds `<search_experience>...</search_experience>` is a search and no action of the world. What was found
+is shown as data under its ids, and it counts as injected like what stood in the prompt from the start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evolve.config.model import Config
+from evolve.episode.skilled.showing import text_kinds
+from evolve.episode.watching import watched
+from memory.records import Injection, Recalled, RecallQuery, Task
+from memory.store import Store
+from playbooks.render import render_record
+from policies.prompts import render
+from policies.protocols import Profile
+
+NOTHING = "Nothing was found."
+SEARCH = "search_experience"
+"""Name under which a search stands among the actions of an episode."""
+_ASKED = re.compile(r"<search_experience>(.*?)</search_experience>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one search brought: a text for the agent, and the records that stand in it."""
+
+    text: str
+    injected: tuple[Injection, ...] = ()
+
+
+Search = Callable[[str], Found]
+
+
+def asked(reply: str) -> str:
+    """Return what a reply searches for; empty when it is no search."""
+    match = _ASKED.search(reply)
+    return " ".join(match[1].split()) if match else ""
+
+
+def invitation(config: Config, profile: Profile) -> str:
+    """Return what the agent is told about searching; empty where it cannot."""
+    able = config.playbook.search_k and config.playbook.enabled and profile == "full"
+    return "\n\n" + render("evolve.episode", "search").strip() if able else ""
+
+
+def search_for(
+    store: Store,
+    config: Config,
+    task: Task,
+    profile: Profile,
+    *,
+    snapshot_id: str | None = None,
+    hidden: frozenset[str] = frozenset(),
+) -> Search | None:
+    """Return the search of one episode, live or frozen at a snapshot; None where the agent cannot search.
+
+    Left out are the records that chance hides from the task, and, frozen, what was learned from the task itself.
+    """
+    if not (invitation(config, profile) and text_kinds(config)):
+        return None
+
+    @watched("search")
+    def search(query: str) -> Found:
+        found = store.recall(
+            RecallQuery(
+                text=query,
+                namespace=config.memory.namespace,
+                kinds=text_kinds(config),
+                k=config.playbook.search_k,
+                min_score=config.memory.min_score,
+                token_budget=config.playbook.token_budget,
+                exclude_task_ids=(task.id,) if snapshot_id else (),
+                snapshot_id=snapshot_id,
+                mmr_lambda=config.memory.mmr_lambda,
+            )
+        )
+        found = tuple(item for item in found if item.record.id not in hidden)
+        if not found:
+            return Found(NOTHING)
+        shown = tuple(map(_injection, found))
+        return Found("\n".join(render_record(item.record, profile) for item in found), shown)
+
+    return search
+
+
+def _injection(item: Recalled) -> Injection:
+    record = item.record
+    return Injection(
+        record_id=record.id, version=record.version, label=record.label, rank=item.rank, scores=item.scores
+    )

@@ -1,0 +1,74 @@
+"""Score records: by their evidence in the journal, and by what gate `utility` measured. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.config.model import ForgetSection
+from evolve.episode.evidence import evidence_of
+from evolve.gates.events import VERDICT
+from evolve.gates.utility import Utility as UtilityGate
+from evolve.statistics.evalues import mean_bound
+from memory.records import Record, Verdict
+from memory.store import Store
+from memory.utility import Case, Measured, utility
+from playbooks.retirement import Limits
+
+
+def limits(settings: ForgetSection) -> Limits:
+    """Return the limits that the section sets."""
+    return Limits.model_validate(settings.model_dump(include=set(Limits.model_fields)))
+
+
+def cases(store: Store, settings: ForgetSection, records: Sequence[Record[Any]]) -> tuple[Case, ...]:
+    """Return what is known of the worth of records of one namespace now, in their order."""
+    found = evidence_of(store, settings, records)
+    gauged = measured(store, records[0].namespace) if records else {}
+    return tuple(
+        Case(
+            record=record,
+            evidence=found[record.id],
+            utility=utility(found[record.id], settings.half_life),
+            measured=gauged.get((record.id, record.content_hash)),
+        )
+        for record in records
+    )
+
+
+def measured(store: Store, namespace: str) -> dict[tuple[str, str], Measured]:
+    """Return (record id, content hash) -> the marginal utility that the latest verdict of gate `utility` gives.
+
+    Only verdicts about a single change: what several changes are worth together says little of one of them.
+    """
+    found: dict[tuple[str, str], Measured] = {}
+    bodies = store.journal.query(
+        "SELECT c.body FROM events e JOIN content c ON c.hash = e.content"
+        " WHERE e.type = ? AND e.namespace = ? AND c.body ->> '$.gate' = ? ORDER BY e.seq",
+        (VERDICT, namespace, UtilityGate.name),
+    )
+    for (body,) in bodies:
+        verdict = Verdict.model_validate_json(body)
+        tasks = verdict.evidence.get("statistics", {}).get("tasks", {})
+        written = _written(store, verdict.accepted)
+        if tasks and len(written) == 1:
+            found[written[0]] = _measured(tuple(tasks.values()), verdict.evidence["rules"]["alpha"])
+    return found
+
+
+def _measured(worth: tuple[float, ...], alpha: float) -> Measured:
+    mean = sum(worth) / len(worth)
+    return Measured(
+        mean=mean, lower=mean_bound(worth, alpha), upper=-mean_bound(tuple(-value for value in worth), alpha)
+    )
+
+
+def _written(store: Store, op_ids: Sequence[str]) -> list[tuple[str, str]]:
+    """Return (record id, content hash) of what these ops wrote; TAGs wrote nothing."""
+    marks = ", ".join("?" * len(op_ids))
+    rows = store.journal.query(
+        "SELECT v.record_id, v.content_hash FROM ops o JOIN versions v ON v.record_id = o.record_id"
+        f" AND v.version = o.version AND v.seq = o.seq WHERE o.op_id IN ({marks})",
+        tuple(op_ids),
+    )
+    return [(row[0], row[1]) for row in rows]

@@ -1,0 +1,327 @@
+"""Memory and learning for an agent of one's own: a function `(task, knowledge) -> Trajectory` is all it takes.
+
+    async with Agent(solve, config) as agent:
+        trajectories = await agent.run(["Book a room for Ann.", ...])
+
+Each batch is recalled for, solved, reflected on and learned from through the same nodes as `evolve.run`, without the
+graph and without an environment. An agent that cannot be called has the two halves: `ask` what is known for a task,
+then `learn` from what was made of it; `propose` puts somebody else's lesson before the gates. Not here: checkpoints and
+resume, since nothing is known of how `solve` works.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+
+from evolve.config.model import Config
+from evolve.episode.arms import FROZEN, MAIN
+from evolve.episode.injection import Shown, shown_again
+from evolve.episode.prompting import knowledge
+from evolve.episode.replies import about
+from evolve.episode.rollout import Acting
+from evolve.episode.watching import watched
+from evolve.errors import ConfigError, EnvironmentFailure
+from evolve.gates.proposals import Standing, standing
+from evolve.loop import assembly as app
+from evolve.loop import roles
+from evolve.loop.live import gates_of
+from evolve.loop.nodes.commit import commit
+from evolve.loop.nodes.curate import curate, submit
+from evolve.loop.nodes.expose import expose
+from evolve.loop.nodes.gate import gate
+from evolve.loop.nodes.judge import judge
+from evolve.loop.nodes.recall import recall, recalled
+from evolve.loop.nodes.reflect import reflect
+from evolve.loop.runs import AGENT, MCP, keeper
+from evolve.loop.session import Outside, Parts
+from evolve.loop.sessions import Session, session_record
+from evolve.loop.state import Deps, State, Stream
+from evolve.parallel import all_of
+from evolve.progress import Observer, Observers, Tally
+from evolve.protocols import ActionFormat, Episode
+from evolve.seeds import id_for
+from evolve.telemetry.start import Traced, traced
+from evolve.usercode import broke_contract, checked_outcome, users
+from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
+from memory.store import Store
+from policies.budget import Budget
+from policies.protocols import ToolSpec
+from policies.roles import Policies
+from policies.scripted import ScriptedPolicy
+
+Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
+"""Does a task with what is known (text for a prompt, may be empty) and says what happened."""
+CLOSED = "the Agent is not open; use `async with Agent(...) as agent`"
+REMEMBERED = 1000
+"""Instructions by which the gates tell the words of a template from those of one task."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A task with what is known for it, from `Agent.ask` until `Agent.learn`."""
+
+    task: Task
+    knowledge: str
+    """Text for a prompt, may be empty."""
+    shown: Shown
+    learning: bool
+    deps: Deps = field(repr=False)
+    state: State = field(repr=False)
+
+
+class _Elsewhere:
+    """Stands where an environment would: the user's function has its own. `outside` is what its user says of it."""
+
+    name = "own"
+    action_format: ActionFormat = "text"
+    tools: tuple[ToolSpec, ...] = ()
+
+    def __init__(self, outside: Outside | None = None) -> None:
+        if outside is not None:
+            self.outside = outside  # makes it a `TellsOutside`
+
+    def describe(self, profile: str) -> str:
+        return ""
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        return ()
+
+    def start(self, task: Task, seed: int = 0) -> Episode:
+        raise EnvironmentFailure("an Agent solves tasks with its own function; it has no environment to start")
+
+
+class Agent:
+    """One's own agent with a memory that learns. An async context manager; `run` may be called many times."""
+
+    def __init__(
+        self,
+        solve: Solve | None,
+        config: Config,
+        *,
+        parts: Parts | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        """Take the function and the configuration; of `[run]` name, tags, learning, batch size and concurrency count.
+
+        Without a function there are `ask` and `learn`. With `reflector = "rules"` and `curator = "direct"` no model is
+        needed. What a model learns from what was observed is quarantined, unless `parts.outside` says who can have
+        written it.
+        """
+        app.check_skills(config, _Elsewhere())
+        if config.exemplars.enabled:
+            raise ConfigError(
+                "[exemplars] enabled needs a conversation that the loop holds, and an Agent holds its own: set "
+                "exemplars.enabled = false"
+            )
+        self.run_id = new_id()
+        self._solve = solve
+        self._config = config
+        self._parts = parts or Parts()
+        self._observers = Observers(observers)
+        self._exit = AsyncExitStack()
+        self._policies: Policies | None = None
+        self._store: Store | None = None
+        self._kind = AGENT
+        self._session: Session | None = None
+        self._batches = self._done = 0
+        self._told: deque[str] = deque(maxlen=REMEMBERED)
+        self._core: State = {}
+        self._tally = Tally(0)
+        self._one_at_a_time = asyncio.Lock()
+
+    async def __aenter__(self) -> Agent:
+        config, parts = self._config, self._parts
+        acting = parts.policy or (None if _asks(config) else ScriptedPolicy((), name="none"))
+        made = roles.opened(config.policy, config.workspace, acting, parts.roles)
+        policies = await self._exit.enter_async_context(made)
+        policy = policies.acting
+        if self._store is None:
+            self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
+        record = session_record(self.run_id, self._kind, self._config)
+        who = {"policy": policy.name, "policy_version": policy.version, "roles": roles.names(policies)}
+        world = {"environment": _Elsewhere.name, "gates": gates_of(self._config, None)}
+        record = record.model_copy(update={**who, **world})
+        self._session = Session(self._store, record, self._config.memory.namespace)
+        about = Traced(self.run_id, "agent", policy, "own")
+        self._exit.enter_context(traced(self._config, about, self._observers))
+        budget = Budget(**config.budget.model_dump())
+        self._policies = roles.journalled(policies, config, self._store, self.run_id, budget)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self._session is not None:
+                self._session.end(error)
+        finally:
+            await self._exit.aclose()
+
+    def begin(self, client: str = "") -> None:
+        """Journal that the session began; done by itself with the first task."""
+        if self._session is None:
+            raise RuntimeError(CLOSED)
+        self._session.begin(client)
+
+    async def run(self, tasks: Iterable[Task | str]) -> list[Trajectory]:
+        """Do the tasks in order, `run.batch_size` at a time, learning after each batch. Returns their trajectories."""
+        todo = [_task(task) for task in tasks]
+        self._tally.total += len(todo)
+        size = self._config.run.batch_size
+        done: list[Trajectory] = []
+        for at in range(0, len(todo), size):
+            deps, state = await self._recall(tuple(todo[at : at + size]))
+            trajectories = await all_of(self._attempt(task, deps) for task in deps.stream.tasks)
+            await self._learn(deps, state)
+            done += trajectories
+        return done
+
+    async def ask(self, task: Task | str, *, learning: bool = True, memory: bool = True) -> Asked:
+        """Return what is known for a task, and journal it as shown. Several tasks may be under way at the same time.
+
+        Without `learning` all is shown that the task recalls, and `learn` stores the episode and changes nothing.
+        Without `memory` nothing is shown: for what was done before anybody asked.
+        """
+        self._tally.total += 1
+        deps, state = await self._recall((_task(task),), learning=learning, memory=memory)
+        (task,) = deps.stream.tasks
+        shown = shown_again(deps.store, recalled(0, task.id, deps))
+        text = knowledge(shown.core, shown.recalled, deps.policy.profile)
+        return Asked(task, text, shown, learning, deps, state)
+
+    async def learn(self, asked: Asked, given: Trajectory) -> Trajectory:
+        """Store what became of a task and learn from it; return it as stored.
+
+        What `given` names as injected was shown later, in answer to a search.
+        """
+        known = {item.record_id for item in asked.shown.injected}
+        found = (item for item in given.injected if item.record_id not in known)
+        trajectory = self._stored(given, asked.task, (*asked.shown.injected, *found), asked.deps, asked.learning)
+        if asked.learning:
+            await self._learn(asked.deps, asked.state)
+        return trajectory
+
+    async def propose(self, ops: Sequence[DeltaOp]) -> tuple[Standing, ...]:
+        """Put changes that no episode of ours taught before the gates, and return what became of each."""
+        deps, state = self._deps(self._stream(())), State(batch=0)
+        submit(ops, deps, 0)
+        async with self._one_at_a_time:
+            for node in (gate, commit):
+                await node(state, deps)
+        return tuple(standing(deps.store, op, deps.stream.key(0)) for op in ops)
+
+    async def _recall(
+        self, tasks: tuple[Task, ...], *, learning: bool = True, memory: bool = True
+    ) -> tuple[Deps, State]:
+        deps = self._deps(self._stream(tasks), learning=learning)
+        state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
+        asked = deps if memory else replace(deps, config=_forgetful(deps.config))
+        state = {**state, **await recall(state, asked)}  # pyright: ignore[reportAssignmentType] - parts of a State
+        self._core = state
+        return deps, state
+
+    async def _learn(self, deps: Deps, state: State) -> None:
+        async with self._one_at_a_time:
+            for node in (judge, expose, reflect, curate, gate, commit):
+                state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
+            done, every = deps.stream.before + len(deps.stream.tasks), self._config.playbook.compact_every
+            if self._session is not None and done // every > deps.stream.before // every:
+                self._session.freeze(deps.stream.name)
+
+    @watched("solve")
+    async def _attempt(self, task: Task, deps: Deps) -> Trajectory:
+        if self._solve is None:
+            raise RuntimeError("this Agent has no function that does tasks; give it one, or use `ask` and `learn`")
+        shown: Shown = shown_again(deps.store, recalled(0, task.id, deps))
+        text = knowledge(shown.core, shown.recalled, deps.policy.profile)
+        async with deps.slots:
+            with about(task.id):
+                given = await _solved(self._solve, task, text)
+        return self._stored(given, task, shown.injected, deps)
+
+    def _stored(
+        self, given: Trajectory, task: Task, injected: tuple[Injection, ...], deps: Deps, learning: bool = True
+    ) -> Trajectory:
+        arm = MAIN if learning else FROZEN
+        update = {"task": task, "injected": injected, "run_id": self.run_id, "arm": arm}
+        trajectory = given.model_copy(update={"id": deps.stream.episode_id(task.id, arm), **update})
+        deps.store.add_trajectory(trajectory)
+        deps.tally.add(trajectory)
+        deps.observers.notify(deps.tally.event(trajectory))
+        return trajectory
+
+    def _stream(self, tasks: tuple[Task, ...]) -> Stream:
+        self.begin()
+        self._told.extend(task.instruction for task in tasks)
+        name, before = f"b{self._batches}", self._done
+        self._batches += 1
+        self._done += len(tasks)
+        return Stream(self.run_id, tasks, max(len(tasks), 1), self._config.run.seed, name=name, before=before)
+
+    def _deps(self, stream: Stream, *, learning: bool = True) -> Deps:
+        if self._store is None or self._policies is None:
+            raise RuntimeError(CLOSED)
+        config, parts = self._config, self._parts
+        return Deps(
+            config=config,
+            store=self._store,
+            environment=_Elsewhere(parts.outside),
+            policies=self._policies,
+            acting=Acting(world=""),
+            reflector=parts.reflector or app.make_reflector(config, self._policies.reflector),
+            curator=parts.curator or app.make_curator(config, self._policies, keeper(self._store), self._store),
+            gates=app.make_gates(config, own=parts.gates, tasks=self._told.copy) if learning else (),
+            stream=stream,
+            tally=self._tally,
+            observers=self._observers,
+            slots=asyncio.Semaphore(config.run.concurrency),
+            reporter=Trust.IMPORTED if self._kind == MCP else Trust.VERIFIED,
+        )
+
+
+def hosted(config: Config, *, kind: str = AGENT, store: Store | None = None, parts: Parts | None = None) -> Agent:
+    """Return an agent without a function, for who asks and tells on behalf of others.
+
+    A `store` that is open already stays open. `kind` says in lists of runs what this is.
+    """
+    agent = Agent(None, config, parts=parts)
+    agent._store, agent._kind = store, kind  # pyright: ignore[reportPrivateUsage] - of this module
+    return agent
+
+
+def _asks(config: Config) -> bool:
+    """Tell whether any role asks a model; where none does, no policy is made."""
+    writers = {config.playbook.reflector, *config.playbook.curator.split("+")}
+    judged = config.run.label_free and config.run.judge == "policy"
+    asking = {name for name in writers if ":" not in name} - {"rules", "none", "direct", "append", "regimes", "batch"}
+    return judged or bool(asking)
+
+
+async def _solved(solve: Solve, task: Task, knowledge: str) -> Trajectory:
+    what = "the function that solves tasks"
+    with users(what):
+        said = solve(task, knowledge)
+        given: object = await said if inspect.isawaitable(said) else said
+    return _checked(what, solve, given)
+
+
+def _checked(what: str, solve: Solve, given: object) -> Trajectory:
+    if not isinstance(given, Trajectory):
+        raise broke_contract(what, solve, given, "evolve.Trajectory(task=task, steps=..., outcome=...)")
+    if given.outcome is not None:
+        checked_outcome(what, solve, given.outcome)
+    return given
+
+
+def _task(task: Task | str) -> Task:
+    return Task(id=id_for("task", task), instruction=task) if isinstance(task, str) else task
+
+
+def _forgetful(config: Config) -> Config:
+    return config.model_copy(update={"playbook": config.playbook.model_copy(update={"enabled": False})})

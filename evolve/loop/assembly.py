@@ -1,0 +1,383 @@
+"""The composition root: the only place where names in the configuration become objects.
+
+A name is one that ships here, or `module:attribute` of the user's own; a misspelt one lists what exists. Heavy packages
+are imported by the branch that needs them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from evolve.config.model import Config, ModelSection
+from evolve.environments.tasks import load_tasks
+from evolve.episode.prompting import described
+from evolve.errors import ConfigError
+from evolve.protocols import Environment
+from evolve.registry import choose, load_object
+from memory import kinds
+from memory.errors import BadInput
+from memory.protocols import Embedder, Gate
+from memory.records import Reflection, Task, Trust
+from memory.store import Store
+from playbooks.protocols import Curator, Reflector
+from policies.protocols import Policy
+from policies.roles import Policies
+
+if TYPE_CHECKING:
+    from evolve.gates.measured import Bench
+
+FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
+"""Modules of the policies whose calls cost nothing but time, unless a price is configured."""
+
+
+class World(NamedTuple):
+    """Where a shipped environment is found."""
+
+    module: str
+    make: str
+    """Class or function that makes it from its options."""
+    options: str
+    """Class of the keys that `[environment]` takes for it."""
+    paths: tuple[str, ...] = ()
+    """Those keys that name files and folders, from the folder of evolve.toml."""
+
+
+ENVIRONMENTS: Mapping[str, World] = {
+    "office": World("evolve.environments.office.environment", "Office", "OfficeConfig"),
+    "tools": World("evolve.environments.tools", "from_config", "ToolsConfig"),
+    "bfcl": World("evolve.environments.bfcl", "Bfcl", "BfclConfig"),
+    "formula": World("evolve.environments.formula", "Formula", "FormulaConfig", ("train", "validation")),
+    "lifelong_db": World("evolve.environments.lifelong_db", "LifelongDb", "LifelongDbConfig", ("data",)),
+    "textworld": World("evolve.environments.textworld", "TextWorld", "TextWorldConfig", ("cache",)),
+    "gym": World("evolve.environments.gym", "Gym", "GymConfig"),
+}
+
+
+def make_environment(config: Config) -> Environment:
+    """Return the configured environment, built with the section's own keys."""
+    options, name = config.environment.options, config.environment.name
+    return choose(
+        "environment",
+        name,
+        {each: partial(_configured, world, config) for each, world in ENVIRONMENTS.items()},
+        lambda own: _own_environment(own, name, options),
+    )
+
+
+def check_skills(config: Config, environment: Environment) -> None:
+    """Raise `ConfigError` where skills are on and the environment's actions are no code that could call them."""
+    if config.skills.enabled and environment.action_format != "code":
+        raise ConfigError(
+            f"[skills] enabled needs an environment whose actions are code; those of {environment.name!r} are "
+            f"{environment.action_format}: set skills.enabled = false"
+        )
+
+
+def _own_environment(own: Callable[..., Environment], name: str, options: Mapping[str, Any]) -> Environment:
+    signature = inspect.signature(own)
+    try:
+        signature.bind(**options)
+    except TypeError as wrong:
+        raise ConfigError(
+            f"[environment] {wrong}; the section's own keys go to {name}{signature}, and it has {sorted(options)}"
+        ) from wrong
+    return own(**options)
+
+
+def _configured(world: World, config: Config) -> Any:
+    model: type[BaseModel] = load_object(f"{world.module}:{world.options}")
+    fields, options = model.model_fields, config.environment.options
+    paths = {key: options.get(key, fields[key].default) for key in world.paths}
+    options |= {key: str(config.root / path) for key, path in paths.items() if isinstance(path, str)}
+    try:
+        return load_object(f"{world.module}:{world.make}")(model(**options))
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False)[0]
+        known = ", ".join(model.model_fields)
+        raise ConfigError(
+            f"[environment] {'.'.join(map(str, first['loc']))}: {first['msg']}; its own keys are {known}"
+        ) from invalid
+
+
+def make_policy(section: ModelSection, workspace: Path | None = None) -> Policy:
+    """Return the configured policy. `local` and `pocket` load their weights, with the workspace's live generation."""
+    return choose("policy", section.name, shipped_policies(section, workspace), lambda own: own(section))
+
+
+def shipped_policies(section: ModelSection, workspace: Path | None = None) -> Mapping[str, Callable[[], Policy]]:
+    """Return name -> builder."""
+    return {
+        "pocket": lambda: _in_process(section, workspace),
+        "local": lambda: _in_process(section, workspace),
+        "served": lambda: _served(section, workspace),
+        "openai": lambda: _openai(section, workspace),
+        "langchain": lambda: _langchain(section),
+        "scripted": lambda: _scripted(section),
+    }
+
+
+def _in_process(section: ModelSection, workspace: Path | None) -> Policy:
+    from evolve.generations.workspace import in_process
+
+    return in_process(section, workspace)
+
+
+def _served(section: ModelSection, workspace: Path | None) -> Policy:
+    from evolve.generations.workspace import served
+
+    return served(section, workspace)
+
+
+def _scripted(section: ModelSection) -> Policy:
+    from policies.scripted import ScriptedPolicy
+
+    return ScriptedPolicy(load_object(section.model))
+
+
+def _openai(section: ModelSection, workspace: Path | None) -> Policy:
+    from policies.openai_server import OpenAIPolicy, ServerOptions
+    from policies.openai_transport import Connection
+
+    server = Connection(base_url=section.base_url, api_key_env=section.api_key_env, timeout_s=section.timeout_s)
+    options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
+    if section.weights:
+        from evolve.generations.llama import answering
+
+        options = options.model_copy(update={"adapted": answering(section, workspace)})
+    return OpenAIPolicy(server, section.model, options=options)
+
+
+def _langchain(section: ModelSection) -> Policy:
+    from policies.langchain import LangChainOptions, LangChainPolicy
+
+    return LangChainPolicy(section.model, options=LangChainOptions(profile=section.profile, price=section.price))
+
+
+def make_embedder(config: Config) -> Embedder:
+    """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
+    name = config.memory.embedder
+    if name.startswith("sentence:"):
+        sentence = {"sentence": lambda: _sentence(name.removeprefix("sentence:"))}
+        return choose("embedder", "sentence", sentence, lambda own: own)
+    return choose("embedder (or sentence:<path>)", name, shipped_embedders(), lambda own: own())
+
+
+def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
+    """Return name -> builder, but for `sentence:<path>`."""
+    return {
+        "hashing": _hashing,
+        "wordllama": _wordllama,
+    }
+
+
+def _sentence(model: str) -> Embedder:
+    from memory.embedders.sentence import SentenceEmbedder
+
+    return SentenceEmbedder(model)
+
+
+def _hashing() -> Embedder:
+    from memory.embedders.hashing import HashingEmbedder
+
+    return HashingEmbedder()
+
+
+def _wordllama() -> Embedder:
+    from memory.embedders.wordllama import WordLlamaEmbedder
+
+    return WordLlamaEmbedder()
+
+
+def open_store(
+    config: Config, count_tokens: Callable[[str], int] | None = None, *, read_only: bool = False, owner: bool = True
+) -> Store:
+    """Return the workspace's store; its folder is made when missing. Raises as `Store.open`."""
+    if not read_only:
+        config.workspace.mkdir(parents=True, exist_ok=True)
+    register_kinds()
+    more: dict[str, Any] = {"count_tokens": count_tokens} if count_tokens else {}
+    return Store.open(
+        config.workspace / "evolve.db",
+        embedder=make_embedder(config),
+        index=config.memory.index,
+        read_only=read_only,
+        owner=owner,
+        **more,
+    )
+
+
+def register_kinds() -> None:
+    """Make every kind of knowledge that ships here known to the memory floor."""
+    from memory.stored_item import StoredItem
+    from playbooks.bullets import Bullet
+    from playbooks.exemplars import Exemplar
+    from playbooks.notes import Note
+    from skills.record import Skill
+
+    for payload in (Bullet, Note, Exemplar, Skill, StoredItem):
+        kinds.register(payload)
+
+
+def make_reflector(config: Config, policy: Policy) -> Reflector:
+    """Return the configured reflector; `model` asks `policy`, that of the reflecting role."""
+    return choose("reflector", config.playbook.reflector, shipped_reflectors(policy), lambda own: own(policy))
+
+
+def shipped_reflectors(policy: Policy) -> Mapping[str, Callable[[], Reflector]]:
+    """Return name -> builder."""
+    from playbooks.methods.agentdevel import SymptomReflector
+    from playbooks.methods.evolver import EvolverReflector
+    from playbooks.methods.reasoningbank import ReasoningBankReflector
+    from playbooks.reflector import ModelReflector
+    from playbooks.rules import RulesReflector
+    from playbooks.silent import SilentReflector
+
+    return {
+        "model": lambda: ModelReflector(policy),
+        "rules": RulesReflector,
+        "none": SilentReflector,
+        "reasoningbank": lambda: ReasoningBankReflector(policy),
+        "evolver": lambda: EvolverReflector(policy),
+        "symptoms": lambda: SymptomReflector(policy),
+    }
+
+
+def make_curator(
+    config: Config,
+    policies: Policies,
+    keep: Callable[[Reflection], object],
+    store: Store | None = None,
+    world: Environment | None = None,
+) -> Curator:
+    """Return the configured curator; `keep` stores lessons whose curation could not be parsed.
+
+    It asks the curator of `policies`, the notebook also their judge, `atlas` their teacher. Those that read episodes or
+    embed texts need the `store`, one that runs what it writes the `world`.
+    """
+    from playbooks.several import SeveralCurators
+
+    policy = policies.curator
+    known = shipped_curators(config, policies, keep, store, world)
+    names = config.playbook.curator.split("+")
+    members: list[Curator] = [choose("curator", name, known, lambda own: own(policy)) for name in names]
+    return members[0] if len(members) == 1 else SeveralCurators(members)
+
+
+def shipped_curators(
+    config: Config,
+    policies: Policies,
+    keep: Callable[[Reflection], object],
+    store: Store | None = None,
+    world: Environment | None = None,
+) -> Mapping[str, Callable[[], Curator]]:
+    """Return name -> builder."""
+    from evolve.loop import methods
+    from evolve.loop.distilling import make_distiller
+    from evolve.loop.notebook import make_notebook
+    from playbooks.curator import DirectCurator, ModelCurator
+
+    trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED
+    policy = policies.curator
+    return {
+        "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
+        "direct": lambda: DirectCurator(trust=trust),
+        "notebook": lambda: make_notebook(config, policies, keep, store),
+        "distill": lambda: make_distiller(config, policy, keep, store, world),
+        **methods.curators(config, policies, keep, store),
+    }
+
+
+def make_gates(
+    config: Config,
+    bench: Bench | None = None,
+    own: tuple[Gate, ...] | None = None,
+    *,
+    tasks: Callable[[], Iterable[str]] = tuple,
+) -> tuple[Gate, ...]:
+    """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
+
+    Those that run tasks need a `bench`; without one `default` names none. `tasks` returns the instructions that were
+    given so far where no bench knows the stream. Raises as `gates.measured.make`, and
+    `ConfigError` for a gate after `review`.
+    """
+    from evolve.gates.review import ReviewGate
+
+    gates = own if own is not None else _configured_gates(config, bench, tasks)
+    first = next((at for at, gate in enumerate(gates) if isinstance(gate, ReviewGate)), len(gates))
+    if first < len(gates) - 1:
+        raise ConfigError(f"gate {gates[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
+    return (*gates, ReviewGate()) if config.run.review and first == len(gates) else gates
+
+
+def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
+    from evolve.gates import measured
+    from evolve.loop.live import gates_of
+
+    known = shipped_gates(config, bench, tasks)
+    names = gates_of(config, bench.evaluator.environment if bench else None)
+    gates = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
+    return measured.exercised(gates, bench)
+
+
+def shipped_gates(
+    config: Config, bench: Bench | None = None, tasks: Callable[[], Iterable[str]] = tuple
+) -> Mapping[str, Callable[[], Gate]]:
+    """Return name -> builder; `default` stands for several of them."""
+    from evolve.gates import measured
+    from evolve.gates.leaks import ExemplarGate
+    from evolve.gates.none import NoGate
+    from evolve.gates.review import ReviewGate
+    from evolve.gates.static import StaticGate
+    from playbooks.deltas import Rules
+    from skills.gate import SkillGate
+
+    rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
+
+    def said() -> str:
+        return described(config.gate.allow, bench.evaluator.environment if bench else None)
+
+    def held() -> Iterable[str]:
+        return (task.instruction for task in _held_out(config, bench.evaluator.environment)) if bench else ()
+
+    def told() -> Iterable[str]:
+        return (task.instruction for task in bench.stream) if bench else tasks()
+
+    return {
+        "static": lambda: StaticGate(
+            rules,
+            config.gate.leak_ngram,
+            known=said,
+            trust=config.gate.trust,
+            kinds={"skill": SkillGate(said), "exemplar": ExemplarGate(held, config.gate.leak_ngram)},
+            tasks=told,
+        ),
+        "batch_screen": lambda: measured.make("batch_screen", config, bench),
+        "held_out": lambda: measured.make("held_out", config, bench),
+        "exemplars": lambda: measured.make("exemplars", config, bench),
+        "utility": lambda: measured.make("utility", config, bench),
+        "online_ab": lambda: measured.make_online(config),
+        "review": ReviewGate,
+        "canary": lambda: measured.make("canary", config, bench),
+        "replay": lambda: measured.make("replay", config, bench),
+        "none": NoGate,
+    }
+
+
+def _held_out(config: Config, environment: Environment) -> Iterator[Task]:
+    """Yield the tasks that figures are taken from and nothing is learned from."""
+    for split in {*config.run.eval_splits, config.run.dev_split, config.gate.select_split} - {config.run.split}:
+        with suppress(BadInput, ConfigError):  # it has no such split
+            yield from load_tasks(config, environment, split)
+
+
+def is_free(policy: Policy, section: ModelSection) -> bool:
+    """Return True when control episodes cost nothing but time: computed in this process, and no price is configured."""
+    homes = {base.__module__.rsplit(".policy", 1)[0] for base in type(policy).__mro__}
+    return bool(homes & FREE_POLICIES) and section.price is None

@@ -1,0 +1,212 @@
+"""Several attempts at each task, frozen: pass@k with and without notes, best-of-n, and retry with an avoid list.
+
+Both arms draw the same number of independent samples under the same seeds, so pass@k is the unbiased estimate of both
+(arXiv 2107.03374). Which attempt to answer with, and whether to try again, is decided without the grade: by the policy
+(`run.judge = "policy"`), else by whether the last step met an error. Every attempt is an episode of the journal; one
+that is stored is not run again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from evolve.config.model import Config
+from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.replies import about
+from evolve.episode.rollout import Attempt, rollout
+from evolve.episode.search import search_for
+from evolve.loop.evaluate import begin_evaluation
+from evolve.loop.state import Deps
+from evolve.parallel import all_of
+from evolve.progress import Notice
+from evolve.seeds import id_for, seed_for
+from memory.kinds import known_kinds
+from memory.records import Event, Frozen, Record, Snapshot, StopReason, Task, Trajectory
+from playbooks.core import core_records
+from playbooks.notebook.judge import Finding, by_policy
+from playbooks.notebook.retry import PassReport, avoid_text, best_of, compare_pass
+from playbooks.notes import Note
+
+ATTEMPTS = "attempts"
+"""Event: what the attempts at one split came to."""
+WITHOUT, WITH, RETRY = "without_notes", "with_notes", "retry"
+
+
+class AttemptsReport(Frozen):
+    """Attempts at the tasks of one split. Shares are over all tasks; what was not graded failed."""
+
+    id: str
+    split: str
+    snapshot_id: str
+    attempts: int
+    """Samples of each arm, and most attempts of a retry."""
+    passes: PassReport
+    best_without: float
+    """Share solved by the best of the samples without notes, chosen without the grade."""
+    best_with_notes: float
+    retry: float
+    """Share solved by retrying with the avoid list, likewise."""
+    retries: float
+    """Mean attempts that a retry took."""
+    notes: float
+    """Mean notes shown in the arm that has them."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """One task's attempts by arm, and the index of the one to answer with."""
+
+    episodes: dict[str, tuple[Trajectory, ...]]
+    chosen: dict[str, int]
+
+    def solved(self, arm: str) -> bool:
+        return self.episodes[arm][self.chosen[arm]].success
+
+    def marks(self, arm: str) -> list[bool | None]:
+        return [None if t.outcome is None else t.outcome.success for t in self.episodes[arm]]
+
+
+async def evaluate_attempts(deps: Deps, split: str, tasks: Sequence[Task], snapshot: Snapshot) -> AttemptsReport:
+    """Make what is missing of the attempts, journal what they came to, and return it. Raises what `rollout` raises."""
+    address = f"{snapshot.id}@{snapshot.position}"
+    eval_id = id_for("at", deps.stream.run_id, split, address, deps.stream.seed, deps.config.run.attempts)
+    begin_evaluation(deps, eval_id)
+    trials = _Trials(deps, split, address, eval_id)
+    limit = asyncio.Semaphore(deps.config.run.concurrency)
+
+    async def tried(task: Task) -> _Tried:
+        async with limit:
+            with about(task.id):
+                return await trials.task(task)
+
+    found = dict(zip((task.id for task in tasks), await all_of(map(tried, tasks)), strict=True))
+    report = _report(eval_id, split, address, deps.config, found)
+    if not deps.store.events(type=ATTEMPTS, subject=eval_id, limit=1):
+        data = report.model_dump(mode="json")
+        deps.store.append(Event(type=ATTEMPTS, run_id=deps.stream.run_id, subject=eval_id, data=data))
+    for warning in report.warnings:
+        deps.observers.notify(Notice(run_id=deps.stream.run_id, text=f"{split}: {warning}"))
+    return report
+
+
+def lines(report: AttemptsReport) -> list[str]:
+    """Return the report as text for people."""
+    passes = report.passes
+    head = (
+        f"{report.split}: {passes.tasks} tasks, {report.attempts} attempts each, {report.notes:.1f} notes shown, "
+        f"coverage {passes.coverage_without:.0%} / {passes.coverage_with_notes:.0%}"
+    )
+    rows = [
+        f"  pass@{row.k:<3} without notes {row.without:6.1%}   with notes {row.with_notes:6.1%}   {row.gain:+.1%}"
+        for row in passes.rows
+    ]
+    best = f"  best of {report.attempts} without notes {report.best_without:.1%}, with {report.best_with_notes:.1%}"
+    retry = f"  retry with the avoid list {report.retry:.1%} in {report.retries:.2f} attempts"
+    return [head, *rows, f"{best} (chosen without the grade)", retry]
+
+
+class _Trials:
+    """Attempts at the tasks of one split, with the knowledge of one snapshot."""
+
+    def __init__(self, deps: Deps, split: str, address: str, eval_id: str) -> None:
+        self._deps, self._split, self._address, self._eval_id = deps, split, address, eval_id
+        view = deps.store.view(deps.namespace, address)
+        core = core_records(choose_core(deps.config, view, deps.policy, 0), view)
+        plain = tuple(record for record in core if record.kind != Note.kind)
+        self._arms: dict[str, tuple[Config, tuple[Record[Any], ...]]] = {
+            WITHOUT: (_without_notes(deps.config), plain),
+            WITH: (deps.config, core),
+            RETRY: (deps.config, core),
+        }
+
+    async def task(self, task: Task) -> _Tried:
+        """Return all attempts at a task. The first attempt of a retry is the first sample with notes."""
+        count = self._deps.config.run.attempts
+        episodes = {arm: tuple([await self._attempt(task, arm, at) for at in range(count)]) for arm in (WITHOUT, WITH)}
+        tries, verdicts = [episodes[WITH][0]], [await self._finding(episodes[WITH][0])]
+        while verdicts[-1].failed and len(tries) < count:
+            advice = avoid_text(self._notes(tries[0]), tries, self._deps.policy.profile)
+            tries.append(await self._attempt(task, RETRY, len(tries), advice))
+            verdicts.append(await self._finding(tries[-1]))
+        chosen = {arm: best_of(found, [await self._finding(t) for t in found]) for arm, found in episodes.items()}
+        return _Tried({**episodes, RETRY: tuple(tries)}, {**chosen, RETRY: best_of(tries, verdicts)})
+
+    async def _attempt(self, task: Task, arm: str, at: int, advice: str = "") -> Trajectory:
+        """Return one attempt; both sampled arms share the seed of a number."""
+        deps, episode_id = self._deps, id_for("tr", self._eval_id, task.id, arm, at)
+        stored = deps.store.trajectory(episode_id)
+        if stored is not None:
+            return stored
+        config, core = self._arms[arm]
+        own = [record for record in core if task.id not in record.provenance.task_ids]
+        shown = recall_for(deps.store, config, task, own, deps.policy, snapshot_id=self._address)
+        attempt = Attempt(
+            id=episode_id,
+            task=task,
+            seed=seed_for(deps.stream.seed, self._split, task.id, at),
+            core=shown.core,
+            recalled=shown.recalled,
+            injected=shown.injected,
+            skills=shown.skills,
+            exemplars=shown.exemplars,
+            run_id=self._eval_id,
+            arm=arm,
+            snapshot_id=self._address,
+            search=search_for(deps.store, config, task, deps.policy.profile, snapshot_id=self._address),
+            advice=advice,
+        )
+        trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
+        deps.store.add_trajectory(trajectory)
+        return trajectory
+
+    def _notes(self, trajectory: Trajectory) -> list[Note]:
+        found = self._deps.store.reader.load([item.record_id for item in trajectory.injected])
+        return [record.payload for record in found if record.kind == Note.kind]
+
+    async def _finding(self, trajectory: Trajectory) -> Finding:
+        """Return whether an attempt seems to have failed. The outcome is not read."""
+        if self._deps.config.run.judge == "policy":
+            return await by_policy(self._deps.policies.judge, trajectory)
+        erred = not trajectory.steps or trajectory.steps[-1].error is not None
+        return Finding(
+            trajectory_id=trajectory.id,
+            task_id=trajectory.task.id,
+            failed=erred or trajectory.stop is not StopReason.DONE,
+        )
+
+
+def _without_notes(config: Config) -> Config:
+    kinds = tuple(kind for kind in known_kinds() if kind != Note.kind)
+    return config.model_copy(update={"memory": config.memory.model_copy(update={"kinds": kinds})})
+
+
+def _report(eval_id: str, split: str, address: str, config: Config, found: dict[str, _Tried]) -> AttemptsReport:
+    count, total = config.run.attempts, max(len(found), 1)
+    shown = [item.label for tried in found.values() for item in tried.episodes[WITH][0].injected]
+    notes = [label for label in shown if label.startswith(f"{Note.kind}-")]
+    warnings: list[str] = []
+    if config.policy.temperature == 0:
+        warnings.append("samples at temperature 0 may all be the same; set [policy] temperature")
+    if not notes:
+        warnings.append("no note was shown: both arms are the same")
+    return AttemptsReport(
+        id=eval_id,
+        split=split,
+        snapshot_id=address,
+        attempts=count,
+        passes=compare_pass(
+            {key: tried.marks(WITHOUT) for key, tried in found.items()},
+            {key: tried.marks(WITH) for key, tried in found.items()},
+            range(1, count + 1),
+        ),
+        best_without=sum(tried.solved(WITHOUT) for tried in found.values()) / total,
+        best_with_notes=sum(tried.solved(WITH) for tried in found.values()) / total,
+        retry=sum(tried.solved(RETRY) for tried in found.values()) / total,
+        retries=sum(len(tried.episodes[RETRY]) for tried in found.values()) / total,
+        notes=len(notes) / total,
+        warnings=tuple(warnings),
+    )

@@ -1,0 +1,111 @@
+"""The controller: recall, act, judge, attempt, expose, reflect, curate, gate, commit, retire, one batch after another.
+
+The only module that knows LangGraph. Nodes are plain functions `(state, deps) -> update`; the state holds ids, which
+a checkpoint stores after each step, so a killed pass goes on where it stopped. What a node did before the kill it
+finds in the journal again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("LANGGRAPH_STRICT_MSGPACK", "true")  # read once, when langgraph is imported
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.types import Send
+
+from evolve.episode.arms import MAIN, NO_MEMORY
+from evolve.loop.nodes.act import act
+from evolve.loop.nodes.attempt import attempt
+from evolve.loop.nodes.commit import commit
+from evolve.loop.nodes.curate import curate
+from evolve.loop.nodes.expose import expose
+from evolve.loop.nodes.gate import gate
+from evolve.loop.nodes.judge import judge
+from evolve.loop.nodes.recall import recall
+from evolve.loop.nodes.reflect import reflect
+from evolve.loop.nodes.retire import retire
+from evolve.loop.state import Deps, Episode, State
+from memory.database import BUSY_SECONDS, clear_errors, use_wal
+
+_STEPS = 10
+"""Graph steps a batch takes."""
+_CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ...] = (
+    ("recall", recall),
+    ("judge", judge),
+    ("attempt", attempt),
+    ("expose", expose),
+    ("reflect", reflect),
+    ("curate", curate),
+    ("gate", gate),
+    ("commit", commit),
+    ("retire", retire),
+)
+
+
+def build(deps: Deps) -> StateGraph[State]:
+    """Return the graph, not yet compiled."""
+    graph: StateGraph[State] = StateGraph(State)
+    for name, node in _CHAIN:
+        graph.add_node(name, partial(_awaited, node, deps=deps))
+    graph.add_node("act", partial(_awaited, act, deps=deps))
+    graph.add_edge(START, "recall")
+    graph.add_conditional_edges("recall", partial(_fan_out, deps=deps), ["act"])
+    graph.add_edge("act", "judge")
+    for (name, _), (following, _) in pairwise(_CHAIN[1:]):
+        graph.add_edge(name, following)
+    graph.add_conditional_edges("retire", partial(_next, deps=deps), ["recall", END])
+    return graph
+
+
+_DAMAGED = "Delete this file: the journal holds what was done, and `evolve resume` takes the run up from it."
+
+
+async def run_pass(deps: Deps, checkpoints: Path) -> None:
+    """Work through `deps.stream`, from its beginning or its last checkpoint, and forget the checkpoints when done."""
+    thread = deps.stream.key()
+    limit = _STEPS * deps.stream.batches + 10
+    config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": limit}
+    checkpoints.parent.mkdir(parents=True, exist_ok=True)
+    with clear_errors(str(checkpoints), damaged=_DAMAGED):
+        await _finish(deps, checkpoints, thread, config)
+
+
+async def _finish(deps: Deps, checkpoints: Path, thread: str, config: Any) -> None:
+    await asyncio.to_thread(use_wal, checkpoints)
+    async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
+        saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)  # plain values, whoever imported langgraph first
+        await saver.conn.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
+        graph = build(deps).compile(checkpointer=saver)
+        stopped = await graph.aget_state(config)
+        batch = stopped.values.get("batch", 0)
+        while batch < deps.stream.batches or stopped.tasks:
+            # `tasks`, not `next`: a step that was killed after its last write has tasks and no next
+            start: State | None = None if stopped.tasks else {"batch": batch}
+            batch = (await graph.ainvoke(start, config, durability="async"))["batch"]
+            stopped = await graph.aget_state(config)
+        await saver.adelete_thread(thread)
+
+
+async def _awaited(node: Callable[[Any, Deps], Awaitable[dict[str, Any]]], state: Any, *, deps: Deps) -> dict[str, Any]:
+    return await node(state, deps)
+
+
+def _fan_out(state: State, *, deps: Deps) -> list[Send]:
+    """Send every task of the batch, and the control of those that have one, to a node of its own."""
+    batch = state.get("batch", 0)
+    plan = [(task.id, MAIN) for task in deps.stream.batch(batch)]
+    plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in deps.stream.control]
+    return [Send("act", Episode(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
+
+
+def _next(state: State, *, deps: Deps) -> str:
+    return "recall" if state.get("batch", 0) < deps.stream.batches else END

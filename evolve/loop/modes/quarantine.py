@@ -1,0 +1,98 @@
+"""Mode `quarantine`: the configured gates judge what is kept out of all prompts; what passes is admitted.
+
+One after the other, on top of what was admitted before: among texts that help, one that harms where no trial looks
+would be carried in, and `batch_screen` cannot stand in its way where no task is known that it was written from. There
+is no stream to measure the gates' calls by: their limit is `[budget]`. What is refused stays where it is, with the
+reason in the journal; so does what was written from tasks that the gates would run. What looks good and is too little
+to tell is judged once more beside the next one, at last by the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.episode.trust import text_of
+from evolve.errors import ConfigError
+from evolve.gates.events import PROPOSAL
+from evolve.gates.ledger import entries
+from evolve.gates.quarantine import ADMITS, restoring
+from evolve.loop.evaluate import EvalReport
+from evolve.loop.nodes.commit import commit
+from evolve.loop.nodes.curate import proposed, submit
+from evolve.loop.nodes.gate import gate
+from evolve.loop.nodes.waiting import tainted
+from evolve.loop.runs import Run
+from evolve.loop.state import Deps, State
+from evolve.progress import Notice
+from memory.records import DeltaOp, Frozen, Record, Status
+from memory.store import Store
+from playbooks.lessons import op_id
+
+ASKED = "its origin is among the tasks that the gates run; name another gate.select_split"
+
+
+class Judged(Frozen):
+    """What became of one text."""
+
+    label: str
+    content: str
+    trust: str
+    answer: str
+    """`admitted`, `refused`, `waits`, or `left` where no gate was asked."""
+    reason: str
+
+
+async def quarantine(run: Run) -> tuple[EvalReport, ...]:
+    """Judge what is quarantined when the run starts. Raises `ConfigError` where no gate could admit it."""
+    deps = run.deps
+    names = {member.name for member in deps.gates}
+    if not deps.config.playbook.enabled or not ADMITS & names:
+        raise ConfigError(
+            f"gates {', '.join(sorted(names))} cannot admit what is quarantined; it takes playbook.enabled and one of "
+            f"{', '.join(sorted(ADMITS))} in gate.names ('default' has one), or `evolve playbook restore`"
+        )
+    if not run.reached("start"):
+        _propose(deps)
+        run.mark("start", deps.store.snapshot(deps.namespace))
+    count = len(deps.store.events(type=PROPOSAL, run_id=run.record.run_id))
+    for batch in range(count):
+        (op,) = proposed(batch, deps)
+        deps.observers.notify(Notice(run_id=run.record.run_id, text=f"text {batch + 1} of {count}: {text_of(op)}"))
+        state: State = {"batch": batch}
+        await gate(state, deps)
+        await commit(state, deps)
+    return ()
+
+
+def judged(store: Store, namespace: str, run_id: str) -> tuple[Judged, ...]:
+    """Return what became of each text that was in quarantine when a run began to judge, or is there now."""
+    events = store.events(type=PROPOSAL, run_id=run_id)
+    ops = {op["op_id"]: op["target_id"] for event in events for op in event.data.get("ops", ())}
+    answers = {ops[entry.op_id]: entry for entry in entries(store, run_id) if entry.op_id in ops}
+    said = {"accepted": "admitted", "rejected": "refused", "deferred": "waits"}
+    found: list[Judged] = []
+    for record in store.records(namespace):
+        entry = answers.get(record.id)
+        if entry is None and record.status is not Status.CANDIDATE:
+            continue
+        answer, reason = (said[entry.answer], entry.reason) if entry else ("left", ASKED)
+        text, trust = record.payload.text(), record.provenance.trust.value
+        found.append(Judged(label=record.label, content=text, trust=trust, answer=answer, reason=reason))
+    return tuple(found)
+
+
+def _propose(deps: Deps) -> None:
+    """Journal a batch for each quarantined text, with the proposal to restore it; once."""
+    held = [record for record in deps.store.records(deps.namespace) if record.status is Status.CANDIDATE]
+    with deps.store.journal.transaction():
+        if deps.store.events(type=PROPOSAL, run_id=deps.stream.run_id, limit=1):
+            return
+        for batch, op in enumerate(_ops(held, deps)):
+            submit([op], deps, batch)
+
+
+def _ops(records: Sequence[Record[Any]], deps: Deps) -> list[DeltaOp]:
+    run_id = deps.stream.run_id
+    ops = [restoring(each, op_id("quarantine", run_id, each.id, str(each.version))) for each in records]
+    return [op for op in ops if not tainted(op, deps)]

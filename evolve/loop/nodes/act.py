@@ -1,0 +1,54 @@
+"""One episode of the batch; fanned out over its tasks and their controls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evolve.episode.arms import NO_MEMORY
+from evolve.episode.injection import Shown, shown_again
+from evolve.episode.replies import about
+from evolve.episode.rollout import Attempt, rollout
+from evolve.episode.search import Search, search_for
+from evolve.episode.skilled.prelude import left_out
+from evolve.loop.nodes.expose import hidden
+from evolve.loop.nodes.recall import recalled
+from evolve.loop.state import Deps, Episode
+from memory.records import Task
+
+
+async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
+    """Run the episode and store its trajectory. One that is stored already is not run again."""
+    stream, arm = deps.stream, episode["arm"]
+    task = next(task for task in stream.batch(episode["batch"]) if task.id == episode["task_id"])
+    episode_id = stream.episode_id(task.id, arm)
+    if deps.store.trajectory(episode_id) is not None:
+        return {"episodes": [episode_id]}
+    shown = Shown() if arm == NO_MEMORY else shown_again(deps.store, recalled(episode["batch"], task.id, deps))
+    attempt = Attempt(
+        id=episode_id,
+        task=task,
+        seed=stream.episode_seed(task.id, arm),
+        core=shown.core,
+        recalled=shown.recalled,
+        injected=shown.injected,
+        skills=shown.skills,
+        exemplars=shown.exemplars,
+        run_id=stream.run_id,
+        arm=arm,
+        search=None if arm == NO_MEMORY else search_of(episode["batch"], task, deps),
+    )
+    async with deps.slots:
+        with about(task.id):
+            trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
+    deps.store.add_trajectory(trajectory)
+    if trajectory.prelude_error:
+        left_out(deps.store, trajectory, shown.skills)
+    deps.tally.add(trajectory)
+    deps.observers.notify(deps.tally.event(trajectory))
+    return {"episodes": [episode_id]}
+
+
+def search_of(batch: int, task: Task, deps: Deps) -> Search | None:
+    """Return how an episode of the stream can search; None where it cannot."""
+    gone = hidden(batch, task.id, deps)
+    return search_for(deps.store, deps.config, task, deps.policy.profile, hidden=gone)

@@ -1,0 +1,96 @@
+"""Further attempts at what a batch failed, until one succeeds: rejection sampling against the grader.
+
+Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. Figures of the run
+count the first attempt alone; a success among the others can become an exemplar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.episode.injection import shown_again
+from evolve.episode.replies import about
+from evolve.episode.rollout import Attempt, rollout
+from evolve.loop.nodes.act import search_of
+from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.nodes.judge import judge_episode, judged_success
+from evolve.loop.nodes.recall import recalled
+from evolve.loop.state import Deps, State
+from evolve.parallel import all_of
+from evolve.seeds import seed_for
+from memory.records import StopReason, Trajectory
+
+
+async def attempt(state: State, deps: Deps) -> dict[str, Any]:
+    """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
+    if deps.config.run.attempts > 1:
+        failed = [first for first in batch_episodes(state, deps) if not solved(first, deps)]
+        await all_of(_again(first, state.get("batch", 0), deps) for first in failed)
+    return {}
+
+
+def solved(trajectory: Trajectory, deps: Deps) -> bool:
+    """Tell whether an episode is taken as a success: by its grade or, where none may be read, by the policy's judgement
+    or, where nobody judges, by an action that worked and ended it.
+    """
+    if not deps.config.run.label_free:
+        return trajectory.success
+    judged = judged_success(trajectory, deps)
+    if judged is not None:
+        return judged
+    worked = bool(trajectory.steps) and trajectory.steps[-1].error is None
+    return worked and trajectory.stop is StopReason.DONE
+
+
+def solution(first: Trajectory, deps: Deps) -> Trajectory | None:
+    """Return the first attempt at a task of the batch that solved it; None where none did."""
+    return next((each for each in (first, *_further(first, deps)) if solved(each, deps)), None)
+
+
+def _further(first: Trajectory, deps: Deps) -> Iterator[Trajectory]:
+    for number in range(2, deps.config.run.attempts + 1):
+        found = deps.store.trajectory(_id(first, number, deps))
+        if found is not None and not found.erased:
+            yield found
+
+
+async def _again(first: Trajectory, batch: int, deps: Deps) -> None:
+    for number in range(2, deps.config.run.attempts + 1):
+        trajectory = deps.store.trajectory(_id(first, number, deps)) or await _run(first, number, batch, deps)
+        if deps.config.run.label_free and deps.config.run.judge == "policy":
+            await judge_episode(trajectory, deps)
+        if solved(trajectory, deps):
+            return
+
+
+async def _run(first: Trajectory, number: int, batch: int, deps: Deps) -> Trajectory:
+    task = first.task
+    shown = shown_again(deps.store, recalled(batch, task.id, deps))
+    plan = Attempt(
+        id=_id(first, number, deps),
+        task=task,
+        seed=seed_for(deps.stream.episode_seed(task.id, MAIN), ATTEMPT, number),
+        core=shown.core,
+        recalled=shown.recalled,
+        injected=shown.injected,
+        skills=shown.skills,
+        exemplars=shown.exemplars,
+        run_id=deps.stream.run_id,
+        arm=ATTEMPT,
+        search=search_of(batch, task, deps),
+    )
+    acting = replace(deps.acting, temperature=deps.config.run.attempt_temperature)
+    async with deps.slots:
+        with about(task.id):
+            trajectory = await rollout(deps.environment, deps.policy, plan, acting)
+    deps.store.add_trajectory(trajectory)
+    deps.tally.add(trajectory)
+    deps.observers.notify(deps.tally.event(trajectory))
+    return trajectory
+
+
+def _id(first: Trajectory, number: int, deps: Deps) -> str:
+    return deps.stream.episode_id(first.task.id, f"{ATTEMPT}-{number}")

@@ -1,0 +1,178 @@
+"""The live test of gate `online_ab`: what chance hid from which task, what came of it, and what that says by now.
+
+Before a batch, `hide` draws lots for the items under test; the recall event holds them. After it, `expose` journals the
+exposures and a verdict on each item about which they say enough; `commit` makes of it what `settled` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from evolve.episode.injection import Shown
+from evolve.episode.skilled.showing import usable
+from evolve.gates.batch_screen import family
+from evolve.gates.events import VERDICT
+from evolve.gates.online_ab import OnlineAB, Trial, decide, draw, item_of
+from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.nodes.incumbent import exchanged, incumbents, reverted
+from evolve.loop.state import Deps, State
+from evolve.statistics.decision import Decision
+from evolve.statistics.evalues import Exposure
+from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Verdict
+from memory.store import Store
+from skills.record import Skill
+
+EXPOSURE = "online_ab.exposure"
+Lots = dict[str, bool]
+"""Item -> whether it was hidden, for the items that had a lot in a task."""
+
+
+def turn(deps: Deps) -> int:
+    """Return the place of the next batch in the history of the namespace."""
+    query = "SELECT count(*) FROM events WHERE type = 'recall' AND namespace = ?"
+    return deps.store.journal.query(query, (deps.namespace,))[0][0]
+
+
+def hide(shown: Shown, task: Task, turn: int, deps: Deps) -> tuple[tuple[Injection, ...], Lots]:
+    """Return what is left of what would be shown for a task, and the lots; without the gate everything, and none.
+
+    Lots are keyed by the run's seed, the task, the record's number and `turn`: a workspace with the same history draws
+    the same, and a task that comes again draws anew.
+    """
+    gate = _gate(deps)
+    if gate is None:
+        return shown.injected, {}
+    before = incumbents(deps.store, shown.skills)
+    records = (*shown.records, *before.values())
+    lots = draw(records, f"{turn}/{task.id}", deps.config.run.seed, gate.rules.probability)
+    gone = {record.id for record in records if lots.get(item_of(record))}
+    lost = _lost(shown.skills, gone - set(before))
+    lots = {item: hidden for item, hidden in lots.items() if item not in map(item_of, lost)}
+    gone |= {record.id for record in lost}
+    return exchanged(shown.injected, gone, before), lots
+
+
+def _lost(skills: Sequence[Record[Any]], gone: Collection[str]) -> list[Record[Any]]:
+    """Return the skills that cannot be shown because one they call is hidden: of them nothing is learned."""
+    left = [record for record in skills if record.id not in gone]
+    kept = {record.id for record in usable(left).records}
+    return [record for record in left if record.id not in kept]
+
+
+def hidden(batch: int, task_id: str, deps: Deps) -> frozenset[str]:
+    """Return the ids of the records that chance hides from a task."""
+    (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    lots: Lots = recall.data.get("lots", {}).get(task_id, {})
+    return frozenset(item.rpartition("@")[0] for item, gone in lots.items() if gone)
+
+
+async def expose(state: State, deps: Deps) -> dict[str, Any]:
+    """Journal one exposure event per batch, and a verdict for each of its items that is decided by now."""
+    gate, batch = _gate(deps), state.get("batch", 0)
+    (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    lots: Mapping[str, Lots] = recall.data.get("lots", {})
+    if gate is None or not lots:
+        return {}
+    with deps.store.journal.transaction():
+        logged = deps.store.events(type=EXPOSURE, subject=recall.subject, limit=1)
+        rows = logged[0].data["tasks"] if logged else _rows(state, deps, lots, gate.rules.probability)
+        past = trials(deps.store, deps.namespace, _items(rows), before=logged[0].seq if logged else None)
+        decisions = {item: decide(_longer(trial, rows), gate.rules) for item, trial in past.items()}
+        if not logged:
+            standing = {item: decision.evidence["statistics"] for item, decision in decisions.items()}
+            _journal(EXPOSURE, recall.subject, {"tasks": rows, "standing": standing}, deps)
+        _decide(batch, decisions, deps)
+    return {}
+
+
+def trials(store: Store, namespace: str, items: Collection[str], *, before: int | None = None) -> dict[str, Trial]:
+    """Return what was journalled about items of a namespace, up to an event of the journal."""
+    events = store.events(type=EXPOSURE, namespace=namespace)
+    rows = [row for event in events if before is None or event.seq < before for row in event.data.get("tasks", ())]
+    return {item: _longer(Trial(item=item), rows) for item in items}
+
+
+def settled(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what a batch's verdicts make of the items: active, or retired, or skills as they were before.
+
+    Stale if one has another text by now.
+    """
+    found = (Verdict.model_validate(event.data) for event in _verdicts(batch, deps))
+    return tuple(op for verdict in found for op in _back(verdict, deps) or (_op(verdict),))
+
+
+def _back(verdict: Verdict, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what brings the version before back, for a skill whose new one was refused."""
+    item = verdict.evidence["trial"]["item"]
+    record = deps.store.get(item.rpartition("@")[0])
+    if verdict.accepted or record is None or record.kind != Skill.kind or item_of(record) != item:
+        return ()
+    ((op_id, reason),) = verdict.rejected.items()
+    return reverted(deps.store, record, op_id, OnlineAB.name, reason)
+
+
+def _gate(deps: Deps) -> OnlineAB | None:
+    return next((gate for gate in deps.gates if isinstance(gate, OnlineAB)), None)
+
+
+def _rows(state: State, deps: Deps, lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
+    """Return task, lots and outcome, in order of the stream. The no-memory control has no lots: it is not here."""
+    return [
+        {
+            "task_id": episode.task.id,
+            "stratum": family(episode.task),
+            "probability": probability,
+            "passed": episode.outcome.success if episode.outcome else None,
+            "lots": lots[episode.task.id],
+        }
+        for episode in batch_episodes(state, deps)
+        if lots.get(episode.task.id)
+    ]
+
+
+def _items(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for row in rows for item in row["lots"]))
+
+
+def _longer(trial: Trial, rows: Sequence[Mapping[str, Any]]) -> Trial:
+    """Return the trial with what `rows` hold about its item."""
+    more = [
+        Exposure.model_validate({**{key: row[key] for key in row if key != "lots"}, "hidden": row["lots"][trial.item]})
+        for row in rows
+        if trial.item in row["lots"]
+    ]
+    return trial.model_copy(update={"exposures": (*trial.exposures, *more)})
+
+
+def _decide(batch: int, decisions: Mapping[str, Decision], deps: Deps) -> None:
+    known = {event.data["evidence"]["trial"]["item"] for event in _verdicts(batch, deps)}
+    subject = deps.stream.key(batch, OnlineAB.name)
+    for item, decision in decisions.items():
+        if item not in known and decision.status is not Status.PROVISIONAL:
+            record_id, _, version = item.rpartition("@")
+            op = DeltaOp(op=Op.RESTORE, op_id=f"{subject}/{item}", target_id=record_id, base_version=int(version))
+            _journal(VERDICT, subject, decision.verdict(OnlineAB.name, [op]).model_dump(mode="json"), deps)
+
+
+def _op(verdict: Verdict) -> DeltaOp:
+    record_id, _, version = verdict.evidence["trial"]["item"].rpartition("@")
+    (op_id,) = (*verdict.accepted, *verdict.rejected)
+    return DeltaOp(
+        op=Op.RESTORE if verdict.accepted else Op.REMOVE,
+        op_id=op_id,
+        target_id=record_id,
+        base_version=int(version),
+        status=verdict.status,
+        provenance=Provenance(author=OnlineAB.name),
+        reason=verdict.rejected.get(op_id, f"gate {OnlineAB.name}: seen to help"),
+    )
+
+
+def _verdicts(batch: int, deps: Deps) -> list[Event]:
+    return deps.store.events(type=VERDICT, subject=deps.stream.key(batch, OnlineAB.name))
+
+
+def _journal(kind: str, subject: str, data: dict[str, Any], deps: Deps) -> None:
+    event = Event(type=kind, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
+    deps.store.append(event)

@@ -1,0 +1,182 @@
+"""Lets every gate decide, in the configured order, about the proposal and what waited before it; journals verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from evolve.episode.watching import watched
+from evolve.gates.ablation_rules import cut_in, reduced, remainder
+from evolve.gates.canary import Canary
+from evolve.gates.events import ALLOWANCE, VERDICT
+from evolve.gates.quarantine import ADMITS
+from evolve.gates.review import ReviewGate
+from evolve.gates.rounds import HELD_BACK, rounds_of
+from evolve.gates.stack import RUNS_TASKS
+from evolve.loop.nodes.curate import proposed
+from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.nodes.waiting import Waiting, carried, keep
+from evolve.loop.state import Deps, State
+from evolve.progress import Answered
+from evolve.usercode import awaited, broke_contract
+from memory.protocols import Gate, KnowledgeView
+from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
+
+_CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
+"""Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.loop.nodes.commit`)."""
+
+
+async def gate(state: State, deps: Deps) -> dict[str, Any]:
+    """Journal one verdict per gate; a later gate sees what the earlier ones accepted. What is deferred waits."""
+    batch = state.get("batch", 0)
+    _allow(state, deps)
+    known = {verdict.gate for verdict in verdicts(batch, deps)}
+    spared = {item.op.op_id: item.passed for item in carried(batch, deps)}
+    for member in deps.gates:
+        ops = [op for op in passed(batch, deps) if member.name not in spared.get(op.op_id, ())]
+        if not ops or member.name in known:
+            continue
+        view = deps.store.view(deps.namespace)
+        verdict = await _judge(member, ops, view, _origins(state, deps))
+        subject, data = deps.stream.key(batch), verdict.model_dump(mode="json")
+        event = Event(type=VERDICT, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
+        deps.store.append(event)
+        deps.observers.notify(_answered(verdict, deps))
+    keep(batch, _waiting(batch, deps), deps)
+    return {}
+
+
+@watched("gate")
+async def _judge(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, origins: Sequence[Trajectory]) -> Verdict:
+    what = f"judge() of gate {member.name!r}"
+    verdict = await awaited(what, member.judge, ops, view, origins)
+    if not isinstance(verdict, Verdict):
+        raise broke_contract(what, member.judge, verdict, "memory.records.Verdict(...)")
+    return verdict
+
+
+def verdicts(batch: int, deps: Deps) -> tuple[Verdict, ...]:
+    """Return the journalled verdicts of a batch, in the order they were given."""
+    events = deps.store.events(type=VERDICT, subject=deps.stream.key(batch))
+    return tuple(Verdict.model_validate(event.data) for event in events)
+
+
+def entered(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what the gates of a batch are asked about: what waited, then what was proposed."""
+    ops = [*(item.op for item in carried(batch, deps)), *proposed(batch, deps)]
+    return tuple({op.op_id: op for op in ops}.values())
+
+
+def passed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
+    return _through(entered(batch, deps), verdicts(batch, deps), measured(batch, deps))
+
+
+def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return the ops that nothing but a person's answer stands in the way of."""
+    given = verdicts(batch, deps)
+    held = {op_id: "" for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
+    held |= {op_id: reason for verdict in given for op_id, reason in verdict.evidence.get(HELD_BACK, {}).items()}
+    others = [_letting(verdict, held) for verdict in given if verdict.gate != ReviewGate.name]
+    found = (op for op in _through(entered(batch, deps), others, measured(batch, deps)) if op.op_id in held)
+    return tuple(op.model_copy(update={"reason": held[op.op_id] or op.reason}) for op in found)
+
+
+def _letting(verdict: Verdict, held: Mapping[str, str]) -> Verdict:
+    """Return a verdict without its refusals of what was held back for a person."""
+    return verdict.model_copy(
+        update={"rejected": {key: why for key, why in verdict.rejected.items() if key not in held}}
+    )
+
+
+def measured(batch: int, deps: Deps) -> frozenset[str]:
+    """Return the ids of what was measured before it waited."""
+    return frozenset(item.op.op_id for item in carried(batch, deps) if ADMITS & set(item.passed))
+
+
+def _answered(verdict: Verdict, deps: Deps) -> Answered:
+    return Answered(
+        run_id=deps.stream.run_id,
+        gate=verdict.gate,
+        accepted=len(verdict.accepted),
+        rejected=len(verdict.rejected),
+        deferred=len(verdict.deferred),
+    )
+
+
+def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collection[str]) -> tuple[DeltaOp, ...]:
+    """Return what some verdicts let through, as they left it; what is `settled` keeps the status that it has."""
+    for verdict in given:
+        accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
+        admits = verdict.gate != Canary.name  # which only finds no harm
+        ops = tuple(
+            op.model_copy(update={"status": verdict.status})
+            if admits and op.op in _CREATES and op.op_id in accepted and op.op_id not in settled
+            else op
+            for op in ops
+            if op.op_id not in stopped
+        )
+        ops = tuple(less for op in ops if (less := reduced(op, cut_in(verdict, op.op_id))) is not None)
+    return ops
+
+
+def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
+    """Return the ops that a verdict of this batch deferred, with the gates that need not be asked again."""
+    found = verdicts(batch, deps)
+    reasons = {key: reason for verdict in found for key, reason in verdict.deferred.items()}
+    before = {item.op.op_id: item.passed for item in carried(batch, deps)}
+    waiting: list[Waiting] = []
+    for op in entered(batch, deps):
+        if op.op_id in reasons:
+            passing = [each for each in found if op.op_id in each.accepted]
+            now = [each.gate for each in passing if rounds_of(each)]
+            gates = tuple(dict.fromkeys((*before.get(op.op_id, ()), *now)))
+            (left,) = _through((op,), passing, measured(batch, deps))
+            waiting.append(Waiting(op=left, passed=gates, reason=reasons[op.op_id]))
+    return tuple(waiting)
+
+
+def left_out(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+    """Return what the gates of a batch cut off from what they accepted, as changes of their own, for a person."""
+    ops = {op.op_id: op for op in entered(batch, deps)}
+    found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch, deps) for op_id in verdict.cut)
+    return tuple(remainder(ops[op_id], cut) for op_id, cut in found if op_id in ops)
+
+
+def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:
+    """Return the batch's episodes, and those that anything else the gates are asked about was written from."""
+    episodes = {episode.id: episode for episode in batch_episodes(state, deps)}
+    for op in entered(state.get("batch", 0), deps):
+        for key in op.provenance.trajectory_ids:
+            if key not in episodes and (episode := deps.store.trajectory(key)) is not None:
+                episodes[key] = episode
+    return tuple(episodes.values())
+
+
+def _allow(state: State, deps: Deps) -> None:
+    """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same.
+
+    Without a stream there is nothing to measure them by, and nothing is limited.
+    """
+    if not deps.stream.tasks or not RUNS_TASKS & {member.name for member in deps.gates}:
+        return
+    run_id, subject = deps.stream.run_id, deps.stream.key(state.get("batch", 0))
+    events = deps.store.events(type=ALLOWANCE, run_id=run_id)
+    if not events or events[-1].subject != subject:
+        before = events[-1].data if events else {"calls": 0, "tasks": 0}
+        episodes = batch_episodes(state, deps)
+        calls = before["calls"] + sum(episode.usage.calls for episode in episodes)
+        data = {
+            "calls": calls,
+            "tasks": before["tasks"] + len(episodes),
+            "allowed": deps.purse.allowance(calls),
+            "spent": deps.purse.spent,
+            "episodes": deps.purse.episodes,
+        }
+        events = [
+            deps.store.append(
+                Event(type=ALLOWANCE, namespace=deps.namespace, run_id=run_id, subject=subject, data=data)
+            )
+        ]
+    data = events[-1].data
+    deps.purse.fill(data["calls"], data["tasks"], episodes=data["episodes"])

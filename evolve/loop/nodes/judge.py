@@ -1,0 +1,61 @@
+"""Fan-in: where nobody grades and the operator asked for it, the policy judges its own episodes, to credit rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from evolve.config.model import Config
+from evolve.episode.replies import about
+from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.state import Deps, State
+from evolve.parallel import all_of
+from memory.records import Event, Trajectory
+from memory.store import Store
+from policies.prompts import render
+from policies.protocols import Message, SamplingParams
+from policies.structured import generate_structured
+
+
+class SelfJudgement(BaseModel):
+    """What the policy thinks of an episode."""
+
+    reason: str = ""
+    success: bool
+
+
+async def judge(state: State, deps: Deps) -> dict[str, Any]:
+    """Journal one judgement per main-arm episode that has none; with graded outcomes there is nothing to do."""
+    run = deps.config.run
+    if run.label_free and run.judge == "policy":
+        await all_of(judge_episode(trajectory, deps) for trajectory in batch_episodes(state, deps))
+    return {}
+
+
+def judged_success(trajectory: Trajectory, deps: Deps) -> bool | None:
+    """Return whether the episode counts as a success when rules are credited; None = nobody can say."""
+    return judged(trajectory, deps.config, deps.store)
+
+
+def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
+    """Return whether the episode succeeded: by its grade, or where nobody grades by what was journalled of it."""
+    if not config.run.label_free:
+        return trajectory.outcome.success if trajectory.outcome else None
+    found = store.events(type="judgement", subject=trajectory.id, limit=1)
+    return found[0].data["success"] if found else None
+
+
+async def judge_episode(trajectory: Trajectory, deps: Deps) -> None:
+    """Journal the policy's judgement of an episode, once."""
+    if not trajectory.steps or deps.store.events(type="judgement", subject=trajectory.id, limit=1):
+        return
+    prompt = render("evolve.episode", "judge", task=trajectory.instruction, steps=trajectory.steps)
+    messages = [Message(role="user", content=prompt)]
+    async with deps.slots:
+        with about(trajectory.task.id):
+            policy, params = deps.policies.judge, SamplingParams(max_tokens=256)
+            answer = await generate_structured(policy, messages, SelfJudgement, params)
+    value = answer.value
+    data = {"success": value.success if value else None, "reason": value.reason if value else answer.raw}
+    deps.store.append(Event(type="judgement", run_id=deps.stream.run_id, subject=trajectory.id, data=data))

@@ -1,0 +1,50 @@
+"""First node of a batch: fixes what its episodes will be shown, before any of them starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evolve.episode.injection import choose_core, recall_for
+from evolve.loop.nodes.expose import Lots, hide, turn
+from evolve.loop.state import Deps, State
+from memory.records import Event, Injection
+from playbooks.core import Core, core_records, due
+from playbooks.view import RecordView
+
+
+async def recall(state: State, deps: Deps) -> dict[str, Any]:
+    """Choose the core at a compaction point and recall for every task of the batch; journal what will be injected.
+
+    What chance hides (`evolve.loop.nodes.expose`) is in no prompt. Repeating it after a crash keeps the first choice.
+    """
+    config, stream, batch = deps.config, deps.stream, state.get("batch", 0)
+    if deps.turn:
+        await deps.turn()
+    core = Core(ids=tuple(state.get("core", ())), tasks=state.get("core_at"))
+    subject = stream.key(batch)
+    logged = deps.store.events(type="recall", subject=subject, limit=1)
+    if logged:
+        data = logged[0].data
+        return {"batch": batch, "core": data["core"], "core_at": data["core_at"], "episodes": None, "reflections": []}
+    shown: dict[str, list[dict[str, Any]]] = {}
+    lots: dict[str, Lots] = {}
+    if config.playbook.enabled:
+        done = stream.done(batch)
+        if due(core, done, every=config.playbook.compact_every):
+            core = choose_core(config, deps.store.view(deps.namespace), deps.policy, done)
+        records = core_records(core, RecordView(filter(None, map(deps.store.get, core.ids))))
+        now = turn(deps)
+        for task in stream.batch(batch):
+            chosen = recall_for(deps.store, config, task, records, deps.policy)
+            left, lots[task.id] = hide(chosen, task, now, deps)
+            shown[task.id] = [injection.model_dump(mode="json") for injection in left]
+    data = {"core": list(core.ids), "core_at": core.tasks, "shown": shown, "lots": lots}
+    event = Event(type="recall", namespace=deps.namespace, run_id=stream.run_id, subject=subject, data=data)
+    deps.store.append(event)
+    return {"batch": batch, "core": data["core"], "core_at": core.tasks, "episodes": None, "reflections": []}
+
+
+def recalled(batch: int, task_id: str, deps: Deps) -> tuple[Injection, ...]:
+    """Return what was chosen for a task, in the order it was chosen."""
+    (event,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    return tuple(Injection.model_validate(item) for item in event.data["shown"].get(task_id, ()))

@@ -1,0 +1,67 @@
+"""Asks the reflector what each episode of the batch teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from evolve.episode.injection import shown_again
+from evolve.episode.replies import about
+from evolve.episode.watching import watched
+from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.state import Deps, State
+from evolve.parallel import all_of
+from evolve.progress import Notice
+from evolve.seeds import id_for
+from evolve.usercode import awaited, broke_contract
+from memory.records import Record, Reflection, Trajectory
+from policies.errors import PolicyRefused
+
+
+async def reflect(state: State, deps: Deps) -> dict[str, Any]:
+    """Store a reflection for every episode worth one and return their ids in task order.
+
+    Repeated after a crash, it meets the journalled replies and keeps the reflections that were stored.
+    """
+    if not deps.config.playbook.enabled:
+        return {"reflections": []}
+    chosen = [t for t in batch_episodes(state, deps) if _teaches(t, deps)]
+    return {"reflections": await all_of(_reflect(trajectory, deps) for trajectory in chosen)}
+
+
+def _teaches(trajectory: Trajectory, deps: Deps) -> bool:
+    if not trajectory.steps:
+        return False
+    everything = deps.config.run.label_free or deps.config.playbook.reflect_on == "all"
+    return everything or not trajectory.success
+
+
+@watched("reflect")
+async def _reflect(trajectory: Trajectory, deps: Deps) -> str:
+    reflection_id = id_for("rf", trajectory.id)
+    shown = shown_again(deps.store, trajectory.injected)
+    async with deps.slots:
+        with about(trajectory.task.id):
+            try:
+                reflection = await _asked(trajectory, (*shown.core, *shown.recalled), deps)
+            except PolicyRefused as refused:
+                reflection = _refused(trajectory, deps, refused)
+    deps.store.add_reflection(reflection.model_copy(update={"id": reflection_id}))
+    return reflection_id
+
+
+async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], deps: Deps) -> Reflection:
+    what, reflect = f"reflect() of reflector {deps.reflector.name!r}", deps.reflector.reflect
+    reflection = await awaited(what, reflect, trajectory, shown, label_free=deps.config.run.label_free)
+    if not isinstance(reflection, Reflection):
+        raise broke_contract(what, reflect, reflection, "memory.records.Reflection(...)")
+    return reflection
+
+
+def _refused(trajectory: Trajectory, deps: Deps, refused: PolicyRefused) -> Reflection:
+    """Return what is kept of a reflection the policy would not write (its prompt is too long, say): the run goes on."""
+    text = f"no reflection on {trajectory.task.id}: {refused}"
+    deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
+    return Reflection(
+        trajectory_id=trajectory.id, task_id=trajectory.task.id, raw=text, parsed=False, author=deps.reflector.name
+    )

@@ -1,0 +1,100 @@
+"""Changes that no gate could judge yet: neither dropped nor shown, they are judged with the next batch's proposals.
+
+What still waits when a run is done is taken up by the next run in the namespace: its first batch is asked about it.
+"""
+
+from __future__ import annotations
+
+from evolve.gates.coverage import Covered
+from evolve.gates.events import WAITING
+from evolve.gates.exemplars import Exemplars
+from evolve.gates.held_out import HeldOut
+from evolve.gates.stack import RUNS_TASKS
+from evolve.gates.utility import Utility
+from evolve.loop.runs import DONE
+from evolve.loop.state import Deps
+from evolve.progress import Notice
+from memory.erasing import ERASED_PAYLOAD
+from memory.records import DeltaOp, Event, Frozen, Task
+from memory.store import Store
+
+
+class Waiting(Frozen):
+    """One change that waits."""
+
+    op: DeltaOp
+    passed: tuple[str, ...] = ()
+    """Gates that ran tasks for it and let it through: they are not asked again."""
+    reason: str = ""
+
+
+def carried(batch: int, deps: Deps) -> tuple[Waiting, ...]:
+    """Return what waited when a batch began: all that the batch before it in this run left."""
+    if batch:
+        earlier = deps.store.events(type=WAITING, subject=deps.stream.key(batch - 1), limit=1)
+    else:  # the last batch of the pass before, or what the run took up
+        events = deps.store.events(type=WAITING, run_id=deps.stream.run_id)
+        earlier = [event for event in events if not event.subject.startswith(deps.stream.key(""))]
+    return _items(earlier[-1]) if earlier else ()
+
+
+def _items(event: Event) -> tuple[Waiting, ...]:
+    """Return what an event says waits; a change whose text was forgotten since does not."""
+    items = (Waiting.model_validate(item) for item in event.data.get("waiting", ()))
+    return tuple(item for item in items if item.op.payload != ERASED_PAYLOAD)
+
+
+def keep(batch: int, waiting: tuple[Waiting, ...], deps: Deps) -> None:
+    """Journal what waits after a batch, once; also that nothing does any more."""
+    if waiting or carried(batch, deps):
+        _journal(deps.stream.key(batch), waiting, deps)
+
+
+def take_up(deps: Deps) -> None:
+    """Make what finished runs of this environment left waiting the first that this run's gates are asked about; once.
+
+    Left where it is: everything, by a run whose gates run no tasks and could only wave it through, and what was written
+    from tasks that `held_out` or `utility` would ask. What a stopped run left is judged when that run is resumed.
+    """
+    if not deps.config.playbook.enabled or not RUNS_TASKS & {gate.name for gate in deps.gates}:
+        return
+    found = left_over(deps.store, deps.namespace, deps.environment.name)
+    items = tuple(item for item in found if not tainted(item.op, deps))
+    if items and _journal(f"{deps.stream.run_id}/taken", items, deps):
+        text = f"{len(items)} changes that an earlier run left waiting are judged with the first batch"
+        deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
+
+
+def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, ...]:
+    """Return what waits and belongs to no run that could still judge it, oldest first."""
+    done = {run["run_id"] for run in store.runs() if (run["status"], run["environment"]) == (DONE, environment)}
+    held: dict[str, tuple[str, Waiting]] = {}
+    for event in store.events(type=WAITING, namespace=namespace):
+        items = _items(event)
+        held = {key: (run_id, item) for key, (run_id, item) in held.items() if run_id != event.run_id}
+        held |= {item.op.op_id: (event.run_id, item) for item in items}
+    return tuple(item for run_id, item in held.values() if run_id in done)
+
+
+def tainted(op: DeltaOp, deps: Deps) -> bool:
+    """Tell whether a gate of the select split, which needs tasks that a change was not written from, would run such."""
+    gates = [gate.measures if isinstance(gate, Covered) else gate for gate in deps.gates]
+    asked = {
+        _scenario(task) for gate in gates if isinstance(gate, Exemplars | HeldOut | Utility) for task in gate.tasks
+    }
+    found = map(deps.store.trajectory, op.provenance.trajectory_ids)
+    return not asked.isdisjoint(_scenario(episode.task) for episode in found if episode is not None)
+
+
+def _scenario(task: Task) -> str:
+    return task.scenario or task.id
+
+
+def _journal(subject: str, waiting: tuple[Waiting, ...], deps: Deps) -> bool:
+    """Journal what waits under a subject; return whether it was not journalled before."""
+    if deps.store.events(type=WAITING, subject=subject, limit=1):
+        return False
+    data = {"waiting": [item.model_dump(mode="json") for item in waiting]}
+    event = Event(type=WAITING, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
+    deps.store.append(event)
+    return True

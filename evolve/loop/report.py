@@ -1,0 +1,262 @@
+"""What a run came to, read from the journal alone: figures by half, controls, cost, and the points of its curve.
+
+Nothing is remembered outside the journal, so a report can be printed again at any time and says the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from evolve.episode.arms import ATTEMPT, MAIN, NO_MEMORY
+from evolve.episode.metrics import Metrics, summarize
+from evolve.episode.skilled.figures import SkillFigures, figures
+from evolve.episode.skilled.figures import lines as skill_lines
+from evolve.gates import account
+from evolve.loop.advice import advice
+from evolve.loop.attempts import ATTEMPTS, AttemptsReport
+from evolve.loop.attempts import lines as attempt_lines
+from evolve.loop.evaluate import EvalReport
+from evolve.loop.heldout import HeldOut, held_out
+from evolve.loop.history import (
+    CHANGES,
+    STALE,
+    TEACHING,
+    WITH_MEMORY,
+    WITHOUT_MEMORY,
+    RunSummary,
+    find_summary,
+    latest_learner,
+    list_runs,
+)
+from evolve.loop.lives import Compared, compared, compared_lines
+from evolve.loop.methods import growth
+from evolve.loop.modes.online import place
+from evolve.loop.pass_at_k import PassAtK, pass_at_k
+from evolve.loop.pass_at_k import lines as pass_lines
+from evolve.loop.roles import RoleUse, used
+from evolve.loop.roles import lines as role_lines
+from evolve.loop.runs import COMPARE, RESUMABLE, RunRecord, load_run
+from memory import listing
+from memory.errors import NotFound
+from memory.records import Frozen, Trajectory
+from memory.store import Store
+
+
+class Report(Frozen):
+    """One run in figures."""
+
+    run_id: str
+    kind: str = ""
+    """One of `evolve.loop.runs.KINDS`."""
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    started: datetime | None = None
+    mode: str
+    status: str
+    policy: str
+    policy_version: str
+    environment: str
+    config_hash: str
+    preset: str | None = None
+    """Method whose values applied where no key was given."""
+    seed: int
+    snapshot_id: str | None
+    first_half: Metrics | None = None
+    second_half: Metrics | None = None
+    whole: Metrics | None = None
+    control: Metrics | None = None
+    """The same stream's tasks without memory, on the sampled share."""
+    evaluations: tuple[EvalReport, ...] = ()
+    """Made by the run itself."""
+    compared: Compared | None = None
+    """What a comparison came to."""
+    held_out: tuple[HeldOut, ...] = ()
+    """Of a run that learned: the latest evaluations of the same policy in the same environment."""
+    attempts: tuple[AttemptsReport, ...] = ()
+    """pass@k, best-of-n and retry of each split, where several attempts were made."""
+    retried: PassAtK | None = None
+    """What further attempts at failed tasks brought, of a run that learned; None without any."""
+    known_before: int = 0
+    """Bullets that were known when the run started."""
+    learned: int = 0
+    """Changes of knowledge that were applied; counters are none."""
+    roles: tuple[RoleUse, ...] = ()
+    """What each role's model calls used; those of the gates' episodes are among the acting ones."""
+    gates: account.GateAccount = account.GateAccount()
+    """What the gates decided, and what they spent beside the stream."""
+    egl: float | None = None
+    """New records / tasks, of method `yunjue`; None where another writes."""
+    skills: SkillFigures | None = None
+    """How skills were used; None where there were none."""
+    curve: tuple[bool, ...] = ()
+    """Success of the main arm, in order of the stream."""
+    warnings: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What kept the run from learning, each with the key to turn."""
+
+
+def make_report(store: Store, run_id: str | None = None) -> Report:
+    """Return the report of a run: the named one, or the latest that learned. Raises `NotFound`."""
+    record = find_record(store, run_id)
+    line = find_summary(store, record.run_id)
+    stream, control = _episodes(store, record)
+    further = store.trajectories(run_id=record.run_id, arm=ATTEMPT)
+    half = len(stream) // 2
+    namespace = record.config.get("memory", {}).get("namespace", "default")
+    events = store.events(type="evaluation", run_id=record.run_id)
+    gates = account.account(store, record.run_id)
+    return Report(
+        run_id=record.run_id,
+        kind=record.kind,
+        name=record.name,
+        tags=record.tags,
+        started=line.started,
+        mode=record.mode,
+        status=line.status,
+        policy=line.policy,
+        policy_version=record.policy_version,
+        environment=record.environment,
+        config_hash=record.config_hash,
+        preset=record.config.get("preset"),
+        seed=record.config.get("run", {}).get("seed", 0),
+        snapshot_id=record.snapshot_id,
+        first_half=_metrics(stream[:half]),
+        second_half=_metrics(stream[half:]),
+        whole=_metrics(stream),
+        control=_metrics(control),
+        evaluations=tuple(EvalReport.model_validate(event.data) for event in events),
+        compared=compared(store, record.run_id),
+        held_out=held_out(store, record) if record.kind in TEACHING else (),
+        attempts=tuple(
+            AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
+        ),
+        retried=pass_at_k(record.config.get("run", {}).get("attempts", 1), stream, further),
+        known_before=_known_before(store, record.run_id),
+        learned=_applied(store, record.run_id),
+        roles=used(store, record.run_id, f"{line.policy} {record.policy_version}".rstrip(), record.roles),
+        gates=gates,
+        egl=growth(store, namespace, {t.id for t in stream}),
+        skills=figures(store, record.run_id, stream),
+        curve=tuple(t.success for t in stream),
+        warnings=_warnings(line, stream, listing.missing_episodes(store.journal, record.run_id)),
+        advice=advice(store, record, stream, gates),
+    )
+
+
+def lines(report: Report) -> list[str]:
+    """Return the report as text for people."""
+    called = "".join(
+        f" {word}" for word in ([repr(report.name)] if report.name else []) + [f"#{t}" for t in report.tags]
+    )
+    when = f", started {report.started:%Y-%m-%d %H:%M} UTC" if report.started else ""
+    head = [
+        f"run {report.run_id}{called} ({report.mode}, {report.status}){when}",
+        f"policy {report.policy} {report.policy_version}, environment {report.environment}",
+        f"seed {report.seed}, config {report.config_hash}, snapshot {report.snapshot_id or '-'}",
+    ]
+    if report.kind == COMPARE:
+        return [*head[:1], *(compared_lines(report.compared) if report.compared else ["it is not done"])]
+    head += [f"preset {report.preset} (`evolve presets show {report.preset}`)"] if report.preset else []
+    named = {
+        "first half": report.first_half,
+        "second half": report.second_half,
+        "whole stream": report.whole,
+        "without memory (sample)": report.control,
+    }
+    body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
+    body += pass_lines(report.retried)
+    body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
+    body += [_figures(f"held out {_memory(e.report.arm)} memory", e.report.metrics) for e in report.held_out]
+    body += [f"held out: {said}" for said in dict.fromkeys(map(_evaluation, report.held_out))]
+    body += [line for each in report.attempts for line in attempt_lines(each)]
+    learned = f"known before: {report.known_before}, changes applied: {report.learned}"
+    if report.egl is not None:
+        learned += f", new records per task (EGL): {report.egl:.2f}"
+    end = [*report.warnings, *(f"note: {each}" for each in report.advice)]
+    asked = role_lines(report.roles)
+    return [*head, "", *body, "", learned, *asked, *account.lines(report.gates), *skill_lines(report.skills), *end]
+
+
+def _memory(arm: str) -> str:
+    return "without" if arm == NO_MEMORY else "with"
+
+
+def _evaluation(each: HeldOut) -> str:
+    knew = f", of what run {each.parent} knew at its end" if each.parent else ""
+    return f"evaluation {each.run_id} on {each.report.split}, {each.started:%Y-%m-%d %H:%M} UTC{knew}"
+
+
+def _figures(name: str, m: Metrics) -> str:
+    reward = "" if m.reward is None or m.reward == m.tgc else f"reward {m.reward:.3f}  "
+    ends = ", ".join(f"{stop.value} {count}" for stop, count in sorted(m.stops.items()))
+    return (
+        f"{name:<28} TGC {m.tgc:6.1%} [{m.interval.low:.0%}, {m.interval.high:.0%}]  SGC {m.sgc:6.1%}  "
+        f"{reward}n={m.tasks}  steps {m.steps:.1f}  tokens {m.tokens:,.0f}  shown {m.injected:.1f}  "
+        f"coverage {m.coverage:.0%}" + (f"  ended by {ends}" if ends else "")
+    )
+
+
+def find_record(store: Store, run_id: str | None) -> RunRecord:
+    """Return the record of the named run; of none the latest that learned, or else the latest. Raises `NotFound`."""
+    if run_id is not None:
+        return load_run(store, run_id)
+    latest = latest_learner(store) or next(iter(list_runs(store, limit=1)[0]), None)
+    if latest is None:
+        raise NotFound("no run in this workspace; start one with `evolve run`")
+    return load_run(store, latest.run_id)
+
+
+def _episodes(store: Store, record: RunRecord) -> tuple[list[Trajectory], list[Trajectory]]:
+    """Return the episodes with memory and without, in order; those of a session as they came."""
+    found = store.trajectories(run_id=record.run_id)
+    if record.kind not in RESUMABLE:
+        return [t for t in found if t.arm in WITH_MEMORY], [t for t in found if t.arm in WITHOUT_MEMORY]
+    episodes = {(t.arm, t.task.id): t for t in found}
+    stream = [episodes[MAIN, task] for task in _order(record) if (MAIN, task) in episodes]
+    return stream, [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
+
+
+def _order(record: RunRecord) -> tuple[str, ...]:
+    """Return the ids of the tasks as they were worked through; with epochs, in the order of the environment."""
+    run = record.config.get("run", {})
+    if record.mode == "online" and run.get("shuffle"):
+        return tuple(sorted(record.tasks, key=lambda task_id: place(task_id, run.get("seed", 0), 0)))
+    return record.tasks
+
+
+def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:
+    return summarize([t.task for t in trajectories], trajectories) if trajectories else None
+
+
+def _known_before(store: Store, run_id: str) -> int:
+    marks = store.events(type="run.mark", run_id=run_id, limit=1)
+    return len(store.get_snapshot(marks[0].data["snapshot"]).manifest) if marks else 0
+
+
+def _applied(store: Store, run_id: str) -> int:
+    return sum(len(store.events(type=f"knowledge.{name}", run_id=run_id)) for name in CHANGES)
+
+
+def _warnings(line: RunSummary, stream: Sequence[Trajectory], missing: int) -> tuple[str, ...]:
+    late, found = stream[len(stream) // 2 :], list[str]()
+    if line.status == STALE and line.kind in RESUMABLE:
+        found.append("warning: the process of this run is gone: `evolve resume` goes on where it was")
+    if late and not any(t.injected for t in late):
+        found.append("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it")
+    if cut := sum(step.omitted > 0 for t in stream for step in t.steps):
+        found.append(
+            f"{cut} observations were longer than environment.observation_chars; the agent read them cut short"
+        )
+    if forgotten := sum(t.forgotten for t in stream):
+        found.append(
+            f"{forgotten} observations were left out of later prompts: a conversation was longer than "
+            "environment.history_chars"
+        )
+    if erased := sum(t.erased for t in stream):
+        found.append(
+            f"{erased} of these tasks were forgotten since: their figures count, but not by role; their texts are gone"
+        )
+    if missing:
+        found.append(f"warning: {missing} episodes of this run were erased: they are in no figure")
+    return tuple(found)

@@ -1,0 +1,53 @@
+"""What an agent was sent, made again from the journal: the records in the versions that were shown, the run's words of
+the world, and what was said and answered.
+
+The journal keeps no prompts, it keeps replies under the hash of the request that they answer. So a prompt that was made
+again can be proved: its hash is the key of the reply, or it is not what was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evolve.config.model import Config
+from evolve.episode.arms import ATTEMPT
+from evolve.episode.exemplars.showing import with_examples
+from evolve.episode.injection import Shown
+from evolve.episode.prompting import knowledge, opening_messages
+from evolve.episode.worldwords import WorldWords
+from evolve.seeds import seed_for
+from memory.records import Trajectory
+from playbooks.render import neutral
+from policies.cache import request_key
+from policies.protocols import Message, SamplingParams, ToolSpec
+from skills.catalogue import catalogue
+
+
+def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldWords) -> list[Message]:
+    """Return the conversation before the first action, with the configuration of the episode's run."""
+    rules = knowledge(shown.core, shown.recalled, words.profile)
+    able = config.skills.enabled and config.playbook.enabled
+    skills = neutral(catalogue(shown.skills, words.profile)) if able else None
+    task = trajectory.task.opened(trajectory.opening)
+    told = opening_messages(task, rules, words.profile, words.text, skills)
+    return with_examples(told, shown.exemplars, words.demonstration)
+
+
+def proved(
+    config: Config, trajectory: Trajectory, step: int, messages: Sequence[Message], tools: tuple[ToolSpec, ...]
+) -> bool | None:
+    """Tell whether a step's reply answers these messages; None where there is no key to compare with.
+
+    `config` is that of the episode's run, and `trajectory.run_id` names that run.
+    """
+    key = trajectory.steps[step].reply_key if step < len(trajectory.steps) else ""
+    if not key:
+        return None
+    again = trajectory.arm == ATTEMPT
+    params = SamplingParams(
+        temperature=config.run.attempt_temperature if again else config.policy.temperature,
+        max_tokens=config.policy.max_tokens,
+        seed=seed_for(trajectory.seed, step),
+        tools=tools,
+    )
+    return request_key((trajectory.run_id, trajectory.policy, trajectory.policy_version), messages, params) == key

@@ -1,0 +1,250 @@
+"""A run from start to finish: its record in the journal, its budget, its lock, and how it is taken up again.
+
+The record says what was asked for and how far it came; results are in the journal's events. A run that was killed, or
+that stopped at a budget or a dead server, is resumed under its first configuration: the graph goes on from
+its last checkpoint, and replies that were journalled are replayed, so that none is paid for twice.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from pydantic import Field, model_validator
+
+from evolve.config.file import stored_config
+from evolve.config.model import Config
+from evolve.episode.arms import MAIN
+from evolve.loop import servers
+from evolve.loop.runlog import about_run, at_snapshot
+from evolve.loop.state import Deps
+from evolve.seeds import id_for
+from memory import listing, runlist
+from memory.errors import JournalError, NotFound
+from memory.records import Event, Frozen, Reflection, Snapshot, Usage
+from memory.runlist import KINDS as MODE_KINDS
+from memory.runlist import RunFilter
+from memory.store import Store
+from policies.budget import Budget
+
+RUNNING, STOPPED, DONE = "running", "stopped", "done"
+LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
+AGENT, LANGCHAIN, MCP, LANGGRAPH, SESSION = "agent", "langchain", "mcp", "langgraph", "session"
+KINDS = (LEARN, EVAL, QUARANTINE, COMPARE, AGENT, LANGCHAIN, MCP, LANGGRAPH, SESSION)
+"""What a run was: of tasks, an evaluation, a test of quarantined text, a comparison, or a session. `session` is one
+that an earlier version journalled without saying of what."""
+RESUMABLE = (LEARN, EVAL, QUARANTINE)
+
+
+class RunRecord(Frozen):
+    """What is known about a run."""
+
+    run_id: str
+    kind: str = ""
+    """One of `KINDS`; a record of an earlier version gets the one that its mode tells."""
+    name: str = ""
+    tags: tuple[str, ...] = ()
+    status: str = RUNNING
+    """`running` (or killed), `stopped` (resumable), `done`."""
+    reason: str = ""
+    mode: str = "online"
+    """That of `run.mode`; of a session or a comparison its kind."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    config_hash: str = ""
+    policy: str = ""
+    policy_version: str = ""
+    roles: dict[str, str] = Field(default_factory=dict)
+    """Role -> name and version of its policy, where that is not the acting one."""
+    environment: str = ""
+    tasks: tuple[str, ...] = ()
+    """Ids of the stream, in its order."""
+    control: tuple[str, ...] = ()
+    """Ids of the tasks that are also done without memory."""
+    gates: tuple[str, ...] = ()
+    """The gates that `gate.names` stood for; `default` depends on the environment."""
+    seconds: float = 0.0
+    """Wall time until the record was last written."""
+    snapshot_id: str | None = None
+    """Knowledge at the end, as `<id>@<position>`."""
+    client: str = ""
+    """Who visited, of an MCP session."""
+    folder: str = ""
+    """Where a comparison keeps its lives, relative to the folder of evolve.toml where it lies inside."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_from_mode(cls, given: dict[str, Any]) -> dict[str, Any]:
+        return given if given.get("kind") else {**given, "kind": MODE_KINDS.get(given.get("mode", ""), LEARN)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run under way: what the modes work with."""
+
+    deps: Deps
+    record: RunRecord
+    share: float
+    """Share of tasks that have a no-memory control."""
+    budget: Budget
+
+    @property
+    def config(self) -> Config:
+        return self.deps.config
+
+    @property
+    def checkpoints(self) -> Path:
+        """Return the file of the graph's checkpoints."""
+        return self.config.workspace / "checkpoints.db"
+
+    def reached(self, mark: str) -> str | None:
+        """Return the address of the snapshot that was marked before, or None."""
+        found = self.deps.store.events(type="run.mark", subject=self.deps.stream.key(mark), limit=1)
+        return found[0].data["snapshot"] if found else None
+
+    def mark(self, mark: str, snapshot: Snapshot) -> str:
+        """Remember that the run came this far, and with which knowledge; return the snapshot's address."""
+        address = mark_run(self.deps.store, self.record.run_id, self.deps.stream.key(mark), snapshot)
+        at_snapshot(snapshot.id)
+        return address
+
+
+def mark_run(store: Store, run_id: str, subject: str, snapshot: Snapshot) -> str:
+    """Journal that a run came to a snapshot; return its address."""
+    address = f"{snapshot.id}@{snapshot.position}"
+    data = {"snapshot": address}
+    store.append(Event(type="run.mark", namespace=snapshot.namespace, run_id=run_id, subject=subject, data=data))
+    return address
+
+
+def load_run(store: Store, run_id: str | None = None) -> RunRecord:
+    """Return a run's record: the named one, or the latest that can be resumed. Raises `NotFound`.
+
+    A session that an earlier version journalled without a record gets one from its events.
+    """
+    if run_id is not None:
+        found = store.get_run(run_id)
+        if found is not None:
+            return RunRecord.model_validate({**found, "run_id": run_id})
+        rows, _ = runlist.runs(store.journal, RunFilter(run_ids=(run_id,)), limit=1)
+        if not rows:
+            raise NotFound(f"no run {run_id!r} in this workspace; see `evolve logs list`")
+        return RunRecord(run_id=run_id, kind=rows[0].kind, mode=rows[0].kind, status=DONE)
+    records = [RunRecord.model_validate(data) for data in store.runs() if data.get("status") != DONE]
+    unfinished = [record for record in records if record.kind in RESUMABLE]
+    if not unfinished:
+        raise NotFound("no unfinished run in this workspace; start one with `evolve run`")
+    return unfinished[-1]
+
+
+def started_with(record: RunRecord, config: Config) -> Config:
+    """Return the configuration of a run's start; budget, speed, where it is kept and watched, and where the server of
+    the same model is by now are `config`'s.
+
+    Raises `ConfigError` as `stored_config` does.
+    """
+    kept = stored_config(record.config, config.root)
+    fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
+    today: dict[str, Any] = {
+        "budget": config.budget,
+        "memory": config.memory,
+        "telemetry": config.telemetry,
+        "log": config.log,
+    }
+    if (kept.policy.name, kept.policy.model) == (config.policy.name, config.policy.model):
+        address = config.policy.model_dump(include={"base_url", "api_key_env", "timeout_s"})
+        today["policy"] = kept.policy.model_copy(update=address)
+    return kept.model_copy(update={**today, "run": fast})
+
+
+def save_run(store: Store, record: RunRecord) -> None:
+    """Journal the record's present state."""
+    store.put_run(record.run_id, record.model_dump(mode="json", exclude={"run_id"}))
+
+
+def spent(store: Store, run_id: str) -> Usage:
+    """Return what a run's journalled model calls used, and finding out what its servers can do."""
+    return sum(listing.used_by_role(store.journal, run_id).values(), servers.used(store, run_id))
+
+
+def keeper(store: Store) -> Callable[[Reflection], object]:
+    """Return what stores a lesson whose curation could not be parsed, once even when it is curated again."""
+
+    def keep(reflection: Reflection) -> None:
+        said = [insight.content for insight in reflection.insights]
+        store.add_reflection(
+            reflection.model_copy(update={"id": id_for("rf", reflection.author, reflection.trajectory_id, said)})
+        )
+
+    return keep
+
+
+@contextmanager
+def exclusive(workspace: Path, run_id: str) -> Generator[None]:
+    """Hold the run's lock. Raises `JournalError` when another process works on it."""
+    file = _lock_file(workspace, run_id)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with alone(file, f"run {run_id!r} is being worked on by another process; wait for it or stop it"):
+        yield
+
+
+def is_worked_on(workspace: Path, run_id: str) -> bool:
+    """Tell whether a living process holds the run's lock, which ends with its process."""
+    file = _lock_file(workspace, run_id)
+    try:
+        if file.exists():
+            FileLock(file, blocking=False).acquire().lock.release()
+        return False
+    except (Timeout, OSError):
+        return True
+
+
+def _lock_file(workspace: Path, run_id: str) -> Path:
+    return workspace / "runs" / f"{run_id}.lock"
+
+
+@contextmanager
+def alone(file: Path, taken: str) -> Generator[None]:
+    """Hold a lock. Raises `JournalError` with the text `taken` where another process holds it."""
+    lock = FileLock(file, timeout=0.2)  # `is_worked_on` may hold it for an instant
+    try:
+        lock.acquire()
+    except Timeout as held:
+        raise JournalError(taken) from held
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@asynccontextmanager
+async def recorded(store: Store, record: RunRecord, policy_version: str) -> AsyncGenerator[None]:
+    """Keep the record up to date around the work: done, or stopped with the reason when an error or Ctrl-C ends it.
+
+    What is logged meanwhile names the run.
+    """
+    started = time.monotonic()
+
+    def now(**changes: Any) -> RunRecord:
+        return record.model_copy(update={"seconds": record.seconds + time.monotonic() - started, **changes})
+
+    save_run(store, now(status=RUNNING, reason=""))
+    try:
+        with about_run(record.run_id, policy_version):
+            yield
+    except BaseException as error:
+        save_run(store, now(status=STOPPED, reason=_reason(store, record, error)))
+        raise
+    save_run(store, now(status=DONE, reason=""))
+
+
+def _reason(store: Store, record: RunRecord, error: BaseException) -> str:
+    """Return why a run ended, and how far it came where somebody interrupted it."""
+    if isinstance(error, Exception):
+        return f"{type(error).__name__}: {error}"
+    done = len({episode.task.id for episode in store.trajectories(run_id=record.run_id, arm=MAIN)})
+    return f"interrupted after {done} of {len(record.tasks)} tasks" if record.tasks else "interrupted"

@@ -1,0 +1,96 @@
+"""Registers a function written by hand as a skill: read like every other one, kept on the operator's word.
+
+add_skill(load_config(), find_free_room, origin="Book a free room.")
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from memory.errors import BadInput
+from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
+from memory.store import Store
+from skills.library import Library
+from skills.names import free
+from skills.record import Skill, SkillTest
+from skills.static import complaints
+
+ACTOR = "operator"
+_TRIES = 3
+"""How often a skill is written anew on top of what others wrote meanwhile."""
+
+
+def add_skill(
+    config: Config,
+    function: Callable[..., Any] | str,
+    *,
+    summary: str = "",
+    origin: str = "",
+    tests: Sequence[SkillTest] = (),
+) -> Record[Skill]:
+    """Store a function, or its source, as an active skill of the workspace and return its record.
+
+    `origin` is an instruction that it would be used for: tasks with such words are shown it. A name that is in use gets
+    a new version; the same source again changes nothing. The source is read and never run here. Raises `BadInput` with
+    everything that is wrong with it.
+    """
+    fields = {"summary": summary, "origin": origin, "tests": tuple(tests)}
+    refused = ""
+    with open_store(config, owner=False) as store:
+        for _ in range(_TRIES):
+            found = _add(store, config.memory.namespace, _source(function), fields)
+            if isinstance(found, Record):
+                return found
+            refused = found
+    raise BadInput(f"the skill was not stored: {refused}")
+
+
+def _add(store: Store, namespace: str, source: str, fields: Mapping[str, Any]) -> Record[Skill] | str:
+    """Return the record, or why it was refused: others may have written meanwhile."""
+    library = Library(store.view(namespace).records(Skill.kind))
+    skill = _skill(source, library, fields)
+    wrong = complaints(skill, known=library.names)
+    if wrong:
+        raise BadInput(f"{skill.name} cannot be a skill: {'; '.join(wrong)}")
+    old = library.get(skill.name) if skill.name in library.names else None
+    if old is not None and old.payload == skill:
+        return old
+    overlay = library.overlay()
+    _ = overlay.update(skill) if old else overlay.save(skill)
+    op = DeltaOp(
+        op=Op.EDIT if old else Op.ADD,
+        kind=Skill.kind,
+        target_id=old.id if old else None,
+        base_version=old.version if old else None,
+        payload=skill.model_dump(mode="json"),
+        status=Status.ACTIVE,
+        provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
+    )
+    (result,) = store.commit(namespace, [op], actor=ACTOR).results
+    record = store.get(result.record_id or "") if result.applied else None
+    return record or result.reason
+
+
+def _source(function: Callable[..., Any] | str) -> str:
+    if isinstance(function, str):
+        return function
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError) as error:
+        raise BadInput(f"the source of {function!r} cannot be read ({error}); pass it as text") from error
+
+
+def _skill(source: str, library: Library, fields: Mapping[str, Any]) -> Skill:
+    try:
+        skill = Skill(source=source, **fields)
+    except ValidationError as invalid:
+        raise BadInput(str(invalid.errors(include_url=False)[0]["msg"])) from invalid
+    requires = tuple(name for name in free(skill.function) if name in library.names)
+    return skill.model_copy(update={"requires": requires})

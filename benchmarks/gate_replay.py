@@ -15,8 +15,8 @@ from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import REPLAYS
+from evolve.gates.decisions import redecided, rounds_of
 from evolve.gates.online_ab import OnlineAB, Rules, decide
-from evolve.gates.rounds import redecided, rounds_of
 from evolve.loop.assembly import open_store
 from evolve.loop.nodes.expose import EXPOSURE, trials
 from evolve.loop.nodes.gate import VERDICT

@@ -31,7 +31,7 @@ from policies.local.policy import POCKET
 from policies.protocols import Message, SamplingParams
 from policies.rl.losses.ppo import Ppo
 from policies.rl.rows import Span, TrainRow
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 FORWARD = 2
 TRAINED = {"lora": 4, "full": 6}
@@ -91,7 +91,7 @@ def training(model: Path, weights: Any, rows: int = 64, length: int = 512, steps
     """Make a few updates from random rows, after one that is not counted."""
     rng = np.random.default_rng(0)
     made = [_row(at, rng.integers(10, 200, 2 * length)) for at in range(rows)]
-    trainer = Trainer(model, Ppo(), Optimising(weights=weights))
+    trainer = Trainer(model, Ppo(), OptimiserOptions(weights=weights))
     advantages = [np.ones(1) if at % 2 else -np.ones(1) for at in range(rows)]
     trainer.step(made, advantages)
     began = time.perf_counter()

@@ -25,7 +25,7 @@ from evolve.config.sections import SkillsSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
 from evolve.environments.office.wording import HELD_OUT, sentence
-from evolve.episode.skilled.figures import SkillFigures, figures
+from evolve.episode.skill_runtime.figures import SkillFigures, figures
 from evolve.gates.account import account
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, RunResult, run

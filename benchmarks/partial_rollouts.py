@@ -21,11 +21,11 @@ from evolve.training.chains import chains
 from evolve.training.ledger import METRICS, lines
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.partial import Partial
-from evolve.training.rollouts import Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from policies.rl.slots import make
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 TRAIN, TEST = range(930, 936), range(20, 24)
 ARMS = {
@@ -48,7 +48,7 @@ async def trained(folder: Path, arm: str, seed: int) -> dict[str, float | str]:
         partial=ARMS[arm][0],
     )
     correction = make("corrections", ARMS[arm][1]) if ARMS[arm][1] else None
-    settings = Optimising(rank=8, learning_rate=2e-4, temperature=TEMPERATURE, seed=seed)
+    settings = OptimiserOptions(rank=8, learning_rate=2e-4, temperature=TEMPERATURE, seed=seed)
     trainer = Trainer(POCKET, make("losses", "ppo"), settings, correction=correction)
     policy = LocalPolicy.pocket(threads=1)
     parts = Learning(
@@ -83,7 +83,7 @@ async def success(adapter: Path | None) -> float:
     done: list[bool] = []
     try:
         for world in map(office, TEST):
-            settings = [Setting(each, world, given(world)) for each in chains(world.tasks("test_normal"), 1, seed=0)]
+            settings = [ChainSpec(each, world, given(world)) for each in chains(world.tasks("test_normal"), 1, seed=0)]
             found = await roll(settings[:SCENARIOS], policy, how, sampling, 0)
             done += [link.trajectory.success for each in found for link in each.links]
     finally:

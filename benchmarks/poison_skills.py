@@ -18,9 +18,9 @@ from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.intents import INTENTS, Intent
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.measured import Bench as GateBench
+from evolve.gates.factory import Bench as GateBench
 from evolve.gates.stack import DEFAULT
 from evolve.loop.assembly import make_gates, open_store
 from memory.protocols import Gate
@@ -95,7 +95,7 @@ async def _measure(root: Path, ways: int | None) -> list[Judged]:
     config = config.model_copy(update={"gate": config.gate.model_copy(update={"names": (DEFAULT,)})})
     found: list[Judged] = []
     with open_store(config, bench.policy.count_tokens) as store:
-        acting = Acting(world="", max_steps=16, skills=True)
+        acting = RolloutConfig(world="", max_steps=16, skills=True)
         evaluator = Evaluator(config, store, world, bench.policy, acting, "poison")
         gates = make_gates(config, GateBench(evaluator, tuple(world.tasks("train"))))
         for pair in list(pairs(world))[: ways and ways * PER_WAY]:

@@ -27,7 +27,7 @@ import torch
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.episode.prompting import opening_messages
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.training.loop import Learning, Plan, World, draw, learn
 from evolve.training.rollouts import Sampling
 from memory.records import Task
@@ -37,7 +37,7 @@ from policies.local.policy import POCKET
 from policies.rl.advantages.grpo import grpo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Episodes, Flags
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 DEPLOYMENT, THREADS = 640, 2
 STEPS, MAX_TOKENS, RANK, RATE = 6, 80, 16, 1e-4
@@ -84,9 +84,9 @@ def planned(steps: int, chains: int, rollouts: int) -> tuple[World, Plan]:
 def ours(steps: int, chains: int, rollouts: int) -> Told:
     """Train with our loop, as `evolve train grpo` does."""
     world, plan = planned(steps, chains, rollouts)
-    settings = Optimising(rank=RANK, learning_rate=RATE)
+    settings = OptimiserOptions(rank=RANK, learning_rate=RATE)
     trainer = Trainer(POCKET, Ppo(dual_clip=None), settings)
-    acting = Acting(world="", max_steps=STEPS, temperature=1.0, max_tokens=MAX_TOKENS)
+    acting = RolloutConfig(world="", max_steps=STEPS, temperature=1.0, max_tokens=MAX_TOKENS)
     parts = Learning(LocalPolicy.pocket(threads=THREADS), trainer, grpo, Everything(), acting)
     told = Told(chains * rollouts)
     ends: list[tuple[float, float]] = []

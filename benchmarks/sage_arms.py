@@ -20,14 +20,14 @@ from evolve.seeds import seed_for
 from evolve.training.chains import chains
 from evolve.training.logs import Offer
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.rollouts import Counting, Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Counting, Sampling, roll
 from evolve.training.supervised import fit, success_examples
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from policies.recordings import Recordings
 from policies.rl.slots import make
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 CELLS, BUILD = RESULTS / "cells" / "rl_1", ROOT / "build" / "sage"
 TRAIN, TEST = range(600, 640), range(20, 30)
@@ -113,7 +113,7 @@ def trained(arm: str, seed: int, size: Size, folder: Path) -> Path | None:
         return start
     own = folder / name_of(arm, seed, size)
     if not (own / "adapter").exists():
-        settings = Optimising(learning_rate=size.rate, seed=seed, temperature=TEMPERATURE)
+        settings = OptimiserOptions(learning_rate=size.rate, seed=seed, temperature=TEMPERATURE)
         trainer = Trainer(POCKET, make("losses", "sft" if how.training == "sft" else "ppo"), settings, start=start)
         if how.training == "sft":
             asyncio.run(_demonstrated(trainer, seed, size, own))
@@ -128,7 +128,7 @@ async def _demonstrated(trainer: Trainer, seed: int, size: Size, folder: Path) -
     folder.mkdir(parents=True, exist_ok=True)
     policy, replies = LocalPolicy.pocket(threads=1), Recordings(folder / "replies.jsonl")
     settings = [
-        Setting(each, world, given(world))
+        ChainSpec(each, world, given(world))
         for world in map(office, TRAIN)
         for each in chains(world.tasks("train"), 2, seed_for(seed, world.config.deployment))[:2]
     ][: size.demonstrations]

@@ -14,8 +14,8 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.episode.injection import Shown
-from evolve.episode.rollout import Acting, Attempt
-from evolve.episode.skilled.chains import Link, chain, take
+from evolve.episode.rollout import Attempt, RolloutConfig
+from evolve.episode.skill_runtime.chains import Link, chain, take
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
 from evolve.training.chains import chains
@@ -100,6 +100,6 @@ def given(world: Office) -> Recall:
     return lambda task: Shown(core=core)
 
 
-def acting(skills: bool, temperature: float) -> Acting:
+def acting(skills: bool, temperature: float) -> RolloutConfig:
     """Return how episodes are done."""
-    return Acting(world="", max_steps=MAX_STEPS, temperature=temperature, max_tokens=MAX_TOKENS, skills=skills)
+    return RolloutConfig(world="", max_steps=MAX_STEPS, temperature=temperature, max_tokens=MAX_TOKENS, skills=skills)

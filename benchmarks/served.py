@@ -17,7 +17,7 @@ from benchmarks.office_arms import office
 from benchmarks.table import ROOT
 from evolve.config.model import Config, EnvironmentSection, MemorySection, PolicySection, RunSection
 from evolve.episode.prompting import briefing
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from memory.records import Record
@@ -76,7 +76,7 @@ async def office_prompts(count: int, deployment: int = 0) -> list[Prompt]:
         Record(id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=text))
         for n, text in enumerate(world.oracle, start=1)
     )
-    acting = Acting(world=briefing(world, "compact"), max_steps=16)
+    acting = RolloutConfig(world=briefing(world, "compact"), max_steps=16)
     found: dict[Prompt, None] = {}
     for at, task in enumerate(world.tasks("test_normal")):
         expert = ScriptedPolicy([action.text for action in world.gold(task)], profile="compact")

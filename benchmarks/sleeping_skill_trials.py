@@ -17,9 +17,9 @@ from benchmarks.skill_mix import WideOffice
 from benchmarks.sleeping_skills import DEPLOYMENT, Pair, pairs
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.measured import Bench as GateBench
+from evolve.gates.factory import Bench as GateBench
 from evolve.gates.stack import DEFAULT
 from evolve.loop.assembly import make_gates, open_store
 from memory.protocols import Gate
@@ -34,7 +34,7 @@ async def judge(root: Path, every: int) -> None:
     config = bench.config(bench.with_rules(root, world.oracle))
     config = config.model_copy(update={"gate": config.gate.model_copy(update={"names": (DEFAULT,)})})
     with open_store(config, bench.policy.count_tokens) as store:
-        acting = Acting(world="", max_steps=16, skills=True)
+        acting = RolloutConfig(world="", max_steps=16, skills=True)
         for at, pair in enumerate(list(pairs(world))[::every]):
             evaluator = Evaluator(config, store, world, bench.policy, acting, f"sleeping-{at}")
             gates = make_gates(config, GateBench(evaluator, tuple(world.tasks("train"))))

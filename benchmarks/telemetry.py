@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.episode.watching import WatchedPolicy
+from evolve.episode.instrumentation import WatchedPolicy
 from evolve.loop import session
 from evolve.progress import Observers
 from evolve.telemetry.database import FILE

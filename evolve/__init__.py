@@ -3,7 +3,7 @@
 Everything for users is a name of this module; each is loaded when it is first used.
 """
 
-from evolve.shadow import refuse_shadowed_packages
+from evolve.import_guard import refuse_shadowed_packages
 
 refuse_shadowed_packages()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.index_worker import EXACT_NUMBERS
 from memory.journal import Journal
-from memory.live import LiveIndex
+from memory.live_index import LiveIndex
 from memory.vectors import from_blobs
 
 QUERIES = 20

@@ -18,14 +18,14 @@ import numpy as np
 from memory.catalogue import Candidate, Catalogue, Known
 from memory.indexes.exact import ExactIndex
 from memory.journal import Journal
-from memory.live import LiveIndex
+from memory.lexical import TOKENIZER, WordSearch
+from memory.live_index import LiveIndex
 from memory.protocols import Vector
 from memory.records import Record
 from memory.snapshots import frozen
 from memory.sql import sqlite3
 from memory.vectors import from_blobs
 from memory.view import Reader
-from memory.words import TOKENIZER, WordSearch
 
 Admitted = tuple[list[Candidate], Vector]
 """Candidates and their vectors `(n, dim)`, row by row."""

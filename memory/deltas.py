@@ -21,7 +21,7 @@ from memory.journal import Journal
 from memory.proposals import Prepared
 from memory.records import FROM_OUTSIDE, JUDGES, RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
 from memory.targets import Target, find_target, inherit, total_usage
-from memory.unique import holder
+from memory.unique_names import holder
 
 LIVE = RECALLABLE | {Status.CANDIDATE}
 

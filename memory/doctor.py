@@ -14,7 +14,7 @@ from memory.errors import JournalError
 from memory.forget import cut_bodies
 from memory.journal import Journal
 from memory.kinds import parse_payload
-from memory.live import LiveIndex
+from memory.live_index import LiveIndex
 from memory.projection import TABLES, Entry, apply
 from memory.records import Frozen
 from memory.schema import PROJECTION

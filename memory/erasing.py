@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from memory.content import canonical
-from memory.happened import Outcome, Step, Task, Trajectory
+from memory.trajectories import Outcome, Step, Task, Trajectory
 
 ERASED = "[erased]"
 """Stands where a forgotten text stood."""

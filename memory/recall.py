@@ -20,11 +20,11 @@ from memory.errors import BadInput, NotFound
 from memory.fusion import Scores, diversify, reciprocal_ranks, within_budget
 from memory.journal import Journal
 from memory.kinds import known_kinds
-from memory.live import LiveIndex
+from memory.lexical import WordSearch, query_words
+from memory.live_index import LiveIndex
 from memory.protocols import Embedder, Vector
 from memory.records import Recalled, RecallQuery, Record
 from memory.view import Reader
-from memory.words import WordSearch, query_words
 
 UTILITY_WEIGHT = 0.5
 """Against 1 for words and for vectors: what helped before breaks near-ties and never replaces relevance."""

@@ -12,7 +12,9 @@ from typing import Any
 from pydantic import Field
 
 from memory.base import Frozen, new_id, now
-from memory.happened import (
+from memory.knowledge import FROM_OUTSIDE, JUDGES, RECALLABLE, Payload, Provenance, Record, Status, Trust, UsageCounts
+from memory.operations import Commit, DeltaOp, Op, OpResult
+from memory.trajectories import (
     Check,
     Injection,
     Insight,
@@ -26,8 +28,6 @@ from memory.happened import (
     Trajectory,
     Usage,
 )
-from memory.knowledge import FROM_OUTSIDE, JUDGES, RECALLABLE, Payload, Provenance, Record, Status, Trust, UsageCounts
-from memory.operations import Commit, DeltaOp, Op, OpResult
 
 __all__ = [
     "Check",

@@ -6,7 +6,7 @@ from hashlib import sha256
 
 from memory.journal import Journal
 from memory.kinds import parse_payload
-from memory.live import LiveIndex
+from memory.live_index import LiveIndex
 from memory.protocols import Embedder
 from memory.vectors import to_blob
 

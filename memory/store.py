@@ -18,7 +18,7 @@ from memory.changes import Batch
 from memory.deltas import commit
 from memory.embedding_cache import CachedEmbedder
 from memory.journal import Journal
-from memory.live import LiveIndex
+from memory.live_index import LiveIndex
 from memory.owner import Owner
 from memory.proposals import Prepared, prepare
 from memory.protocols import Embedder, KnowledgeView

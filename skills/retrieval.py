@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 from memory.errors import BadInput, NotFound
+from memory.lexical import query_words
 from memory.protocols import Embedder
 from memory.records import Frozen, Record, Task
 from memory.utility import Utility
-from memory.words import query_words
 from skills.library import Library
 from skills.record import Skill
 

@@ -170,7 +170,7 @@ def false_share(rng: Random) -> float:
     for _ in range(40):
         works = rng.random() < 0.3
         base, candidate, _ = arms(rng, 200, GOOD if works else useless(0.05))
-        trial = held_out_rules.Trial(cohort=tuple(base), base=base, candidate=candidate, past=tuple(past))
+        trial = held_out_rules.HeldOutTrial(cohort=tuple(base), base=base, candidate=candidate, past=tuple(past))
         decision = held_out_rules.decide(trial, STRICT)
         past.append(Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted))
         bad += decision.accepted and not works
@@ -235,11 +235,14 @@ def replay_row(size: Size) -> Row:
     for _ in range(size.replays):
         base, candidate, again = arms(rng, 60, Truth(0.2, 0.05))
         ids = tuple(base)
-        held = held_out_rules.Trial(cohort=ids, base=base, candidate=candidate, again=again)
-        fresh = utility.Trial(cohort=ids, without=(base, again), with_change=(candidate, candidate))
-        shown = online_ab.Trial(exposures=stream(rng, Live((0.7,), (0.3,)), 60))
+        held = held_out_rules.HeldOutTrial(cohort=ids, base=base, candidate=candidate, again=again)
+        fresh = utility.UtilityTrial(cohort=ids, without=(base, again), with_change=(candidate, candidate))
+        shown = online_ab.OnlineTrial(exposures=stream(rng, Live((0.7,), (0.3,)), 60))
         made = (
-            (batch_screen.replay, batch_screen.decide(batch_screen.Trial(cohort=ids, base=base, candidate=candidate))),
+            (
+                batch_screen.replay,
+                batch_screen.decide(batch_screen.ScreenTrial(cohort=ids, base=base, candidate=candidate)),
+            ),
             (held_out_rules.replay, held_out_rules.decide(held)),
             (held_out_rules.replay, held_out_rules.decide(held, STRICT)),
             (utility.replay, utility.decide(fresh)),

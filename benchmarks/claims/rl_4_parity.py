@@ -20,10 +20,10 @@ from torch import Tensor
 
 from benchmarks.claim import Row, at_least, at_most, begin, exactly
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.episode.rollout import Acting
-from evolve.training.batches import Episode, prepared
+from evolve.episode.rollout import RolloutConfig
+from evolve.training.batches import ScoredEpisode, prepared
 from evolve.training.chains import chains
-from evolve.training.rollouts import Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
@@ -36,7 +36,7 @@ from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Aggregation, Array, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 DEPLOYMENT, UPDATES, MOST = 640, 3, 512
 CASES: dict[str, tuple[PolicyLoss, Aggregation, dict[str, Any]]] = {
@@ -61,12 +61,14 @@ CASES: dict[str, tuple[PolicyLoss, Aggregation, dict[str, Any]]] = {
 async def rows_of_pocket(most: int, folder: Path) -> tuple[list[TrainRow], list[Array], dict[str, int], LocalPolicy]:
     """Return rows of rollouts with their advantages, what was counted of them, and the policy that sampled them."""
     office, policy = Office(OfficeConfig(deployment=DEPLOYMENT)), LocalPolicy.pocket(threads=1)
-    settings = [Setting(each, office) for each in chains(office.tasks("train"), 2, seed=0)[:most]]
+    settings = [ChainSpec(each, office) for each in chains(office.tasks("train"), 2, seed=0)[:most]]
     replies = Recordings(folder / "replies.jsonl")
-    acting = Acting(world="", max_steps=6, temperature=1.0, max_tokens=80, skills=True)
+    acting = RolloutConfig(world="", max_steps=6, temperature=1.0, max_tokens=80, skills=True)
     rollouts = await roll(settings, CachedPolicy(policy, replies), acting, Sampling(rollouts=4), iteration=0)
     episodes = [
-        Episode(trajectory=link.trajectory, rewards={"steps": -float(len(link.trajectory.steps))}, group=str(position))
+        ScoredEpisode(
+            trajectory=link.trajectory, rewards={"steps": -float(len(link.trajectory.steps))}, group=str(position)
+        )
         for rollout in rollouts
         for position, link in enumerate(rollout.links)
     ]
@@ -166,7 +168,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows, advantages, counts, policy = asyncio.run(rows_of_pocket(1 if claim.quick else 4, folder))
-        trainer = Trainer(POCKET, Ppo(), Optimising(weights="full", learning_rate=2e-5))
+        trainer = Trainer(POCKET, Ppo(), OptimiserOptions(weights="full", learning_rate=2e-5))
         old = trainer.logprobs(rows, batch_of(rows, advantages))
         for _ in range(UPDATES):
             trainer.step(rows, advantages)

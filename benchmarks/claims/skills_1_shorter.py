@@ -27,7 +27,7 @@ from benchmarks.office_arms import SPLITS, Bench, Cost, Tally, folder, office, s
 from evolve.environments.office.environment import Office as Environment
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.episode.skilled.figures import SkillFigures
+from evolve.episode.skill_runtime.figures import SkillFigures
 from evolve.gates.stack import DEFAULT
 from policies.protocols import Policy
 

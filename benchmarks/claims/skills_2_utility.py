@@ -26,7 +26,7 @@ from benchmarks.skill_mix import Kind, WideOffice, add, candidates, useless
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.rules import seeded
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.stack import DEFAULT
 from evolve.gates.utility import Utility
@@ -76,7 +76,7 @@ async def _judged(root: Path, deployment: int, most: int | None) -> tuple[Counte
     config = bench.config(bench.with_rules(root, world.oracle))
     of, admitted = Counter[Kind](), Counter[Kind]()
     with open_store(config, bench.policy.count_tokens) as store:
-        acting = Acting(world="", max_steps=16, skills=True)
+        acting = RolloutConfig(world="", max_steps=16, skills=True)
         evaluator = Evaluator(config, store, world, bench.policy, acting, "mix")
         gate = Utility(evaluator, world.tasks("dev"), seed=0, rounds=1)
         for each in candidates(world)[:most]:

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 def contradictions(context: typer.Context, as_json: Json = False) -> None:
     """List the rules that contradict each other, and which one is shown; `possible` ones are for you to judge."""
     from evolve.episode.evidence import evidence_of
-    from evolve.episode.skilled.showing import texts
+    from evolve.episode.skill_runtime.showing import texts
     from playbooks.contradictions import contradictions as certain
     from playbooks.contradictions import possible, weaker
 

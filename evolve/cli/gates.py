@@ -77,9 +77,9 @@ def show_one(
     as_json: Json = False,
 ) -> None:
     """Show one verdict whole: who passed, who did not and why, the pass vectors, and what was left out of each text."""
+    from evolve.gates.decisions import ablated_of, rounds_of
     from evolve.gates.events import VERDICT
     from evolve.gates.ledger import entries
-    from evolve.gates.rounds import ablated_of, rounds_of
     from memory.errors import NotFound
     from memory.records import Verdict
 

@@ -91,7 +91,7 @@ def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Co
     From now on `module:name` finds the user's own modules in this folder and beside evolve.toml. They come last on the
     path: a file of theirs that is called like one of our packages takes nothing over.
     """
-    from evolve.cli.loglines import configure
+    from evolve.cli.log_setup import configure
     from evolve.config.file import by_section, find_modules_of, load_config
 
     config = load_config(context.obj, by_section(changes or {}))

@@ -123,7 +123,7 @@ def resume(
 @app.command()
 def status(context: typer.Context, as_json: Json = False) -> None:
     """List the trainings of this workspace with how far each came."""
-    from evolve.training.standing import trainings
+    from evolve.training.status import trainings
 
     rows = trainings(load(context))
     if not as_json:
@@ -140,7 +140,7 @@ def curves(
 ) -> None:
     """Draw a training's figures as PNG; with --json also print them."""
     from evolve.training.curves import save
-    from evolve.training.standing import told_by
+    from evolve.training.status import told_by
 
     told = told_by(load(context), name)
     try:
@@ -193,7 +193,7 @@ def _progress(as_json: bool) -> Generator[Callable[[dict[str, float]], None]]:
     if as_json:
         yield lambda _: None
         return
-    from evolve.cli.figures import Figures
+    from evolve.cli.training_table import Figures
 
     with Figures() as shown:
         yield shown.report

@@ -127,11 +127,11 @@ def export_html(
     as_json: Json = False,
 ) -> None:
     """Write the pages of `evolve ui` as one file to share: no server, no network, nothing that can be changed."""
-    from evolve.inspector.desk import Desk
     from evolve.inspector.export import export as write
+    from evolve.inspector.page_context import PageContext
 
     with reading(context) as (config, store):
-        done = write(Desk(config, store, key="", read_only=True), file)
+        done = write(PageContext(config, store, key="", read_only=True), file)
     left = f"; not in it: {done.left_out}" if done.left_out else ""
     data = {"file": str(file), "pages": done.sheets, "bytes": done.bytes, "left_out": done.left_out}
     show(data, as_json, f"wrote {file}, {done.sheets} pages, {done.bytes / 1e6:.1f} MB{left}")

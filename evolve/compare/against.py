@@ -9,7 +9,7 @@ from evolve.episode.metrics import flips
 from evolve.loop.history import WITH_MEMORY, WITHOUT_MEMORY, RunSummary, find_summary, run_episodes
 from evolve.loop.runs import load_run
 from evolve.statistics.clusters import Difference, compare, pairing
-from memory.listing import EpisodeLine
+from memory.paging import EpisodeLine
 from memory.records import Frozen
 from memory.store import Store
 

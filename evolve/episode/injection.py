@@ -13,8 +13,8 @@ from typing import Any
 from evolve.config.model import Config
 from evolve.episode.evidence import evidence_of
 from evolve.episode.exemplars.showing import nearest
-from evolve.episode.skilled.showing import NO_TEXT, skills_for, text_kinds, texts
-from evolve.episode.watching import watched
+from evolve.episode.instrumentation import watched
+from evolve.episode.skill_runtime.showing import NO_TEXT, skills_for, text_kinds, texts
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
 from memory.records import Injection, Recalled, RecallQuery, Record, Task

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.episode.exemplars.showing import with_examples
+from evolve.episode.instrumentation import watched
 from evolve.episode.prompting import (
     NO_CODE,
     actions_of,
@@ -24,11 +25,10 @@ from evolve.episode.prompting import (
     step_messages,
 )
 from evolve.episode.search import SEARCH, Search, asked
-from evolve.episode.skilled.prelude import Started, start
-from evolve.episode.skilled.replies import answered as skill_answered
-from evolve.episode.skilled.replies import asked as skill_asked
+from evolve.episode.skill_runtime.prelude import Started, start
+from evolve.episode.skill_runtime.replies import answered as skill_answered
+from evolve.episode.skill_runtime.replies import asked as skill_asked
 from evolve.episode.teacher import PLAN, Teacher
-from evolve.episode.watching import watched
 from evolve.errors import EnvironmentFailure
 from evolve.parallel import slot
 from evolve.protocols import (
@@ -51,7 +51,7 @@ from skills.catalogue import catalogue
 
 
 @dataclass(frozen=True)
-class Acting:
+class RolloutConfig:
     """How episodes are done, the same for all of a run. `world` is what `prompting.briefing` returns."""
 
     world: str
@@ -119,7 +119,7 @@ class _Progress:
 
 
 @watched("episode")
-async def rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: Acting) -> Trajectory:
+async def rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: RolloutConfig) -> Trajectory:
     """Return the graded trajectory of one attempt.
 
     Raises `PolicyUnavailable` and `BudgetExceeded`, and `PolicyRefused` when the first request is refused.
@@ -128,7 +128,7 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
         return await _rollout(environment, policy, attempt, acting)
 
 
-async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: Acting) -> Trajectory:
+async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, acting: RolloutConfig) -> Trajectory:
     started = time.perf_counter()
     progress = _Progress()
     outcome: Outcome | None = None
@@ -174,7 +174,7 @@ def _own_tools(environment: Environment, task: Task) -> tuple[str, ...]:
     return tuple(tool.name for tool in environment.tools_for(task)) if isinstance(environment, HasTaskTools) else ()
 
 
-def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Acting) -> list[Message]:
+def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: RolloutConfig) -> list[Message]:
     rules = knowledge(attempt.core, attempt.recalled, policy.profile)
     rules = "\n".join(filter(None, (rules, attempt.advice)))
     given = progress.started.skills if progress.started else ()
@@ -185,7 +185,12 @@ def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Acti
 
 
 async def _act(
-    environment: Environment, episode: Episode, policy: Policy, attempt: Attempt, acting: Acting, progress: _Progress
+    environment: Environment,
+    episode: Episode,
+    policy: Policy,
+    attempt: Attempt,
+    acting: RolloutConfig,
+    progress: _Progress,
 ) -> None:
     """Let policy and environment take turns until one of them is done or the steps are used up."""
     tools, opening = tools_of(environment, attempt.task), len(progress.messages)
@@ -266,7 +271,7 @@ async def _perform(
     episode: Episode,
     reply: Reply,
     actions: Sequence[Action],
-    acting: Acting,
+    acting: RolloutConfig,
     progress: _Progress,
     profile: Profile,
 ) -> bool:

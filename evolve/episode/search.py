@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evolve.config.model import Config
-from evolve.episode.skilled.showing import text_kinds
-from evolve.episode.watching import watched
+from evolve.episode.instrumentation import watched
+from evolve.episode.skill_runtime.showing import text_kinds
 from memory.records import Injection, Recalled, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record

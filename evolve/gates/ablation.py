@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from evolve.gates.ablation_rules import Left, Rules, Trial, cut_of, decide, promising, reduced
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round
+from evolve.gates.ablation_rules import AblationTrial, Left, Rules, cut_of, decide, promising, reduced
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import Round
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Evaluate
 from evolve.statistics.progress import reaches
@@ -128,7 +128,7 @@ class Ablation:
                 result.admitted.append(each.op)
                 continue
             flat = tuple(part for sentence in each.parts for part in sentence)
-            decision = decide(Trial(parts=flat, left=tuple(each.left), rest=rest), self._rules)
+            decision = decide(AblationTrial(parts=flat, left=tuple(each.left), rest=rest), self._rules)
             result.rounds.append(Round((each.op.op_id,), decision))
             if decision.accepted:
                 each.cut = list(cut_of(decision))

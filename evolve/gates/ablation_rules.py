@@ -59,7 +59,7 @@ class Left(Frozen):
         return enough and more >= 0
 
 
-class Trial(Frozen):
+class AblationTrial(Frozen):
     """What was observed of one change."""
 
     parts: tuple[Part, ...] = ()
@@ -70,7 +70,7 @@ class Trial(Frozen):
     """What is left of all changes of the look together, beside none of them."""
 
 
-def decide(trial: Trial, rules: Rules) -> Decision:
+def decide(trial: AblationTrial, rules: Rules) -> Decision:
     """Accept what is seen to matter of a change, and refuse a change of which nothing does."""
     cut = tuple(part for each in trial.left if not each.matters(rules) for part in each.parts)
     idle = [each for each in trial.left if not each.parts and not each.matters(rules)]
@@ -102,7 +102,7 @@ def decide(trial: Trial, rules: Rules) -> Decision:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
+    return decide(AblationTrial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
 def cut_of(decision: Decision) -> tuple[Part, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rules, online_ab, replay, utility
+from evolve.gates.decisions import Replay, rounds_of
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import PROPOSAL, VERDICT
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.proposals import proposals
 from evolve.gates.review import ReviewGate
-from evolve.gates.rounds import Replay, rounds_of
 from evolve.statistics.alpha import Look, level
-from memory import listing
+from memory import paging
 from memory.records import Event, Frozen, Op, Usage, Verdict
 from memory.store import Store
 
@@ -26,7 +26,7 @@ REPLAYS: Mapping[str, Replay] = {
     "replay": replay.replay,
     "matched": utility.replay,
 }
-"""Gates that measure -> how one decision is made again from its evidence (`evolve.gates.rounds`)."""
+"""Gates that measure -> how one decision is made again from its evidence (`evolve.gates.decisions`)."""
 
 _SELECT = frozenset({held_out.HeldOut.name, utility.Utility.name, exemplars.Exemplars.name})
 """Gates that run the select split."""
@@ -137,7 +137,7 @@ def account(store: Store, run_id: str) -> GateAccount:
             rejected=answers.count("rejected"),
             waiting=answers.count(""),
         )
-    episodes, usage = listing.used(store.journal, episodes_of(run_id))
+    episodes, usage = paging.used(store.journal, episodes_of(run_id))
     return GateAccount(counts=tuple(counts.values()), episodes=episodes, usage=usage)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from evolve.gates.ablation import Ablation, Seen
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round, verdict_of
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from memory.protocols import KnowledgeView

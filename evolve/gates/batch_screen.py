@@ -20,8 +20,8 @@ from typing import Any
 
 from pydantic import Field
 
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round, verdict_of
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
 from evolve.statistics.paired import Passed, pair
@@ -31,7 +31,7 @@ from memory.records import DeltaOp, Frozen, Op, Status, Task, Trajectory, Verdic
 from skills.record import Skill
 
 
-class Trial(Frozen):
+class ScreenTrial(Frozen):
     """What was observed."""
 
     cohort: tuple[str, ...]
@@ -48,7 +48,7 @@ class Trial(Frozen):
     """Tasks that came further with it and, were other changes shown beside it, less far when it alone was left out."""
 
 
-def decide(trial: Trial) -> Decision:
+def decide(trial: ScreenTrial) -> Decision:
     """Accept iff more tasks come further than less far, in no cluster fewer, and no fewer tasks pass.
 
     Alone it lets about a third of useless changes through at 16 tasks when 5 % flip either way, and never more than
@@ -87,7 +87,7 @@ def decide(trial: Trial) -> Decision:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]))
+    return decide(ScreenTrial.model_validate(evidence["trial"]))
 
 
 def family(task: Task) -> str:
@@ -169,7 +169,7 @@ class BatchScreen:
             alike.setdefault((origin, idle, missed), []).append(op_id)
         rounds: list[Round] = []
         for (cohort, idle, missed), op_ids in alike.items():
-            trial = Trial(
+            trial = ScreenTrial(
                 cohort=cohort,
                 base={key: arms.base.get(key) for key in cohort},
                 candidate={key: arms.candidate.get(key) for key in cohort},

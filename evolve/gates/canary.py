@@ -18,8 +18,8 @@ from string import ascii_lowercase
 from typing import Any
 
 from evolve.episode.trust import text_of
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round, verdict_of
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.paired import Passed, pair
@@ -35,7 +35,7 @@ FEW = 4
 """Tasks that are asked at a time where one answer is enough."""
 
 
-class Trial(Frozen):
+class CanaryTrial(Frozen):
     """What was observed."""
 
     cohort: tuple[str, ...]
@@ -45,7 +45,7 @@ class Trial(Frozen):
     """The base once more with another seed (A/A)."""
 
 
-def decide(trial: Trial) -> Decision:
+def decide(trial: CanaryTrial) -> Decision:
     """Accept iff no more tasks are lost than are lost without any change. Raises `BadInput` as `pair`."""
     found, noise = (pair(trial.cohort, trial.base, other) for other in (trial.candidate, trial.again))
     floor = (len(noise.gained) + len(noise.lost)) / 2
@@ -64,7 +64,7 @@ def decide(trial: Trial) -> Decision:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]))
+    return decide(CanaryTrial.model_validate(evidence["trial"]))
 
 
 def probe(task: Task, ops: Sequence[DeltaOp], seed: int) -> Task:
@@ -112,7 +112,7 @@ class Canary:
         candidate = await self._evaluate(group, tasks, seed)
         base, again = await self._without(tasks, seed), await self._without(tasks, seed_for(seed, "A/A"))
         cohort = tuple(task.id for task in tasks)
-        return decide(Trial(cohort=cohort, base=dict(base), candidate=dict(candidate), again=dict(again)))
+        return decide(CanaryTrial(cohort=cohort, base=dict(base), candidate=dict(candidate), again=dict(again)))
 
     async def _until_lost(self, group: Sequence[DeltaOp], tasks: Sequence[Task], seed: int) -> Decision:
         """Decide where nothing is chance: what passes with the change is not lost, and one that is lost is enough."""
@@ -127,7 +127,7 @@ class Canary:
                 base |= await self._without(failed, seed)
             if any(base.get(task.id) for task in failed):
                 break
-        return decide(Trial(cohort=tuple(asked), base=base, candidate=candidate, again=base))
+        return decide(CanaryTrial(cohort=tuple(asked), base=base, candidate=candidate, again=base))
 
     async def _without(self, tasks: Sequence[Task], seed: int) -> Passed:
         return await self._evaluate(None, tasks, seed)

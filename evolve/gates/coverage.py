@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from evolve.errors import EnvironmentFailure
-from evolve.gates.rounds import held_back
+from evolve.gates.decisions import held_back
 from evolve.protocols import Action, Environment
 from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Frozen, Task, Trajectory, Trust, Verdict
@@ -25,7 +25,7 @@ MOST = 64
 _NAMED = 3
 
 
-class Trial(Frozen):
+class SkillTrial(Frozen):
     """An episode of a gate in which a skill was called: all that is needed to do it again."""
 
     task: Task
@@ -38,7 +38,7 @@ class Trial(Frozen):
 class Trials:
     """The trials of this process, by the definition of the skill that was called in them."""
 
-    _of: dict[str, dict[str, Trial]] = field(default_factory=dict[str, dict[str, Trial]])
+    _of: dict[str, dict[str, SkillTrial]] = field(default_factory=dict[str, dict[str, SkillTrial]])
 
     def take(self, skill: Skill, episode: Trajectory, world_seed: int) -> None:
         """Keep an episode if the skill was defined in it and may have been called."""
@@ -46,10 +46,11 @@ class Trials:
         known = self._of.setdefault(skill.definition, {})
         if skill.definition in episode.prelude and any(skill.name in action for action in actions):
             known.setdefault(
-                episode.id, Trial(task=episode.task, world_seed=world_seed, prelude=episode.prelude, actions=actions)
+                episode.id,
+                SkillTrial(task=episode.task, world_seed=world_seed, prelude=episode.prelude, actions=actions),
             )
 
-    def of(self, skill: Skill) -> tuple[Trial, ...]:
+    def of(self, skill: Skill) -> tuple[SkillTrial, ...]:
         """Return the trials of a skill."""
         return tuple(self._of.get(skill.definition, {}).values())
 
@@ -83,7 +84,7 @@ def skill_ops(ops: Iterable[DeltaOp]) -> list[DeltaOp]:
     return [op for op in ops if op.kind == Skill.kind and op.payload is not None]
 
 
-async def unexercised(environment: Environment, skill: Skill, trials: Sequence[Trial]) -> tuple[Place, ...]:
+async def unexercised(environment: Environment, skill: Skill, trials: Sequence[SkillTrial]) -> tuple[Place, ...]:
     """Return the places of a skill's code that no trial reached, each trial done again with marks."""
     tag = f"mark{secrets.token_hex(8)}"
     source, places = marked(skill, tag)
@@ -104,7 +105,7 @@ def sentence(missed: Sequence[Place]) -> str:
     return f"no trial exercised {named}{more}; a person can admit it: `evolve review`"
 
 
-async def _again(environment: Environment, trial: Trial, prelude: str) -> str:
+async def _again(environment: Environment, trial: SkillTrial, prelude: str) -> str:
     """Do a trial's actions in a fresh episode and return what the world printed."""
     printed: list[str] = []
     try:

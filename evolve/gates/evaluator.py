@@ -22,9 +22,9 @@ from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
 from evolve.episode.metrics import passed
 from evolve.episode.prompting import knowledge
 from evolve.episode.replies import about
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.gates.call_budget import CallBudget
 from evolve.gates.coverage import Trials, skill_ops
-from evolve.gates.purse import Purse
 from evolve.parallel import all_of
 from evolve.protocols import Environment
 from evolve.seeds import id_for, seed_for
@@ -75,9 +75,9 @@ class Evaluator:
     store: Store
     environment: Environment
     policy: Policy
-    acting: Acting
+    acting: RolloutConfig
     run_id: str
-    purse: Purse = field(default_factory=lambda: Purse(float("inf")))
+    purse: CallBudget = field(default_factory=lambda: CallBudget(float("inf")))
     trials: Trials = field(default_factory=Trials)
 
     @property

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from evolve.gates.decisions import Round, rounds_of, verdict_of
 from evolve.gates.held_out import PATIENCE, HeldOut
 from evolve.gates.held_out_rules import replay
-from evolve.gates.rounds import Round, rounds_of, verdict_of
 from evolve.statistics.decision import unmeasured
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Trajectory, Trust, Verdict

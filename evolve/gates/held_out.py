@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from evolve.gates.ablation import Ablated, Ablation, Seen
 from evolve.gates.batch_screen import BatchScreen
-from evolve.gates.held_out_rules import NAME, Rules, Trial, decide, look_of, looks, replay
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round, ablated_of, evidence_of, rounds_of, verdict_of
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
+from evolve.gates.error_budget import Evidence, left_of, share_of_code
+from evolve.gates.held_out_rules import NAME, HeldOutTrial, Rules, decide, look_of, looks, replay
 from evolve.gates.search import Found, search
-from evolve.gates.spent import Evidence, left_of, share_of_code
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
@@ -121,7 +121,7 @@ class HeldOut:
             return sum(op_id in each["ops"] and self._whole(each) for each in seen) + asked.count(op_id)
 
         async def ablate(before: Sequence[DeltaOp], group: Sequence[DeltaOp], decision: Decision) -> Ablated:
-            trial = Trial.model_validate(decision.evidence["trial"])
+            trial = HeldOutTrial.model_validate(decision.evidence["trial"])
             tasks = tuple(task for task in self.tasks if task.id in trial.cohort)
             moved = Seen(tasks, *(further(trial.cohort, trial.base, trial.candidate, trial.reach)))
             return await ablation.judge(before, group, moved, self._seed_of(group))
@@ -186,10 +186,10 @@ class HeldOut:
     def _seed_of(self, group: Sequence[DeltaOp]) -> int:
         return seed_for(self._seed, self.name, *(op.op_id for op in group))
 
-    def _trial(self, tasks: Sequence[Task], base: Passed, candidate: Passed) -> Trial:
+    def _trial(self, tasks: Sequence[Task], base: Passed, candidate: Passed) -> HeldOutTrial:
         cohort = tuple(task.id for task in tasks)
         inside = {name: tuple(key for key in ids if key in cohort) for name, ids in self._slices.items()}
-        return Trial(
+        return HeldOutTrial(
             cohort=cohort,
             base=dict(base),
             candidate=dict(candidate),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evolve.gates.rounds import rounds_of
+from evolve.gates.decisions import rounds_of
 from evolve.statistics.alpha import ALPHA, Look, level
 from evolve.statistics.decision import Decision
 from evolve.statistics.paired import Paired, p_better, pair
@@ -45,7 +45,7 @@ class Rules(Frozen):
     """Least trust of a text that is not divided where chance decides (`evolve.gates.ablation`)."""
 
 
-class Trial(Frozen):
+class HeldOutTrial(Frozen):
     """What was observed. A task of the cohort that is shown the same in both arms was not run and has no mark."""
 
     cohort: tuple[str, ...]
@@ -67,7 +67,7 @@ class Trial(Frozen):
     """The change is code alone: tokens counted."""
 
 
-def decide(trial: Trial, rules: Rules | None = None) -> Decision:
+def decide(trial: HeldOutTrial, rules: Rules | None = None) -> Decision:
     """Accept iff the mode's conditions all hold; the reason names those that do not.
 
     Raises `BadInput` for an empty cohort, a slice outside of it, a missing A/A run or a past that breaks its own rule.
@@ -93,10 +93,10 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
+    return decide(HeldOutTrial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
-def _strict(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
+def _strict(trial: HeldOutTrial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
     allowed = level(trial.past, rules.alpha)
     won, lost = len(found.gained), len(found.lost)
     p = p_better(won, lost)
@@ -104,7 +104,7 @@ def _strict(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], 
     return computed, [] if p <= allowed else [f"p = {p:.3g} is above {allowed:.3g}, the level of this look"]
 
 
-def _practical(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
+def _practical(trial: HeldOutTrial, rules: Rules, found: Paired) -> tuple[dict[str, Any], list[str]]:
     ahead, behind = _further(trial, trial.cohort)
     allowed, left = _spent(trial, rules)
     won, lost = len(found.gained), len(found.lost)
@@ -125,12 +125,12 @@ def _practical(trial: Trial, rules: Rules, found: Paired) -> tuple[dict[str, Any
     return computed, [text for text, holds in conditions.items() if not holds]
 
 
-def _further(trial: Trial, cohort: Sequence[str]) -> tuple[int, int]:
+def _further(trial: HeldOutTrial, cohort: Sequence[str]) -> tuple[int, int]:
     ahead, behind = further(cohort, trial.base, trial.candidate, trial.reach)
     return len(ahead), len(behind)
 
 
-def _spent(trial: Trial, rules: Rules) -> tuple[float, float]:
+def _spent(trial: HeldOutTrial, rules: Rules) -> tuple[float, float]:
     """Return the level of the last stage of a look, 0 where it can accept nothing, and what is left of the error."""
     allowed, left, before = 0.0, rules.error if trial.left is None else trial.left, -1
     for size in stages(len(trial.cohort), rules.first):
@@ -140,7 +140,7 @@ def _spent(trial: Trial, rules: Rules) -> tuple[float, float]:
     return allowed, left
 
 
-def _floor(trial: Trial) -> float | None:
+def _floor(trial: HeldOutTrial) -> float | None:
     """Return the share of tasks that flip one way when nothing changes; None without an A/A run."""
     if trial.again is None:
         return None
@@ -148,7 +148,7 @@ def _floor(trial: Trial) -> float | None:
     return (len(noise.gained) + len(noise.lost)) / (2 * noise.n)
 
 
-def _balance(trial: Trial, name: str, found: Paired) -> int:
+def _balance(trial: HeldOutTrial, name: str, found: Paired) -> int:
     tasks = set(trial.slices[name])
     if not tasks or tasks - set(trial.cohort):
         raise BadInput(f"slice {name!r} got {sorted(tasks)}, expected tasks of the cohort; run the slice's tasks too")

@@ -7,10 +7,10 @@ from typing import Any
 
 from evolve.gates.ablation_rules import cut_in
 from evolve.gates.account import REPLAYS, journalled
+from evolve.gates.decisions import ablated_of, redecided, rounds_of
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import ALLOWANCE, PROPOSAL, WAITING
-from evolve.gates.rounds import ablated_of, redecided, rounds_of
-from memory import listing
+from memory import paging
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict
 from memory.store import Store
@@ -121,7 +121,7 @@ def spent(store: Store, run_id: str, ratio: float) -> Spent | None:
         return None
     waiting = store.events(type=WAITING, run_id=run_id)
     return Spent(
-        calls=listing.used(store.journal, episodes_of(run_id))[1].calls,
+        calls=paging.used(store.journal, episodes_of(run_id))[1].calls,
         allowed=allowance[-1].data.get("allowed", ratio * allowance[-1].data["calls"]),
         waiting=len(waiting[-1].data.get("waiting", ())) if waiting else 0,
     )

@@ -33,7 +33,7 @@ class Rules(Frozen):
     """Tasks after which an item that has not been seen to help is given up."""
 
 
-class Trial(Frozen):
+class OnlineTrial(Frozen):
     """What was observed about one item, in order of time."""
 
     item: str = ""
@@ -41,7 +41,7 @@ class Trial(Frozen):
     exposures: tuple[Exposure, ...] = ()
 
 
-def decide(trial: Trial, rules: Rules | None = None) -> Decision:
+def decide(trial: OnlineTrial, rules: Rules | None = None) -> Decision:
     """Accept once the item was seen to help; reject once it was seen to harm, or when patience is over; else test on.
 
     The answer that came first stands: later exposures do not change it. Testing on is `accepted=False`, `provisional`.
@@ -83,7 +83,7 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
+    return decide(OnlineTrial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
 def under_test(record: Record[Any]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from evolve.episode.trust import text_of
-from evolve.gates.rounds import ablated_of, rounds_of
+from evolve.gates.decisions import ablated_of, rounds_of
 from memory.records import DeltaOp, Op, Record, Status, Trust, Verdict
 from playbooks.similarity import exact_key
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evolve.episode.skilled.prelude import start
+from evolve.episode.skill_runtime.prelude import start
 from evolve.gates.coverage import Trials
-from evolve.gates.rounds import Round, verdict_of
+from evolve.gates.decisions import Round, verdict_of
 from evolve.protocols import Action, Environment
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision
@@ -35,7 +35,7 @@ class Run(Frozen):
     """The skill was called as it is, and returned."""
 
 
-class Trial(Frozen):
+class ReplayTrial(Frozen):
     """What was observed of one skill."""
 
     runs: tuple[Run, ...] = ()
@@ -43,7 +43,7 @@ class Trial(Frozen):
     """Why it could not be run at all."""
 
 
-def decide(trial: Trial) -> Decision:
+def decide(trial: ReplayTrial) -> Decision:
     """Accept iff the skill was run, and every run came to an end, passed and used it."""
     failed = next((run for run in trial.runs if run.error or not (run.passed and run.used)), None)
     reason = trial.refused
@@ -62,7 +62,7 @@ def decide(trial: Trial) -> Decision:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]))
+    return decide(ReplayTrial.model_validate(evidence["trial"]))
 
 
 class Replay:
@@ -87,15 +87,15 @@ class Replay:
                 library = trial_of if rounds[-1].decision.accepted else library
         return verdict_of(self.name, ops, rounds, {})
 
-    async def trial(self, skill: Skill, library: Overlay, tasks: Mapping[str, Task]) -> Trial:
+    async def trial(self, skill: Skill, library: Overlay, tasks: Mapping[str, Task]) -> ReplayTrial:
         """Put a skill into the library and return what its tests in the worlds of `tasks` came to."""
         try:
             _ = library.update(skill) if skill.name in library.names else library.save(skill)
         except (BadInput, NotFound) as unfit:
-            return Trial(refused=str(unfit))
+            return ReplayTrial(refused=str(unfit))
         closure = library.closure([skill.name])
         tests = [test for test in skill.tests if test.task_id in tasks]
-        return Trial(runs=tuple([await self._run(closure, test.code, tasks[test.task_id]) for test in tests]))
+        return ReplayTrial(runs=tuple([await self._run(closure, test.code, tasks[test.task_id]) for test in tests]))
 
     async def _run(self, closure: Sequence[Record[Skill]], code: str, task: Task) -> Run:
         """Run a program in a fresh episode in which the last of `closure` and all it requires are defined."""

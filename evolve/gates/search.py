@@ -13,8 +13,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from evolve.gates.ablation import Ablated
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import Round
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import Round
 from evolve.statistics.decision import Decision
 from memory.records import DeltaOp
 

@@ -37,7 +37,7 @@ class Rules(Frozen):
     """Least trust of a text that is not divided where chance decides (`evolve.gates.ablation`)."""
 
 
-class Trial(Frozen):
+class UtilityTrial(Frozen):
     """What was observed: round k of both groups had the same seed."""
 
     cohort: tuple[str, ...]
@@ -47,7 +47,7 @@ class Trial(Frozen):
     """Of skills: how far each task came in both runs of a round."""
 
 
-def decide(trial: Trial, rules: Rules | None = None) -> Decision:
+def decide(trial: UtilityTrial, rules: Rules | None = None) -> Decision:
     """Accept iff the lower bound of the utility is above 0, and with skills no fewer tasks pass.
 
     Tasks count as independent draws from the tasks to come; each is worth the mean of its rounds, in [-1, 1]. A run
@@ -82,7 +82,7 @@ def decide(trial: Trial, rules: Rules | None = None) -> Decision:
     )
 
 
-def _worth(trial: Trial) -> dict[str, float]:
+def _worth(trial: UtilityTrial) -> dict[str, float]:
     """Return task -> mean over the rounds of what the change is worth there, in [-1, 1]."""
     rounds = list(zip(trial.without, trial.with_change, strict=True))
     if not trial.reach:
@@ -96,7 +96,7 @@ def _worth(trial: Trial) -> dict[str, float]:
 
 def replay(evidence: Mapping[str, Any]) -> Decision:
     """Decide again from what a decision recorded."""
-    return decide(Trial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
+    return decide(UtilityTrial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
 class Utility(MeasuringGate):
@@ -120,7 +120,7 @@ class Utility(MeasuringGate):
         without = [await self._evaluate(None, self.tasks, each) for each in seeds]
         with_change = [await self._evaluate(changed, self.tasks, each) for each in seeds]
         skills = all(op.kind == Skill.kind for op in changed)
-        trial = Trial(
+        trial = UtilityTrial(
             cohort=tuple(task.id for task in self.tasks),
             without=tuple(map(dict, without)),
             with_change=tuple(map(dict, with_change)),

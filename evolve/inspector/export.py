@@ -14,13 +14,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from evolve.inspector.desk import Desk
+from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import knowledge, overview, policies, record, review, runs, skills, snapshots, training
 from evolve.inspector.rendering import PAGES, frame, render
 from evolve.loop.history import list_runs, run_episodes
 from evolve.training import ledger
-from evolve.training.standing import trainings
-from memory import listing
+from evolve.training.status import trainings
+from memory import paging
 
 RUNS, EPISODES, ROWS = 5, 200, 1000
 """Most runs and episodes that are written out, and most rows of a list, the latest of each."""
@@ -58,7 +58,7 @@ def place(page: str, name: str = "") -> str:
     return page if not name else f"{page}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
-def export(desk: Desk, file: Path) -> Exported:
+def export(desk: PageContext, file: Path) -> Exported:
     """Write the file, all or nothing."""
     still = replace(desk, read_only=True, said=[])
     sheets, left_out = _sheets(still)
@@ -87,13 +87,13 @@ def export(desk: Desk, file: Path) -> Exported:
     return Exported(len(sheets), len(html.encode()), left_out)
 
 
-def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
+def _sheets(desk: PageContext) -> tuple[list[Sheet], str]:
     """Return the pages to write, and a sentence about what is left out."""
     journal = desk.store.journal
     found, all_runs = list_runs(desk.store, limit=RUNS)
     ids = [run.run_id for run in found]
     every = [each for run_id in ids for each in run_episodes(desk.store, run_id)[::-1]]
-    records, known = listing.records(journal, listing.Wanted(desk.namespace), limit=ROWS)
+    records, known = paging.records(journal, paging.Wanted(desk.namespace), limit=ROWS)
     standing = trainings(desk.config)
     asked = knowledge.Asked(status=knowledge.ALL)
     sheets = [
@@ -122,7 +122,7 @@ def _sheets(desk: Desk) -> tuple[list[Sheet], str]:
     ]
     more = {
         "runs": all_runs - len(ids),
-        "episodes": listing.episode_count(journal) - min(len(every), EPISODES),
+        "episodes": paging.episode_count(journal) - min(len(every), EPISODES),
         "records": known - len(records),
     }
     return sheets, ", ".join(f"{count:,} {name}" for name, count in more.items() if count > 0)

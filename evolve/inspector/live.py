@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from evolve.inspector.desk import At, Desk
+from evolve.inspector.page_context import At, PageContext
 
 router = APIRouter()
 
@@ -24,7 +24,7 @@ async def live(request: Request, desk: At) -> StreamingResponse:
     return StreamingResponse(_changes(request, desk), media_type="text/event-stream")
 
 
-async def _changes(request: Request, desk: Desk) -> AsyncGenerator[str]:
+async def _changes(request: Request, desk: PageContext) -> AsyncGenerator[str]:
     seen, quiet = await asyncio.to_thread(desk.store.journal.position), 0.0
     yield "retry: 2000\n\n"
     while not await request.is_disconnected():

@@ -14,13 +14,13 @@ from evolve.config.model import Config
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import briefing
 from evolve.episode.search import invitation
-from evolve.episode.worldwords import WorldWords, kept
+from evolve.episode.world_texts import WorldTexts, kept
 from evolve.errors import ConfigError
-from evolve.inspector.desk import Desk
-from evolve.inspector.onlooker import Onlooker
+from evolve.inspector.page_context import PageContext
+from evolve.inspector.token_counter import TokenCounter
 from evolve.loop.assembly import make_environment
 from evolve.loop.history import owner_of
-from evolve.loop.retelling import opening, proved
+from evolve.loop.prompt_replay import opening, proved
 from evolve.loop.runs import LEARN, RESUMABLE
 from evolve.protocols import tools_of
 from memory.errors import EvolveError
@@ -50,7 +50,7 @@ class Told:
     """What could not be made again, and why."""
 
 
-def told(desk: Desk, trajectory: Trajectory) -> Told:
+def told(desk: PageContext, trajectory: Trajectory) -> Told:
     """Return the prompt of an episode, made with the configuration of its run.
 
     A policy of one's own may read another profile than the configuration says: the one that is proved is returned.
@@ -65,14 +65,14 @@ def told(desk: Desk, trajectory: Trajectory) -> Told:
     words = kept(desk.store, trajectory.run_id)
     if words is not None:
         return _made(desk, config, trajectory, words)
-    profile = Onlooker(config.policy).profile
+    profile = TokenCounter(config.policy).profile
     other: Profile = "full" if profile == "compact" else "compact"
     made = _remade(desk, config, trajectory, profile)
     again = _remade(desk, config, trajectory, other) if made.proved is False else made
     return again if again.proved else made
 
 
-def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
+def _config(desk: PageContext, trajectory: Trajectory) -> tuple[Config, str]:
     """Return the configuration of an episode's run, and why it cannot be read any more, where that is so."""
     run = desk.store.get_run(trajectory.run_id) if trajectory.run_id else None
     if run is None:
@@ -83,8 +83,8 @@ def _config(desk: Desk, trajectory: Trajectory) -> tuple[Config, str]:
         return desk.config, f"the settings of run {trajectory.run_id!r}: {error}"
 
 
-def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords) -> Told:
-    reader = Onlooker(config.policy)
+def _made(desk: PageContext, config: Config, trajectory: Trajectory, words: WorldTexts) -> Told:
+    reader = TokenCounter(config.policy)
     shown = shown_again(desk.store, trajectory.injected)
     messages = opening(config, trajectory, shown, words)
     tools = words.offered(trajectory.tools)
@@ -101,24 +101,24 @@ def _made(desk: Desk, config: Config, trajectory: Trajectory, words: WorldWords)
     )
 
 
-def _remade(desk: Desk, config: Config, trajectory: Trajectory, profile: Profile) -> Told:
+def _remade(desk: PageContext, config: Config, trajectory: Trajectory, profile: Profile) -> Told:
     """Return a prompt of a run whose journal does not hold what it told of the world: an earlier version wrote it."""
     words, missing = _shipped(config, trajectory, profile)
     made = _made(desk, config, trajectory, words)
     return replace(made, proved=None, missing=missing) if missing else made
 
 
-def _shipped(config: Config, trajectory: Trajectory, profile: Profile) -> tuple[WorldWords, str]:
+def _shipped(config: Config, trajectory: Trajectory, profile: Profile) -> tuple[WorldTexts, str]:
     """Return the words of a shipped environment. One that a journal names by a path is code that somebody chose."""
     name = config.environment.name
     if name not in SHIPPED:
-        return WorldWords(text="", profile=profile), (
+        return WorldTexts(text="", profile=profile), (
             f"the words of environment {name!r}: the journal of this run does not hold them, "
             "and a page runs no code that a journal names"
         )
     try:
         world = make_environment(config)
     except EvolveError as error:
-        return WorldWords(text="", profile=profile), f"the words of environment {name!r}: {error}"
+        return WorldTexts(text="", profile=profile), f"the words of environment {name!r}: {error}"
     text = briefing(world, profile) + invitation(config, profile)
-    return WorldWords(text=text, profile=profile, tools=tools_of(world, trajectory.task)), ""
+    return WorldTexts(text=text, profile=profile, tools=tools_of(world, trajectory.task)), ""

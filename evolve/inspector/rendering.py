@@ -14,8 +14,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from evolve.inspector.desk import Desk, desk_of
-from evolve.inspector.words import Words
+from evolve.inspector.glossary import Words
+from evolve.inspector.page_context import PageContext, desk_of
 
 PAGES = {
     "overview": "Overview",
@@ -66,7 +66,7 @@ def render(template: str, data: Mapping[str, Any]) -> str:
     return _TEMPLATES.get_template(template).render(pages=PAGES, **data)
 
 
-def frame(desk: Desk, link: Links) -> dict[str, Any]:
+def frame(desk: PageContext, link: Links) -> dict[str, Any]:
     """Return what every template needs; `still` says that it stands in a file."""
     return {"desk": desk, "link": link, "said": (), "here": "", "still": False, "word": Words()}
 

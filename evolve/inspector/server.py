@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from evolve.config.model import Config
 from evolve.inspector import live
-from evolve.inspector.desk import Desk
+from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import (
     compare,
     knowledge,
@@ -48,7 +48,7 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
     with open_store(config, read_only=True):
         pass
     store = open_store(config, read_only=read_only, owner=False)
-    desk = Desk(config, store, key or secrets.token_urlsafe(24), read_only, file.resolve() if file else None)
+    desk = PageContext(config, store, key or secrets.token_urlsafe(24), read_only, file.resolve() if file else None)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:

@@ -22,10 +22,10 @@ from types import TracebackType
 from evolve.config.model import Config
 from evolve.episode.arms import FROZEN, MAIN
 from evolve.episode.injection import Shown, shown_again
+from evolve.episode.instrumentation import watched
 from evolve.episode.prompting import knowledge
 from evolve.episode.replies import about
-from evolve.episode.rollout import Acting
-from evolve.episode.watching import watched
+from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.gates.proposals import Standing, standing
 from evolve.loop import assembly as app
@@ -41,7 +41,7 @@ from evolve.loop.nodes.reflect import reflect
 from evolve.loop.runs import AGENT, MCP, keeper
 from evolve.loop.session import Outside, Parts
 from evolve.loop.sessions import Session, session_record
-from evolve.loop.state import Deps, State, Stream
+from evolve.loop.state import RunContext, State, Stream
 from evolve.parallel import all_of
 from evolve.progress import Observer, Observers, Tally
 from evolve.protocols import ActionFormat, Episode
@@ -71,11 +71,11 @@ class Asked:
     """Text for a prompt, may be empty."""
     shown: Shown
     learning: bool
-    deps: Deps = field(repr=False)
+    deps: RunContext = field(repr=False)
     state: State = field(repr=False)
 
 
-class _Elsewhere:
+class _NullEnvironment:
     """Stands where an environment would: the user's function has its own. `outside` is what its user says of it."""
 
     name = "own"
@@ -113,7 +113,7 @@ class Agent:
         needed. What a model learns from what was observed is quarantined, unless `parts.outside` says who can have
         written it.
         """
-        app.check_skills(config, _Elsewhere())
+        app.check_skills(config, _NullEnvironment())
         if config.exemplars.enabled:
             raise ConfigError(
                 "[exemplars] enabled needs a conversation that the loop holds, and an Agent holds its own: set "
@@ -145,7 +145,7 @@ class Agent:
             self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
         record = session_record(self.run_id, self._kind, self._config)
         who = {"policy": policy.name, "policy_version": policy.version, "roles": roles.names(policies)}
-        world = {"environment": _Elsewhere.name, "gates": gates_of(self._config, None)}
+        world = {"environment": _NullEnvironment.name, "gates": gates_of(self._config, None)}
         record = record.model_copy(update={**who, **world})
         self._session = Session(self._store, record, self._config.memory.namespace)
         about = Traced(self.run_id, "agent", policy, "own")
@@ -218,7 +218,7 @@ class Agent:
 
     async def _recall(
         self, tasks: tuple[Task, ...], *, learning: bool = True, memory: bool = True
-    ) -> tuple[Deps, State]:
+    ) -> tuple[RunContext, State]:
         deps = self._deps(self._stream(tasks), learning=learning)
         state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
         asked = deps if memory else replace(deps, config=_forgetful(deps.config))
@@ -226,7 +226,7 @@ class Agent:
         self._core = state
         return deps, state
 
-    async def _learn(self, deps: Deps, state: State) -> None:
+    async def _learn(self, deps: RunContext, state: State) -> None:
         async with self._one_at_a_time:
             for node in (judge, expose, reflect, curate, gate, commit):
                 state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
@@ -235,7 +235,7 @@ class Agent:
                 self._session.freeze(deps.stream.name)
 
     @watched("solve")
-    async def _attempt(self, task: Task, deps: Deps) -> Trajectory:
+    async def _attempt(self, task: Task, deps: RunContext) -> Trajectory:
         if self._solve is None:
             raise RuntimeError("this Agent has no function that does tasks; give it one, or use `ask` and `learn`")
         shown: Shown = shown_again(deps.store, recalled(0, task.id, deps))
@@ -246,7 +246,7 @@ class Agent:
         return self._stored(given, task, shown.injected, deps)
 
     def _stored(
-        self, given: Trajectory, task: Task, injected: tuple[Injection, ...], deps: Deps, learning: bool = True
+        self, given: Trajectory, task: Task, injected: tuple[Injection, ...], deps: RunContext, learning: bool = True
     ) -> Trajectory:
         arm = MAIN if learning else FROZEN
         update = {"task": task, "injected": injected, "run_id": self.run_id, "arm": arm}
@@ -264,16 +264,16 @@ class Agent:
         self._done += len(tasks)
         return Stream(self.run_id, tasks, max(len(tasks), 1), self._config.run.seed, name=name, before=before)
 
-    def _deps(self, stream: Stream, *, learning: bool = True) -> Deps:
+    def _deps(self, stream: Stream, *, learning: bool = True) -> RunContext:
         if self._store is None or self._policies is None:
             raise RuntimeError(CLOSED)
         config, parts = self._config, self._parts
-        return Deps(
+        return RunContext(
             config=config,
             store=self._store,
-            environment=_Elsewhere(parts.outside),
+            environment=_NullEnvironment(parts.outside),
             policies=self._policies,
-            acting=Acting(world=""),
+            acting=RolloutConfig(world=""),
             reflector=parts.reflector or app.make_reflector(config, self._policies.reflector),
             curator=parts.curator or app.make_curator(config, self._policies, keeper(self._store), self._store),
             gates=app.make_gates(config, own=parts.gates, tasks=self._told.copy) if learning else (),

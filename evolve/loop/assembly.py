@@ -31,7 +31,7 @@ from policies.protocols import Policy
 from policies.roles import Policies
 
 if TYPE_CHECKING:
-    from evolve.gates.measured import Bench
+    from evolve.gates.factory import Bench
 
 FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
 """Modules of the policies whose calls cost nothing but time, unless a price is configured."""
@@ -317,20 +317,20 @@ def make_gates(
 
 
 def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
-    from evolve.gates import measured
+    from evolve.gates import factory
     from evolve.loop.live import gates_of
 
     known = shipped_gates(config, bench, tasks)
     names = gates_of(config, bench.evaluator.environment if bench else None)
     gates = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
-    return measured.exercised(gates, bench)
+    return factory.exercised(gates, bench)
 
 
 def shipped_gates(
     config: Config, bench: Bench | None = None, tasks: Callable[[], Iterable[str]] = tuple
 ) -> Mapping[str, Callable[[], Gate]]:
     """Return name -> builder; `default` stands for several of them."""
-    from evolve.gates import measured
+    from evolve.gates import factory
     from evolve.gates.leaks import ExemplarGate
     from evolve.gates.none import NoGate
     from evolve.gates.review import ReviewGate
@@ -358,14 +358,14 @@ def shipped_gates(
             kinds={"skill": SkillGate(said), "exemplar": ExemplarGate(held, config.gate.leak_ngram)},
             tasks=told,
         ),
-        "batch_screen": lambda: measured.make("batch_screen", config, bench),
-        "held_out": lambda: measured.make("held_out", config, bench),
-        "exemplars": lambda: measured.make("exemplars", config, bench),
-        "utility": lambda: measured.make("utility", config, bench),
-        "online_ab": lambda: measured.make_online(config),
+        "batch_screen": lambda: factory.make("batch_screen", config, bench),
+        "held_out": lambda: factory.make("held_out", config, bench),
+        "exemplars": lambda: factory.make("exemplars", config, bench),
+        "utility": lambda: factory.make("utility", config, bench),
+        "online_ab": lambda: factory.make_online(config),
         "review": ReviewGate,
-        "canary": lambda: measured.make("canary", config, bench),
-        "replay": lambda: measured.make("replay", config, bench),
+        "canary": lambda: factory.make("canary", config, bench),
+        "replay": lambda: factory.make("replay", config, bench),
         "none": NoGate,
     }
 

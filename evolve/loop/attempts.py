@@ -19,7 +19,7 @@ from evolve.episode.replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import search_for
 from evolve.loop.evaluate import begin_evaluation
-from evolve.loop.state import Deps
+from evolve.loop.state import RunContext
 from evolve.parallel import all_of
 from evolve.progress import Notice
 from evolve.seeds import id_for, seed_for
@@ -70,7 +70,7 @@ class _Tried:
         return [None if t.outcome is None else t.outcome.success for t in self.episodes[arm]]
 
 
-async def evaluate_attempts(deps: Deps, split: str, tasks: Sequence[Task], snapshot: Snapshot) -> AttemptsReport:
+async def evaluate_attempts(deps: RunContext, split: str, tasks: Sequence[Task], snapshot: Snapshot) -> AttemptsReport:
     """Make what is missing of the attempts, journal what they came to, and return it. Raises what `rollout` raises."""
     address = f"{snapshot.id}@{snapshot.position}"
     eval_id = id_for("at", deps.stream.run_id, split, address, deps.stream.seed, deps.config.run.attempts)
@@ -112,7 +112,7 @@ def lines(report: AttemptsReport) -> list[str]:
 class _Trials:
     """Attempts at the tasks of one split, with the knowledge of one snapshot."""
 
-    def __init__(self, deps: Deps, split: str, address: str, eval_id: str) -> None:
+    def __init__(self, deps: RunContext, split: str, address: str, eval_id: str) -> None:
         self._deps, self._split, self._address, self._eval_id = deps, split, address, eval_id
         view = deps.store.view(deps.namespace, address)
         core = core_records(choose_core(deps.config, view, deps.policy, 0), view)

@@ -17,7 +17,7 @@ from evolve.episode.metrics import Metrics, passed, summarize
 from evolve.episode.replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import Search, search_for
-from evolve.loop.state import Deps
+from evolve.loop.state import RunContext
 from evolve.parallel import all_of
 from evolve.progress import Evaluated, Notice
 from evolve.seeds import id_for, seed_for
@@ -58,7 +58,7 @@ class Exam:
         return f"{self.snapshot.id}@{self.snapshot.position}" if self.snapshot else None
 
 
-async def evaluate(deps: Deps, exam: Exam) -> EvalReport:
+async def evaluate(deps: RunContext, exam: Exam) -> EvalReport:
     """Run what is missing of an exam, store it, and report. Raises what `rollout` raises."""
     eval_id = id_for("ev", deps.stream.run_id, exam.split, exam.arm, exam.address, deps.stream.seed, exam.label)
     begin_evaluation(deps, eval_id)
@@ -83,13 +83,15 @@ async def evaluate(deps: Deps, exam: Exam) -> EvalReport:
     return report
 
 
-def begin_evaluation(deps: Deps, eval_id: str) -> None:
+def begin_evaluation(deps: RunContext, eval_id: str) -> None:
     """Journal which run the episodes of an evaluation belong to, once."""
     if not deps.store.events(type=BEGUN, subject=eval_id, limit=1):
         deps.store.append(Event(type=BEGUN, run_id=deps.stream.run_id, subject=eval_id))
 
 
-async def evaluate_arms(deps: Deps, split: str, tasks: Sequence[Task], snapshot: Snapshot) -> tuple[EvalReport, ...]:
+async def evaluate_arms(
+    deps: RunContext, split: str, tasks: Sequence[Task], snapshot: Snapshot
+) -> tuple[EvalReport, ...]:
     """Evaluate a split with memory, without it (on the stream's control tasks), and a second time if A/A is on."""
     exams: list[Exam] = []
     if deps.config.playbook.enabled:
@@ -104,7 +106,7 @@ async def evaluate_arms(deps: Deps, split: str, tasks: Sequence[Task], snapshot:
     return tuple([await evaluate(deps, exam) for exam in exams])
 
 
-async def _groups(deps: Deps, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[Task, ...]]:
+async def _groups(deps: RunContext, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[Task, ...]]:
     """Yield all tasks at once; where several evaluations take turns, as many as are run at the same time."""
     if deps.turn is None:
         yield tasks
@@ -116,7 +118,7 @@ async def _groups(deps: Deps, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[T
 
 
 async def _episode(
-    deps: Deps, exam: Exam, eval_id: str, task: Task, core: Sequence[Record[Any]], limit: asyncio.Semaphore
+    deps: RunContext, exam: Exam, eval_id: str, task: Task, core: Sequence[Record[Any]], limit: asyncio.Semaphore
 ) -> Trajectory:
     episode_id = id_for("tr", eval_id, task.id)
     stored = deps.store.trajectory(episode_id)
@@ -161,7 +163,7 @@ def _warnings(exam: Exam, trajectories: Sequence[Trajectory]) -> tuple[str, ...]
     return tuple(found)
 
 
-def _store(deps: Deps, report: EvalReport) -> None:
+def _store(deps: RunContext, report: EvalReport) -> None:
     deps.store.add_eval(
         EvalRun(
             id=report.id,

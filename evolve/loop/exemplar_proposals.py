@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from evolve.episode.search import SEARCH
-from evolve.episode.skilled.replies import asked
+from evolve.episode.skill_runtime.replies import asked
 from evolve.episode.taint import OUTSIDE, outside_texts, tainted
 from evolve.episode.teacher import PLAN
 from evolve.episode.trust import runs
 from evolve.loop.nodes.attempt import solution
-from evolve.loop.state import Deps
+from evolve.loop.state import RunContext
 from memory.operations import op_id
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Status, Step, Trajectory, Trust
 from playbooks.exemplars import Exemplar, shortened
@@ -28,7 +28,7 @@ LEFT_OUT = "[left out]"
 _LIVE = RECALLABLE | {Status.CANDIDATE}
 
 
-def exemplar_ops(episodes: Sequence[Trajectory], deps: Deps) -> tuple[DeltaOp, ...]:
+def exemplar_ops(episodes: Sequence[Trajectory], deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return an op for each solved task of which there is no exemplar yet, or a worse one, in task order.
 
     What was retired or refused is not proposed again word by word.
@@ -41,7 +41,7 @@ def exemplar_ops(episodes: Sequence[Trajectory], deps: Deps) -> tuple[DeltaOp, .
     return tuple(op for op in _better(_solved(episodes, deps), shelf, deps) if _payload(op).text() not in gone)
 
 
-def _solved(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
+def _solved(episodes: Sequence[Trajectory], deps: RunContext) -> Iterator[DeltaOp]:
     """Yield an ADD for each solved task that strangers cannot have written: others would be shown it."""
     for trajectory in (found for first in episodes if (found := solution(first, deps))):
         if trajectory.task.metadata.get(OUTSIDE):
@@ -74,7 +74,7 @@ def _aside(step: Step) -> bool:
     return step.action == PLAN or step.action.startswith(f"{SEARCH}(") or asked(step.reply) is not None
 
 
-def _origin(trajectory: Trajectory, deps: Deps) -> Provenance:
+def _origin(trajectory: Trajectory, deps: RunContext) -> Provenance:
     label_free = deps.config.run.label_free
     agent = (object(),)  # it read all of its episode
     read = tainted(agent, deps.environment, trajectory, label_free=label_free)
@@ -87,7 +87,7 @@ def _origin(trajectory: Trajectory, deps: Deps) -> Provenance:
     )
 
 
-def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], deps: Deps) -> Iterator[DeltaOp]:
+def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], deps: RunContext) -> Iterator[DeltaOp]:
     """Yield what is new, and what replaces a worse exemplar of the same task; of several in a batch the best."""
     threshold = deps.config.gate.near_duplicate
     tasks = TextIndex((key, record.payload.task) for key, record in shelf.items())

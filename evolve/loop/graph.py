@@ -33,12 +33,12 @@ from evolve.loop.nodes.judge import judge
 from evolve.loop.nodes.recall import recall
 from evolve.loop.nodes.reflect import reflect
 from evolve.loop.nodes.retire import retire
-from evolve.loop.state import Deps, Episode, State
+from evolve.loop.state import EpisodeJob, RunContext, State
 from memory.database import BUSY_SECONDS, clear_errors, use_wal
 
 _STEPS = 10
 """Graph steps a batch takes."""
-_CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ...] = (
+_CHAIN: tuple[tuple[str, Callable[[State, RunContext], Awaitable[dict[str, Any]]]], ...] = (
     ("recall", recall),
     ("judge", judge),
     ("attempt", attempt),
@@ -51,7 +51,7 @@ _CHAIN: tuple[tuple[str, Callable[[State, Deps], Awaitable[dict[str, Any]]]], ..
 )
 
 
-def build(deps: Deps) -> StateGraph[State]:
+def build(deps: RunContext) -> StateGraph[State]:
     """Return the graph, not yet compiled."""
     graph: StateGraph[State] = StateGraph(State)
     for name, node in _CHAIN:
@@ -69,7 +69,7 @@ def build(deps: Deps) -> StateGraph[State]:
 _DAMAGED = "Delete this file: the journal holds what was done, and `evolve resume` takes the run up from it."
 
 
-async def run_pass(deps: Deps, checkpoints: Path) -> None:
+async def run_pass(deps: RunContext, checkpoints: Path) -> None:
     """Work through `deps.stream`, from its beginning or its last checkpoint, and forget the checkpoints when done."""
     thread = deps.stream.key()
     limit = _STEPS * deps.stream.batches + 10
@@ -79,7 +79,7 @@ async def run_pass(deps: Deps, checkpoints: Path) -> None:
         await _finish(deps, checkpoints, thread, config)
 
 
-async def _finish(deps: Deps, checkpoints: Path, thread: str, config: Any) -> None:
+async def _finish(deps: RunContext, checkpoints: Path, thread: str, config: Any) -> None:
     await asyncio.to_thread(use_wal, checkpoints)
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
         saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)  # plain values, whoever imported langgraph first
@@ -95,17 +95,19 @@ async def _finish(deps: Deps, checkpoints: Path, thread: str, config: Any) -> No
         await saver.adelete_thread(thread)
 
 
-async def _awaited(node: Callable[[Any, Deps], Awaitable[dict[str, Any]]], state: Any, *, deps: Deps) -> dict[str, Any]:
+async def _awaited(
+    node: Callable[[Any, RunContext], Awaitable[dict[str, Any]]], state: Any, *, deps: RunContext
+) -> dict[str, Any]:
     return await node(state, deps)
 
 
-def _fan_out(state: State, *, deps: Deps) -> list[Send]:
+def _fan_out(state: State, *, deps: RunContext) -> list[Send]:
     """Send every task of the batch, and the control of those that have one, to a node of its own."""
     batch = state.get("batch", 0)
     plan = [(task.id, MAIN) for task in deps.stream.batch(batch)]
     plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in deps.stream.control]
-    return [Send("act", Episode(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
+    return [Send("act", EpisodeJob(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
 
 
-def _next(state: State, *, deps: Deps) -> str:
+def _next(state: State, *, deps: RunContext) -> str:
     return "recall" if state.get("batch", 0) < deps.stream.batches else END

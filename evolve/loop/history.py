@@ -28,9 +28,9 @@ from evolve.loop.runs import (
     SESSION,
     is_worked_on,
 )
-from memory import listing, runlist
+from memory import paging, runlist
 from memory.errors import BadInput, NotFound
-from memory.listing import EpisodeLine
+from memory.paging import EpisodeLine
 from memory.records import Frozen
 from memory.runlist import ArmTotals, RunFilter, RunRow
 from memory.store import Store
@@ -156,7 +156,7 @@ def run_episodes(store: Store, run_id: str) -> list[EpisodeLine]:
 
     Those of a comparison are read from the journals of its lives.
     """
-    return listing.episodes(store.journal, names_of(store, run_id)) or life_episodes(store, run_id)
+    return paging.episodes(store.journal, names_of(store, run_id)) or life_episodes(store, run_id)
 
 
 class Change(Frozen):

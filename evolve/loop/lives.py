@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memory import episodes, listing, runlist
+from memory import episodes, paging, runlist
 from memory.embedders.hashing import HashingEmbedder
 from memory.journal import Journal
-from memory.listing import EpisodeLine
+from memory.paging import EpisodeLine
 from memory.records import Frozen, Trajectory
 from memory.runlist import RunFilter
 from memory.store import Store
@@ -117,7 +117,7 @@ def _episodes(journal: Journal, life: Life) -> list[EpisodeLine]:
     for run in reversed(runs):
         names = [run.run_id, *(name for _, name in runlist.evaluations(journal, (run.run_id,)))]
         what = "judged" if run.kind == runlist.KINDS["frozen"] else "learning"
-        lines: Sequence[EpisodeLine] = listing.episodes(journal, names)
+        lines: Sequence[EpisodeLine] = paging.episodes(journal, names)
         found += [replace(line, arm=f"{life.arm}, {what}, {life.replicate}") for line in lines]
     return found
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from evolve.config.model import Config
 from evolve.episode.injection import shown_again
-from evolve.episode.skilled.credit import faults
+from evolve.episode.skill_runtime.credit import faults
 from evolve.errors import ConfigError
 from evolve.seeds import id_for
 from memory.records import Event, Reflection, Trajectory

@@ -10,14 +10,14 @@ from datetime import datetime
 
 from evolve.episode.arms import ATTEMPT, MAIN, NO_MEMORY
 from evolve.episode.metrics import Metrics, summarize
-from evolve.episode.skilled.figures import SkillFigures, figures
-from evolve.episode.skilled.figures import lines as skill_lines
+from evolve.episode.skill_runtime.figures import SkillFigures, figures
+from evolve.episode.skill_runtime.figures import lines as skill_lines
 from evolve.gates import account
 from evolve.loop.advice import advice
 from evolve.loop.attempts import ATTEMPTS, AttemptsReport
 from evolve.loop.attempts import lines as attempt_lines
 from evolve.loop.evaluate import EvalReport
-from evolve.loop.heldout import HeldOut, held_out
+from evolve.loop.held_out_figures import HeldOut, held_out
 from evolve.loop.history import (
     CHANGES,
     STALE,
@@ -37,7 +37,7 @@ from evolve.loop.pass_at_k import lines as pass_lines
 from evolve.loop.roles import RoleUse, used
 from evolve.loop.roles import lines as role_lines
 from evolve.loop.runs import COMPARE, RESUMABLE, RunRecord, load_run
-from memory import listing
+from memory import paging
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
 from memory.store import Store
@@ -139,7 +139,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         egl=growth(store, namespace, {t.id for t in stream}),
         skills=figures(store, record.run_id, stream),
         curve=tuple(t.success for t in stream),
-        warnings=_warnings(line, stream, listing.missing_episodes(store.journal, record.run_id)),
+        warnings=_warnings(line, stream, paging.missing_episodes(store.journal, record.run_id)),
         advice=advice(store, record, stream, gates),
     )
 

@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from evolve.config.model import Config, ModelSection, PolicySection
+from evolve.episode.instrumentation import WatchedPolicy
 from evolve.episode.replies import RunReplies
-from evolve.episode.watching import WatchedPolicy
 from evolve.generations.workspace import home
 from evolve.loop import servers
 from evolve.loop.assembly import make_policy
 from evolve.usercode import users
-from memory import listing
+from memory import paging
 from memory.records import Frozen, Usage
 from memory.store import Store
 from policies.budget import Budget, BudgetedPolicy
@@ -100,7 +100,7 @@ def changes(began: Mapping[str, str], policies: Policies) -> list[str]:
 
 def used(store: Store, run_id: str, acting: str, roles: Mapping[str, str]) -> tuple[RoleUse, ...]:
     """Return what the roles of a run used, by its journalled replies; `roles` is what `names` returned."""
-    spent = listing.used_by_role(store.journal, run_id)
+    spent = paging.used_by_role(store.journal, run_id)
     if (probed := servers.used(store, run_id)).calls:
         spent[SERVER] = probed
     order = [role for role in (ACTING, *ROLES, SERVER, "") if role in spent]

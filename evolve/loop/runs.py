@@ -22,9 +22,9 @@ from evolve.config.model import Config
 from evolve.episode.arms import MAIN
 from evolve.loop import servers
 from evolve.loop.runlog import about_run, at_snapshot
-from evolve.loop.state import Deps
+from evolve.loop.state import RunContext
 from evolve.seeds import id_for
-from memory import listing, runlist
+from memory import paging, runlist
 from memory.errors import JournalError, NotFound
 from memory.records import Event, Frozen, Reflection, Snapshot, Usage
 from memory.runlist import KINDS as MODE_KINDS
@@ -86,7 +86,7 @@ class RunRecord(Frozen):
 class Run:
     """A run under way: what the modes work with."""
 
-    deps: Deps
+    deps: RunContext
     record: RunRecord
     share: float
     """Share of tasks that have a no-memory control."""
@@ -168,7 +168,7 @@ def save_run(store: Store, record: RunRecord) -> None:
 
 def spent(store: Store, run_id: str) -> Usage:
     """Return what a run's journalled model calls used, and finding out what its servers can do."""
-    return sum(listing.used_by_role(store.journal, run_id).values(), servers.used(store, run_id))
+    return sum(paging.used_by_role(store.journal, run_id).values(), servers.used(store, run_id))
 
 
 def keeper(store: Store) -> Callable[[Reflection], object]:

@@ -20,13 +20,13 @@ from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.episode.exemplars.showing import check as check_exemplars
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.prompting import briefing, demonstrated, described
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.episode.search import invitation
-from evolve.episode.worldwords import WorldWords, keep
+from evolve.episode.world_texts import WorldTexts, keep
 from evolve.errors import UserCodeError
+from evolve.gates.call_budget import CallBudget
 from evolve.gates.evaluator import Evaluator, episodes_of
-from evolve.gates.measured import Bench
-from evolve.gates.purse import Purse
+from evolve.gates.factory import Bench
 from evolve.gates.splits import has_tasks
 from evolve.generations import workspace as generations
 from evolve.loop import assembly as app
@@ -51,7 +51,7 @@ from evolve.loop.runs import (
     spent,
     started_with,
 )
-from evolve.loop.state import Deps, Stream, Turn
+from evolve.loop.state import RunContext, Stream, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.protocols import Environment, max_steps_of, tools_of
 from evolve.telemetry.start import Traced, traced
@@ -259,7 +259,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     policies = roles.journalled(opened.policies, config, store, record.run_id, budget)
     policy = policies.acting
     told = briefing(opened.environment, policy.profile)
-    acting = Acting(
+    acting = RolloutConfig(
         world=told + invitation(config, policy.profile) + teacher.invitation(config, policy.profile),
         max_steps=max_steps_of(opened.environment, config.environment.max_steps),
         observation_chars=config.environment.observation_chars,
@@ -271,7 +271,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         demonstration=demonstrated(opened.environment, policy.profile),
         teacher=teacher.make_teacher(config, policies, told),
     )
-    words = WorldWords(
+    words = WorldTexts(
         text=acting.world,
         profile=policy.profile,
         tools=opened.environment.tools,
@@ -282,9 +282,9 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     stream = Stream(record.run_id, tasks, config.run.batch_size, config.run.seed, control=frozenset(record.control))
     done = store.trajectories(run_id=record.run_id)
     earlier = store.trajectories(run_id=episodes_of(record.run_id))
-    purse = Purse(config.gate.calls_ratio, earlier, advance=opened.advance)
+    purse = CallBudget(config.gate.calls_ratio, earlier, advance=opened.advance)
     bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id, purse), tasks)
-    deps = Deps(
+    deps = RunContext(
         config=config,
         store=store,
         environment=opened.environment,

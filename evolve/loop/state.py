@@ -9,8 +9,8 @@ from typing import Annotated, TypedDict
 
 from evolve.config.model import Config
 from evolve.episode.arms import AA
-from evolve.episode.rollout import Acting
-from evolve.gates.purse import Purse
+from evolve.episode.rollout import RolloutConfig
+from evolve.gates.call_budget import CallBudget
 from evolve.progress import Observers, Tally
 from evolve.protocols import Environment
 from evolve.seeds import id_for, seed_for
@@ -43,7 +43,7 @@ class State(TypedDict, total=False):
     reflections: list[str]
 
 
-class Episode(TypedDict):
+class EpisodeJob(TypedDict):
     """What one `act` gets."""
 
     batch: int
@@ -92,14 +92,14 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class Deps:
+class RunContext:
     """Everything a node may use. Built in `evolve.loop.assembly`; nodes change the world through `store` alone."""
 
     config: Config
     store: Store
     environment: Environment
     policies: Policies
-    acting: Acting
+    acting: RolloutConfig
     reflector: Reflector
     curator: Curator
     gates: tuple[Gate, ...]
@@ -109,7 +109,7 @@ class Deps:
     slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(4))
     turn: Turn | None = None
     """Awaited between batches, and between groups of `concurrency` tasks of an evaluation; None = nobody else runs."""
-    purse: Purse = field(default_factory=lambda: Purse(float("inf")))
+    purse: CallBudget = field(default_factory=lambda: CallBudget(float("inf")))
     """What the gates may spend."""
     reporter: Trust = Trust.VERIFIED
     """Who says what became of the tasks; what somebody outside reports has no weight against what was verified."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.episode.replies import asked_about
-from evolve.episode.rollout import Acting, Attempt
+from evolve.episode.rollout import Attempt, RolloutConfig
 from evolve.protocols import Action, Episode, StepResult
 from evolve.telemetry import names
 from evolve.telemetry.described import Begun, Noted, evaluation, raised
@@ -15,7 +15,7 @@ from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.wrapped import WrappedPolicy
 
 
-def episode(environment: Any, policy: Policy, attempt: Attempt, acting: Acting) -> Begun:
+def episode(environment: Any, policy: Policy, attempt: Attempt, acting: RolloutConfig) -> Begun:
     """Return the span of one task being worked on."""
     del environment, acting
     return Begun(

@@ -1,4 +1,4 @@
-"""Which span belongs to which kind of watched work (`evolve.episode.watching.watched`)."""
+"""Which span belongs to which kind of watched work (`evolve.episode.instrumentation.watched`)."""
 
 from __future__ import annotations
 

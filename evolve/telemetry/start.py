@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evolve.config.model import Config
-from evolve.episode.watching import watching
+from evolve.episode.instrumentation import watching
 from evolve.errors import ConfigError
 from evolve.progress import Observers
 from evolve.telemetry.database import FILE
 from policies.protocols import Policy
 
 if TYPE_CHECKING:
-    from evolve.telemetry.courier import Courier, Destination
+    from evolve.telemetry.exporter import Courier, Destination
     from evolve.telemetry.workflow import Workflow
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
@@ -79,7 +79,7 @@ def _couriers(config: Config, run_id: str) -> list[Courier]:
 
 
 def _started(config: Config, run_id: str, *, told: bool) -> list[Courier]:
-    from evolve.telemetry.courier import Courier
+    from evolve.telemetry.exporter import Courier
 
     found: list[Destination] = []
     if config.telemetry.enabled:

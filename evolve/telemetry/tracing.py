@@ -32,7 +32,7 @@ _OF_METRICS = (
 
 
 class Tracing:
-    """An `evolve.episode.watching.Watcher`. With `content` the spans also hold texts."""
+    """An `evolve.episode.instrumentation.Watcher`. With `content` the spans also hold texts."""
 
     def __init__(self, tracers: TracerProvider, meters: MeterProvider, *, content: bool) -> None:
         self._tracer = tracers.get_tracer(SCOPE)

@@ -16,7 +16,7 @@ from evolve.gates.proposals import submit
 from evolve.gates.quarantine import restoring
 from evolve.gates.review import ReviewGate
 from evolve.statistics.decision import Decision
-from evolve.training.matched import GATE, Candidate, Matched, Matching, matched
+from evolve.training.ab_groups import GATE, Candidate, Matched, Matching, matched
 from memory.records import DeltaOp, Event, Frozen, Status
 from memory.store import Store
 from playbooks.parts import parts
@@ -76,11 +76,11 @@ def _weigh(config: Config, matching: Matching, candidate: Candidate, told: Seque
     return Weighed(label=label, content=content, tasks=count, answer=answer, reason=reason)
 
 
-def trial(told: Sequence[Matched]) -> utility.Trial:
+def trial(told: Sequence[Matched]) -> utility.UtilityTrial:
     """Return what matched groups of one text observed: each task by its first group, by as many rounds as all have."""
     first = {each.task: each for each in reversed(told)}
     rounds = range(min(len(each.without) for each in first.values()))
-    return utility.Trial(
+    return utility.UtilityTrial(
         cohort=tuple(sorted(first)),
         without=tuple({task: each.without[k] for task, each in first.items()} for k in rounds),
         with_change=tuple({task: each.with_candidate[k] for task, each in first.items()} for k in rounds),

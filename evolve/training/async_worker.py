@@ -20,14 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from evolve.episode.rollout import Acting
-from evolve.episode.watching import WatchedPolicy
+from evolve.episode.instrumentation import WatchedPolicy
+from evolve.episode.rollout import RolloutConfig
 from evolve.parallel import all_of
 from evolve.training.batches import episodes_of, prepared
 from evolve.training.estimates import Counts, outcomes
 from evolve.training.loop import Plan, World, draw, require_graded, rollout_figures
 from evolve.training.online import Methods
-from evolve.training.rollouts import Rollout, Setting, roll
+from evolve.training.rollouts import ChainSpec, Rollout, roll
 from policies.cache import CachedPolicy
 from policies.errors import PolicyUnavailable
 from policies.generations.errors import UnknownGeneration
@@ -75,7 +75,7 @@ class Source:
     worlds: Sequence[World]
     plan: Plan
     methods: Methods
-    acting: Acting
+    acting: RolloutConfig
     samples: Callable[[Sequence[TrainRow], Sequence[Array]], Sequence[Sample]]
     expected: Callable[[], BetaTracker]
 
@@ -207,7 +207,7 @@ class RolloutWorker:
         made = source.samples(rows, advantages)
         return [Made(sample, row.trajectory_id, number) for sample, row in zip(made, rows, strict=True)]
 
-    async def _group(self, setting: Setting, number: int) -> tuple[Rollout, ...]:
+    async def _group(self, setting: ChainSpec, number: int) -> tuple[Rollout, ...]:
         sampling = self._source.plan.sampling
         while True:
             version = self.rollout_buffer.version

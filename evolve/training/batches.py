@@ -25,7 +25,7 @@ from policies.rl.tracker import BetaTracker
 COUNTED: tuple[str, ...] = ("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns")
 
 
-class Episode(Frozen):
+class ScoredEpisode(Frozen):
     """One episode with what it was paid, in parts, and with which others it is compared."""
 
     trajectory: Trajectory
@@ -68,10 +68,10 @@ class Prepared:
         return [row for row, _ in both], [advantages for _, advantages in both]
 
 
-def episodes_of(rollouts: Iterable[Rollout], expected: BetaTracker) -> list[Episode]:
+def episodes_of(rollouts: Iterable[Rollout], expected: BetaTracker) -> list[ScoredEpisode]:
     """Return the episodes of some rollouts: compared are those of one position of one chain, under one knowledge."""
     return [
-        Episode(
+        ScoredEpisode(
             trajectory=link.trajectory,
             rewards=rewards,
             group=f"{rollout.group}/{position}",
@@ -85,10 +85,10 @@ def episodes_of(rollouts: Iterable[Rollout], expected: BetaTracker) -> list[Epis
     ]
 
 
-def prepared(episodes: Iterable[Episode], replies: Replies, turns: TurnReader = turns_of) -> Prepared:
+def prepared(episodes: Iterable[ScoredEpisode], replies: Replies, turns: TurnReader = turns_of) -> Prepared:
     """Return the batch of some episodes; `replies` is where their model calls were kept, `turns` how they are read."""
     rows: list[TrainRow] = []
-    taken: list[Episode] = []
+    taken: list[ScoredEpisode] = []
     counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
     for episode in episodes:
         trajectory = episode.trajectory
@@ -105,12 +105,12 @@ def prepared(episodes: Iterable[Episode], replies: Replies, turns: TurnReader = 
     return assembled(taken, rows, counts)
 
 
-def assembled(episodes: Sequence[Episode], rows: Sequence[TrainRow], counts: dict[str, int]) -> Prepared:
+def assembled(episodes: Sequence[ScoredEpisode], rows: Sequence[TrainRow], counts: dict[str, int]) -> Prepared:
     """Return the batch of rows; `episodes` holds what is known of each trajectory among them, in their order."""
     return Prepared(tuple(rows), _arrays(episodes, rows), counts)
 
 
-def _row(episode: Episode) -> TrainRow:
+def _row(episode: ScoredEpisode) -> TrainRow:
     return TrainRow(
         trajectory_id=episode.trajectory.id,
         task_id=episode.trajectory.task.id,
@@ -126,7 +126,7 @@ def _row(episode: Episode) -> TrainRow:
     )
 
 
-def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
+def _arrays(taken: Sequence[ScoredEpisode], rows: Sequence[TrainRow]) -> Episodes:
     groups = {name: at for at, name in enumerate(dict.fromkeys(episode.group for episode in taken))}
     written: dict[str, list[TrainRow]] = {}
     for row in rows:
@@ -157,7 +157,7 @@ def _arrays(taken: Sequence[Episode], rows: Sequence[TrainRow]) -> Episodes:
     )
 
 
-def _parts(taken: Sequence[Episode]) -> Array:
+def _parts(taken: Sequence[ScoredEpisode]) -> Array:
     """Return the parts of each reward, a column for each name in order of names; 0 where an episode has none of it."""
     names = sorted({name for episode in taken for name in episode.rewards})
     parts = [[episode.rewards.get(name, 0.0) for name in names] for episode in taken]

@@ -19,12 +19,12 @@ from statistics import fmean
 import numpy as np
 
 from evolve.config.training import TrainSection
-from evolve.episode.skilled.chains import Link
+from evolve.episode.skill_runtime.chains import Link
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
 from evolve.training.replay import Anew, Calls, Dropped, anew
-from evolve.training.rollouts import Rollout, Sampling, Setting, rewarded, roll
+from evolve.training.rollouts import ChainSpec, Rollout, Sampling, rewarded, roll
 from evolve.training.turns import Replies, turn_of, turns_of
 from policies.rl.protocols import BranchDecision
 from policies.rl.rows import Turn
@@ -98,7 +98,7 @@ class Branching:
     branches: int
 
     async def grown(
-        self, bases: Sequence[Rollout], settings: Sequence[Setting], calls: Calls, sampling: Sampling, iteration: int
+        self, bases: Sequence[Rollout], settings: Sequence[ChainSpec], calls: Calls, sampling: Sampling, iteration: int
     ) -> Grown:
         """Return what makes the groups of some bases whole. Raises what `roll` raises."""
         groups: dict[str, list[Rollout]] = {each.group: [] for each in settings}
@@ -119,7 +119,7 @@ class Branching:
         counts |= {f"{TRIED}_{why}": tried.count(why) for why in DROPPED}
         return Grown(filled, tuple(each.rollout for each in done), counts)
 
-    async def _tried(self, bases: Sequence[Rollout], setting: Setting, calls: Calls) -> list[Branch | str]:
+    async def _tried(self, bases: Sequence[Rollout], setting: ChainSpec, calls: Calls) -> list[Branch | str]:
         """Return the branches of a group, for each turn branched from one, or why there is none."""
         chosen = places(bases, self.decide, self.branches, calls.replies)
         return await all_of(_branch(place, len(bases) + at, setting, calls) for at, place in enumerate(chosen))
@@ -152,7 +152,7 @@ def entropy(turn: Turn) -> float:
     return -fmean(turn.logprobs[:FIRST]) if turn.logprobs else 0.0
 
 
-async def _branch(place: Place, member: int, setting: Setting, calls: Calls) -> Branch | str:
+async def _branch(place: Place, member: int, setting: ChainSpec, calls: Calls) -> Branch | str:
     """Return a branch, or why there is none."""
     base, step = place.base.links[0].trajectory, place.turns[-1].step
     try:

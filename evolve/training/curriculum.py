@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 
 from evolve.training.chains import Chain
-from evolve.training.rollouts import Setting
+from evolve.training.rollouts import ChainSpec
 from memory.errors import BadInput
 from policies.rl.allocators.fixed import Fixed
 from policies.rl.protocols import Array, PromptSampler, PromptStats, RolloutAllocator
@@ -27,8 +27,8 @@ class Curriculum:
     allocator: RolloutAllocator = field(default_factory=Fixed)
 
     def chosen(
-        self, every: Sequence[Setting], tracker: BetaTracker, chains: int, rollouts: int, seed: int
-    ) -> list[Setting]:
+        self, every: Sequence[ChainSpec], tracker: BetaTracker, chains: int, rollouts: int, seed: int
+    ) -> list[ChainSpec]:
         """Return `chains` of the given ones (all where there are fewer), with the members of each one's group.
 
         Members sum to `rollouts` a chain. Raises `BadInput` for weights that are not positive numbers, and for counts
@@ -69,7 +69,7 @@ def stats(chains: Sequence[Chain], tracker: BetaTracker) -> PromptStats:
     )
 
 
-def _drawn(every: Sequence[Setting], weight: Array, count: int, seed: int) -> list[Setting]:
+def _drawn(every: Sequence[ChainSpec], weight: Array, count: int, seed: int) -> list[ChainSpec]:
     """Draw without putting back, in proportion to the weights: the smallest of -log(u) / w come first.
 
     Source: Efraimidis and Spirakis 2006, weighted random sampling. Equal weights are a plain draw.

@@ -13,7 +13,7 @@ from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.generations.workspace import FOLDER
 from evolve.training import ledger, resumption
-from evolve.training.standing import told_by
+from evolve.training.status import told_by
 
 Tracker = Literal["trackio", "mlflow"]
 """A file of `evolve/training/trackers`."""

@@ -32,7 +32,7 @@ LEVEL = 0.05
 WITH, WITHOUT, RETIRED = "with playbook", "without playbook", "without it beside live with it"
 
 
-class Trial(Frozen):
+class GenerationTrial(Frozen):
     """What was observed, and what follows."""
 
     live: str
@@ -94,7 +94,7 @@ def on_llama(base: Path, options: LlamaOptions) -> Side:
     return side
 
 
-def judged(config: Config, version: str, side: Side = in_process) -> Trial:
+def judged(config: Config, version: str, side: Side = in_process) -> GenerationTrial:
     """Measure a generation and record it in the registry. Raises `NotFound` for an unknown one, and as `session.run`.
 
     Both sides act as `side` lets them, one after the other, greedily or at `policy.temperature`.
@@ -117,7 +117,7 @@ def judged(config: Config, version: str, side: Side = in_process) -> Trial:
     passes, reason = decided(arms)
     if WITH in arms:
         arms[RETIRED] = _pair(marks[WITH, live.version], marks[WITHOUT, candidate.version])
-    trial = Trial(
+    trial = GenerationTrial(
         live=live.version,
         candidate=candidate.version,
         accepted=passes,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import Field
 
 from evolve.episode.arms import ATTEMPT, MAIN
-from evolve.training.batches import Episode
+from evolve.training.batches import ScoredEpisode
 from evolve.training.estimates import outcomes
 from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Frozen, Trajectory
@@ -90,10 +90,10 @@ def trainable(episode: Trajectory) -> bool:
     return not _unfit(episode, "")
 
 
-def episodes(chosen: Sequence[Trajectory]) -> tuple[Episode, ...]:
+def episodes(chosen: Sequence[Trajectory]) -> tuple[ScoredEpisode, ...]:
     """Return episodes with their success as the reward; those of one scenario are compared with each other."""
     return tuple(
-        Episode(trajectory=each, rewards={"outcome": float(each.success)}, group=_group(each)) for each in chosen
+        ScoredEpisode(trajectory=each, rewards={"outcome": float(each.success)}, group=_group(each)) for each in chosen
     )
 
 

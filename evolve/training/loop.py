@@ -13,11 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
-from evolve.episode.rollout import Acting
-from evolve.episode.watching import watched
+from evolve.episode.instrumentation import watched
+from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
 from evolve.seeds import seed_for
 from evolve.training import ledger, partial
+from evolve.training.ab_groups import Matching
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.branches import Branching, Grown
 from evolve.training.chains import By, chains
@@ -25,12 +26,11 @@ from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
-from evolve.training.matched import Matching
 from evolve.training.partial import Partial, Rolling
 from evolve.training.replay import Calls
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
-from evolve.training.rollouts import Recall, Rollout, Sampling, Setting, unknowing
+from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing
 from memory.records import Frozen
 from policies.local import LocalPolicy
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
@@ -70,7 +70,7 @@ class Learning:
     trainer: Trainer
     advantages: AdvantageEstimator
     filter: GroupFilter
-    acting: Acting
+    acting: RolloutConfig
     curriculum: Curriculum = field(default_factory=Curriculum)
     retrying: Retrying | None = None
     """Rolls out retries of what failed; None = nothing is retried."""
@@ -167,7 +167,7 @@ async def _gathered(
 
 async def _grown(
     bases: tuple[Rollout, ...],
-    settings: Sequence[Setting],
+    settings: Sequence[ChainSpec],
     learning: Learning,
     rolling: Rolling,
     iteration: int,
@@ -251,7 +251,7 @@ def draw(
     iteration: int,
     curriculum: Curriculum | None = None,
     expected: BetaTracker | None = None,
-) -> list[Setting]:
+) -> list[ChainSpec]:
     """Return the chains that an iteration begins, drawn from those of all worlds; `expected`: what is known of tasks.
 
     None where the plan wants none.
@@ -263,11 +263,11 @@ def draw(
     return choice.chosen(every, expected or BetaTracker(), plan.chains, plan.sampling.rollouts, seed)
 
 
-def offered(worlds: Sequence[World], plan: Plan, iteration: int) -> list[Setting]:
+def offered(worlds: Sequence[World], plan: Plan, iteration: int) -> list[ChainSpec]:
     """Return the chains of all worlds that an iteration draws from: by the seed alone, whatever was learned since."""
     seed = _chain_seed(plan, iteration)
     return [
-        Setting(each, world.environment, world.recall)
+        ChainSpec(each, world.environment, world.recall)
         for at, world in enumerate(worlds)
         for each in chains(world.environment.tasks(world.split), plan.length, seed_for(seed, at), plan.by)
     ]

@@ -11,7 +11,7 @@ from typing import TypeVar
 from evolve.config.model import Config
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.prompting import briefing, demonstrated
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError
 from evolve.generations import workspace as generations
 from evolve.loop.assembly import make_environment, open_store
@@ -19,6 +19,7 @@ from evolve.progress import Observers, RunFinished
 from evolve.protocols import Environment, max_steps_of
 from evolve.telemetry.start import Traced, traced
 from evolve.training import ledger
+from evolve.training.ab_groups import Matching, matching_of
 from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
@@ -26,7 +27,6 @@ from evolve.training.estimates import begin, outcomes
 from evolve.training.guards import Limits
 from evolve.training.logs import trainable
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.matched import Matching, matching_of
 from evolve.training.partial import Partial
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollouts import Recall, Sampling, unknowing
@@ -134,9 +134,9 @@ def plan_of(config: Config) -> Plan:
     )
 
 
-def acting_of(config: Config, environment: Environment, policy: Policy) -> Acting:
+def acting_of(config: Config, environment: Environment, policy: Policy) -> RolloutConfig:
     """Return how the episodes of a training are done."""
-    return Acting(
+    return RolloutConfig(
         world=briefing(environment, policy.profile),
         max_steps=max_steps_of(environment, config.environment.max_steps),
         observation_chars=config.environment.observation_chars,

@@ -26,11 +26,11 @@ from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from evolve.episode.rollout import Acting
-from evolve.episode.watching import WatchedPolicy
+from evolve.episode.instrumentation import WatchedPolicy
+from evolve.episode.rollout import RolloutConfig
 from evolve.training import ledger
 from evolve.training.replies import Kept
-from evolve.training.rollouts import Rollout, Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.protocols import Message, Policy, Reply, SamplingParams
@@ -92,7 +92,7 @@ class Begun(NamedTuple):
     """A group with what it takes to do it."""
 
     group: Group
-    setting: Setting
+    setting: ChainSpec
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Rolling:
     """Who rolls out in an iteration, how, and where replies are kept."""
 
     policy: Policy
-    acting: Acting
+    acting: RolloutConfig
     sampling: Sampling
     kept: Kept
     staleness: int
@@ -122,7 +122,7 @@ def carried(folder: Path, iteration: int) -> tuple[Group, ...]:
     return before.carried if before else ()
 
 
-def resumed(groups: Sequence[Group], chains_of: Callable[[int], Sequence[Setting]]) -> list[Begun]:
+def resumed(groups: Sequence[Group], chains_of: Callable[[int], Sequence[ChainSpec]]) -> list[Begun]:
     """Return carried groups with their settings; `chains_of` gives those that an iteration was drawn from.
 
     Raises `BadInput` where a group's chain is not among them any more.
@@ -137,7 +137,7 @@ def resumed(groups: Sequence[Group], chains_of: Callable[[int], Sequence[Setting
     return [Begun(each, replace(known[each.born][each.id], rollouts=each.rollouts)) for each in groups]
 
 
-def begun(settings: Sequence[Setting], sampling: Sampling, iteration: int) -> list[Begun]:
+def begun(settings: Sequence[ChainSpec], sampling: Sampling, iteration: int) -> list[Begun]:
     """Return the groups that an iteration begins."""
     sizes = [each.rollouts or sampling.rollouts for each in settings]
     groups = [Group(id=each.group, born=iteration, rollouts=n) for each, n in zip(settings, sizes, strict=True)]

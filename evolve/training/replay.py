@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.seeds import seed_for
-from evolve.training.rollouts import Setting
+from evolve.training.rollouts import ChainSpec
 from evolve.training.turns import Replies
 from memory.records import Trajectory
 from policies.protocols import Message, Policy, Reply, SamplingParams
@@ -22,7 +22,7 @@ class Calls:
     """How an iteration's episodes are done: `policy` keeps its replies where `replies` finds them."""
 
     policy: Policy
-    acting: Acting
+    acting: RolloutConfig
     replies: Replies
 
 
@@ -40,7 +40,7 @@ class Anew:
     guidance: str = ""
 
 
-async def anew(base: Trajectory, turns: Sequence[Turn], setting: Setting, calls: Calls, how: Anew) -> Trajectory:
+async def anew(base: Trajectory, turns: Sequence[Turn], setting: ChainSpec, calls: Calls, how: Anew) -> Trajectory:
     """Return an episode done anew from the last of the base's `turns`, in the world as the base found it.
 
     Raises `Dropped`: `not_graded`, or `diverged` where the world answered the same steps otherwise or ended there.

@@ -14,17 +14,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evolve.config.training import TrainSection
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
 from evolve.seeds import seed_for
-from evolve.training.batches import Episode, Prepared, assembled
+from evolve.training.batches import Prepared, ScoredEpisode, assembled
 from evolve.training.pivot import PivotFinder
 from evolve.training.pivots.policy import policy as by_policy
 from evolve.training.pivots.rules import rules as by_rules
 from evolve.training.replay import Calls, Dropped
 from evolve.training.retry import DROPPED, Again, retry, rolled_out
-from evolve.training.rollouts import Setting
+from evolve.training.rollouts import ChainSpec
 from evolve.training.turns import turns_of
 from memory.errors import BadInput
 from memory.records import Trajectory
@@ -68,7 +68,7 @@ class Retrying:
     transform: TrajectoryTransform
 
     async def added(
-        self, batch: Prepared, episodes: Sequence[Episode], settings: Sequence[Setting], calls: Calls
+        self, batch: Prepared, episodes: Sequence[ScoredEpisode], settings: Sequence[ChainSpec], calls: Calls
     ) -> Prepared:
         """Return a batch with a retry of each episode that failed: what was not retried, then the transform's rows.
 
@@ -89,7 +89,7 @@ class Retrying:
         whole = [*(row for row in batch.rows if row.trajectory_id not in replaced), *made]
         return assembled(_episodes(whole, episodes, done), whole, batch.counts | _counts(found))
 
-    async def _tried(self, base: Trajectory, rows: Sequence[TrainRow], setting: Setting, calls: Calls) -> Again | str:
+    async def _tried(self, base: Trajectory, rows: Sequence[TrainRow], setting: ChainSpec, calls: Calls) -> Again | str:
         """Return the retry of an episode, or why there is none."""
         try:
             if len(rows) != 1:
@@ -107,19 +107,21 @@ class Retrying:
             return "refused"
 
 
-def _reflecting(base: Trajectory, acting: Acting) -> SamplingParams:
+def _reflecting(base: Trajectory, acting: RolloutConfig) -> SamplingParams:
     """Return how a reflection is sampled: as actions are, since it is trained on like them."""
     seed = seed_for(base.seed, "reflect")
     return SamplingParams(temperature=acting.temperature, max_tokens=REFLECTION_TOKENS, seed=seed)
 
 
-def _episodes(rows: Sequence[TrainRow], episodes: Sequence[Episode], done: Sequence[Again]) -> list[Episode]:
+def _episodes(
+    rows: Sequence[TrainRow], episodes: Sequence[ScoredEpisode], done: Sequence[Again]
+) -> list[ScoredEpisode]:
     """Return for each trajectory of the rows what the slots are told of it: its rewards and group are the rows' own."""
     known = {each.trajectory.id: each for each in episodes}
     for each in done:
         base = known[each.retry.base.trajectory_id]
         known[each.trajectory.id] = base.model_copy(update={"trajectory": each.trajectory})
-    found: dict[str, Episode] = {}
+    found: dict[str, ScoredEpisode] = {}
     for row in rows:
         source = known.get(row.trajectory_id.partition("/")[0])
         if source is None:

@@ -9,7 +9,7 @@ from evolve.episode.prompting import guiding
 from evolve.seeds import id_for
 from evolve.training.pivot import Pivot
 from evolve.training.replay import Anew, Calls, Dropped, anew, guided
-from evolve.training.rollouts import Setting
+from evolve.training.rollouts import ChainSpec
 from evolve.training.turns import Replies, said, turns_of
 from memory.records import Trajectory
 from policies.protocols import Reply
@@ -31,7 +31,7 @@ class Again:
 
 
 async def rolled_out(
-    base: Trajectory, turns: Sequence[Turn], pivot: Pivot, setting: Setting, calls: Calls
+    base: Trajectory, turns: Sequence[Turn], pivot: Pivot, setting: ChainSpec, calls: Calls
 ) -> Trajectory:
     """Return the episode done anew with guidance, from the last of the base's `turns`. Raises `Dropped`."""
     guidance = guiding(pivot.lessons, calls.policy.profile)

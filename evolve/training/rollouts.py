@@ -16,8 +16,8 @@ from typing import Any, Literal
 import numpy as np
 
 from evolve.episode.injection import Shown
-from evolve.episode.rollout import Acting, Attempt
-from evolve.episode.skilled.chains import Link, chain, take
+from evolve.episode.rollout import Attempt, RolloutConfig
+from evolve.episode.skill_runtime.chains import Link, chain, take
 from evolve.parallel import all_of
 from evolve.protocols import Environment
 from evolve.seeds import id_for, seed_for
@@ -54,7 +54,7 @@ class Sampling(Frozen):
 
 
 @dataclass(frozen=True)
-class Setting:
+class ChainSpec:
     """A chain in its world, with the knowledge that its agent is shown in each task."""
 
     chain: Chain
@@ -88,18 +88,20 @@ class Rollout:
     candidate: str
     """Id of the record under test that it was shown."""
     group: str
-    """`Setting.group` of those it is compared with."""
+    """`ChainSpec.group` of those it is compared with."""
 
 
 async def roll(
-    settings: Sequence[Setting], policy: Policy, acting: Acting, sampling: Sampling, iteration: int
+    settings: Sequence[ChainSpec], policy: Policy, acting: RolloutConfig, sampling: Sampling, iteration: int
 ) -> tuple[Rollout, ...]:
     """Return the rollouts of each chain, in order. All run at once; raises what `rollout` raises."""
     groups = await all_of(_group(each, policy, acting, sampling, iteration) for each in settings)
     return tuple(rollout for group in groups for rollout in group)
 
 
-async def _group(setting: Setting, policy: Policy, acting: Acting, sampling: Sampling, iteration: int) -> list[Rollout]:
+async def _group(
+    setting: ChainSpec, policy: Policy, acting: RolloutConfig, sampling: Sampling, iteration: int
+) -> list[Rollout]:
     members = range(setting.first, setting.first + (setting.rollouts or sampling.rollouts))
     attempts = [_attempts(setting, (sampling.seed, iteration, setting.chain.id, member)) for member in members]
     how = Choosing() if sampling.skills else Choosing(k=0)
@@ -122,7 +124,7 @@ async def _group(setting: Setting, policy: Policy, acting: Acting, sampling: Sam
     ]
 
 
-def _attempts(setting: Setting, name: tuple[int, int, str, int]) -> list[Attempt]:
+def _attempts(setting: ChainSpec, name: tuple[int, int, str, int]) -> list[Attempt]:
     return [
         Attempt(
             id=id_for("ro", *name, position, *filter(None, [setting.candidate])),
@@ -138,7 +140,7 @@ def _attempts(setting: Setting, name: tuple[int, int, str, int]) -> list[Attempt
 
 
 def _rollout(
-    setting: Setting, member: int, links: tuple[Link, ...], sampling: Sampling, author: bool = True
+    setting: ChainSpec, member: int, links: tuple[Link, ...], sampling: Sampling, author: bool = True
 ) -> Rollout:
     """Return what became of a member; where it is not the author of the functions, it is not paid for writing them."""
     strict, paper = used(links, "strict"), used(links, "paper")

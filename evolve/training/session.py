@@ -30,7 +30,7 @@ from evolve.training.ledger import METRICS
 from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
 from evolve.training.reflections import reflection_examples
-from evolve.training.retold import Retelling, Saying
+from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of
 from memory.records import Frozen
@@ -41,7 +41,7 @@ from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
-from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 
 BASE = "base"
 """What a training begins from where no generation is live."""
@@ -193,9 +193,9 @@ def name_of(config: Config, recipe: str, live: Generation | None, data: str = ""
     return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
 
 
-def _optimising(config: Config) -> Optimising:
-    shared = config.train.model_dump(include=set(Optimising.model_fields))
-    return Optimising.model_validate(shared | {"seed": config.run.seed})
+def _optimising(config: Config) -> OptimiserOptions:
+    shared = config.train.model_dump(include=set(OptimiserOptions.model_fields))
+    return OptimiserOptions.model_validate(shared | {"seed": config.run.seed})
 
 
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:

@@ -19,13 +19,13 @@ import numpy as np
 
 from evolve.config.model import Config
 from evolve.environments.tasks import load_tasks
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.generations import workspace as generations
 from evolve.loop.assembly import make_environment
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.chains import chains
 from evolve.training.online import acting_of, plan_of
-from evolve.training.rollouts import Rollout, Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
 from memory.errors import BadInput
 from policies.cache import CachedPolicy
 from policies.generations.token_policy import TokenPolicy
@@ -46,10 +46,10 @@ class ChainGenerator:
 
     def __init__(
         self,
-        settings: Sequence[Setting],
+        settings: Sequence[ChainSpec],
         policy: Policy,
         advantages: AdvantageEstimator,
-        acting: Acting,
+        acting: RolloutConfig,
         sampling: Sampling,
     ) -> None:
         """Take the chains that may be asked for, each in its world. How many members a group has, SkyRL decides."""
@@ -109,7 +109,7 @@ def skyrl_generator(client: Any, config: Config, *, context: int = 2048) -> Chai
     policy = TokenPolicy(ClientEngine(client, context=context), encoder, profile=generations.profile_of(config.policy))
     environment, plan = make_environment(config), plan_of(config)
     tasks = load_tasks(config, environment, config.run.split)
-    settings = [Setting(chain, environment) for chain in chains(tasks, plan.length, config.run.seed, plan.by)]
+    settings = [ChainSpec(chain, environment) for chain in chains(tasks, plan.length, config.run.seed, plan.by)]
     acting = acting_of(config, environment, policy)
     return ChainGenerator(settings, policy, config.train.member("advantages"), acting, plan.sampling)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evolve.episode.watching import watched
+from evolve.episode.instrumentation import watched
 from evolve.seeds import seed_for
 from evolve.training import ledger
 from evolve.training.batches import prepared

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.episode.skilled.prelude import start
+from evolve.episode.skill_runtime.prelude import start
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
 from memory.records import Frozen, Record

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 Backend = Literal["torch", "trl_sync", "trl_async"]
 
@@ -15,7 +15,7 @@ def make_trainer(
     backend: Backend,
     model: str | Path,
     loss: PolicyLoss,
-    settings: Optimising,
+    settings: OptimiserOptions,
     *,
     start: Path | None = None,
     correction: OffPolicyCorrection | None = None,

@@ -34,7 +34,7 @@ class TrainingStopped(PolicyError):
     """Training could not go on; the last checkpoint and the policy it started from are untouched."""
 
 
-class Optimising(Frozen):
+class OptimiserOptions(Frozen):
     """How weights are changed."""
 
     weights: Literal["lora", "full"] = "lora"
@@ -72,7 +72,7 @@ class Trainer:
         self,
         model: str | Path,
         loss: PolicyLoss,
-        settings: Optimising,
+        settings: OptimiserOptions,
         *,
         start: Path | None = None,
         correction: OffPolicyCorrection | None = None,
@@ -264,14 +264,14 @@ def stopped(norm: float, update: int) -> TrainingStopped:
     )
 
 
-def _adapted(model: Any, settings: Optimising, start: Path | None) -> Any:
+def _adapted(model: Any, settings: OptimiserOptions, start: Path | None) -> Any:
     peft = peft_package()
     if start is not None:
         return peft.PeftModel.from_pretrained(model, str(start), is_trainable=True)
     return peft.get_peft_model(model, lora(settings))
 
 
-def lora(settings: Optimising) -> Any:
+def lora(settings: OptimiserOptions) -> Any:
     """Return peft's configuration of a new adapter. Raises `PolicyRefused` where peft is not installed."""
     return peft_package().LoraConfig(
         r=settings.rank, lora_alpha=2 * settings.rank, target_modules="all-linear", task_type="CAUSAL_LM"

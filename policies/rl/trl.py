@@ -35,7 +35,7 @@ from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import Optimising, Trainer, precision, stopped
+from policies.rl.trainer import OptimiserOptions, Trainer, precision, stopped
 
 VERSION = "1.16"
 LOSS_TYPES = {
@@ -60,7 +60,7 @@ class TrlTrainer(Trainer):
         self,
         model: str | Path,
         loss: PolicyLoss,
-        settings: Optimising,
+        settings: OptimiserOptions,
         *,
         start: Path | None = None,
         correction: OffPolicyCorrection | None = None,
@@ -114,7 +114,7 @@ class TrlTrainer(Trainer):
         return [filled[first : first + size] for first in range(0, size * count, size)]
 
 
-def grpo_settings(loss: PolicyLoss, settings: Optimising) -> dict[str, Any]:
+def grpo_settings(loss: PolicyLoss, settings: OptimiserOptions) -> dict[str, Any]:
     """Return TRL's settings for a loss of ours. Raises `PolicyRefused` for one that it does not compute."""
     way = loss.aggregation or settings.aggregation
     found: dict[str, Any] | None = None
@@ -191,7 +191,9 @@ def package(module: str = "trl") -> Any:
         return importlib.import_module(module)
 
 
-def _grpo_trainer(model: Any, optimizer: Any, tokenizer: Any, wanted: dict[str, Any], settings: Optimising) -> Any:
+def _grpo_trainer(
+    model: Any, optimizer: Any, tokenizer: Any, wanted: dict[str, Any], settings: OptimiserOptions
+) -> Any:
     """Return TRL's trainer over a model and its optimiser. It writes nothing and reports to nobody."""
     datasets, callbacks = (importlib.import_module(name) for name in ("datasets", "transformers.trainer_callback"))
     with warnings.catch_warnings():

@@ -32,7 +32,7 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import Optimising, Trainer, lora, precision
+from policies.rl.trainer import OptimiserOptions, Trainer, lora, precision
 from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
 from policies.rl.trl_attention import register
 from policies.rl.trl_server import adapter_name, require_server, version_of
@@ -73,7 +73,7 @@ class TrlAsyncTrainer(Trainer):
         self,
         model: str | Path,
         loss: PolicyLoss,
-        settings: Optimising,
+        settings: OptimiserOptions,
         *,
         start: Path | None = None,
         correction: OffPolicyCorrection | None = None,
@@ -159,7 +159,7 @@ def samples(rows: Sequence[TrainRow], advantages: Sequence[Array]) -> list[Any]:
     ]
 
 
-def _computed(loss: PolicyLoss, settings: Optimising, correction: OffPolicyCorrection | None) -> Ppo:
+def _computed(loss: PolicyLoss, settings: OptimiserOptions, correction: OffPolicyCorrection | None) -> Ppo:
     """Return the loss as the one that TRL computes. Raises `PolicyRefused` where it is another."""
     way = loss.aggregation or settings.aggregation
     once = settings.epochs == settings.minibatches == 1 and settings.weights == "lora" and correction is None
@@ -202,7 +202,7 @@ def _quiet() -> Generator[None]:
             logging.enable_progress_bar()
 
 
-def _config(loss: Ppo, settings: Optimising, root: str, folder: Path, portions: Portions) -> Any:
+def _config(loss: Ppo, settings: OptimiserOptions, root: str, folder: Path, portions: Portions) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # transformers 5 renames what TRL 1.16 sets
         return package(ASYNC).AsyncGRPOConfig(

@@ -20,6 +20,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.gates.account import REPLAYS
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
+from evolve.gates.decisions import redecided
 from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.held_out_rules import Rules
@@ -28,7 +29,6 @@ from evolve.gates.none import NoGate
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.replay import Replay
 from evolve.gates.review import ReviewGate
-from evolve.gates.rounds import redecided
 from evolve.gates.static import StaticGate
 from evolve.gates.utility import Utility
 from memory.protocols import Gate

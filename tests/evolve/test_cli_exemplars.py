@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolve.config.file import load_config
-from evolve.inspector.desk import Desk
+from evolve.inspector.page_context import PageContext
 from evolve.inspector.prompts import told
 from evolve.loop.assembly import open_store
 from tests.evolve.command import complaint, evolve, evolve_json
@@ -114,7 +114,7 @@ def test_pages_list_and_count_them_and_prove_the_prompt_they_stood_in(solved: Pa
         assert "0 of 1,024" not in found
     with open_store(config, read_only=True) as store:
         episodes = [each for each in store.trajectories() if each.injected]
-        made = told(Desk(config, store, key=""), episodes[-1])
+        made = told(PageContext(config, store, key=""), episodes[-1])
     assert made.proved
     tasks = {row["label"]: row["task"] for row in rows}
     assert made.messages[1].content == tasks[episodes[-1].injected[0].label]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.environments.bfcl import Bfcl
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.loop.assembly import open_store
 from evolve.loop.report import Report, lines, make_report
 from evolve.loop.session import Parts, arun
@@ -78,7 +78,7 @@ def told(policy: ScriptedPolicy, call: int = -1) -> str:
 
 async def test_the_first_scene_is_read_before_the_first_action_and_kept() -> None:
     policy = ScriptedPolicy(["climb"])
-    trajectory = await rollout(Cave(), policy, attempt(), Acting(world="W"))
+    trajectory = await rollout(Cave(), policy, attempt(), RolloutConfig(world="W"))
     assert told(policy).count(SCENE) == 1
     assert trajectory.task == TASK  # the task is not changed by what was shown
     assert trajectory.opening == SCENE
@@ -94,7 +94,7 @@ async def test_a_task_offers_its_own_tools_alone() -> None:
         seen.append(params.tools)
         return "Done."
 
-    await rollout(world, ScriptedPolicy(answer), attempt(task), Acting(world="W", max_steps=1))
+    await rollout(world, ScriptedPolicy(answer), attempt(task), RolloutConfig(world="W", max_steps=1))
     assert seen == [world.tools_for(task)]
     assert 0 < len(seen[0]) < len(world.tools)
 
@@ -102,7 +102,7 @@ async def test_a_task_offers_its_own_tools_alone() -> None:
 async def test_a_long_observation_is_cut_in_the_middle_and_says_so() -> None:
     policy = ScriptedPolicy(["look", "climb"])
     cave = Cave(answer="a" * 100_000 + "z" * 100_000)
-    trajectory = await rollout(cave, policy, attempt(), Acting(world="W", observation_chars=1_000))
+    trajectory = await rollout(cave, policy, attempt(), RolloutConfig(world="W", observation_chars=1_000))
     (step, _) = trajectory.steps
     assert len(step.observation) < 1_100
     assert step.observation.startswith("a" * 500)
@@ -114,13 +114,13 @@ async def test_a_long_observation_is_cut_in_the_middle_and_says_so() -> None:
 
 async def test_without_being_asked_no_observation_is_read_whole_whatever_its_length() -> None:
     policy = ScriptedPolicy(["look", "climb"])
-    await rollout(Cave(answer="x" * 200_000), policy, attempt(), Acting(world="W"))
+    await rollout(Cave(answer="x" * 200_000), policy, attempt(), RolloutConfig(world="W"))
     assert len(told(policy)) < 30_000
 
 
 async def test_a_long_conversation_loses_its_oldest_observations_first() -> None:
     policy = ScriptedPolicy([*["look"] * 9, "climb"])
-    acting = Acting(world="W", max_steps=10, observation_chars=1_000, history_chars=3_500)
+    acting = RolloutConfig(world="W", max_steps=10, observation_chars=1_000, history_chars=3_500)
     trajectory = await rollout(Cave(answer="y" * 900), policy, attempt(), acting)
     assert all(len(told(policy, call)) <= 3_600 for call in range(10))
     last = [message.content for message in policy.seen[-1]]
@@ -138,7 +138,7 @@ async def test_a_world_says_how_many_of_its_episodes_may_be_open_at_once() -> No
     for cave, most in ((Cave(), 4), (Narrow(), 1)):
         policies = [ScriptedPolicy(["look", "look", "climb"]) for _ in range(4)]
         await asyncio.gather(
-            *(rollout(cave, policy, attempt(number=at), Acting(world="W")) for at, policy in enumerate(policies))
+            *(rollout(cave, policy, attempt(number=at), RolloutConfig(world="W")) for at, policy in enumerate(policies))
         )
         assert cave.most_open == most
 

@@ -12,10 +12,10 @@ from evolve.config.model import Config
 from evolve.environments.formula import Formula, FormulaConfig
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import actions_of
-from evolve.episode.worldwords import kept
+from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
 from evolve.loop.assembly import make_environment, open_store
-from evolve.loop.retelling import opening, proved
+from evolve.loop.prompt_replay import opening, proved
 from evolve.loop.session import Parts, run
 from evolve.protocols import Action, StepResult
 from memory.errors import BadInput

@@ -19,10 +19,10 @@ import pytest
 from evolve.episode.trust import text_of
 from evolve.gates import utility
 from evolve.gates.ablation_rules import reduced
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.held_out_rules import replay
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import redecided
 from evolve.gates.utility import Utility
 from evolve.statistics.progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust, Verdict

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from evolve.gates.batch_screen import BatchScreen, Trial, decide, family, replay
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import redecided
+from evolve.gates.batch_screen import BatchScreen, ScreenTrial, decide, family, replay
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import redecided
 from evolve.statistics.progress import Marks as Measured
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts
@@ -18,13 +18,13 @@ from playbooks.view import RecordView
 Marks = dict[str, bool | None]
 
 
-def trial(base: str, candidate: str, clusters: str = "") -> Trial:
+def trial(base: str, candidate: str, clusters: str = "") -> ScreenTrial:
     """Return a trial from marks: `+` pass, `-` fail, `?` missing; one letter per task for its cluster."""
     ids = [f"t{at}" for at in range(len(base))]
     marks = {"+": True, "-": False, "?": None}
     arms: list[Marks] = [{i: marks[m] for i, m in zip(ids, arm, strict=True)} for arm in (base, candidate)]
     named = dict(zip(ids, clusters, strict=True)) if clusters else {}
-    return Trial(cohort=tuple(ids), base=arms[0], candidate=arms[1], clusters=named)
+    return ScreenTrial(cohort=tuple(ids), base=arms[0], candidate=arms[1], clusters=named)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
+from evolve.gates.call_budget import CallBudget, OutOfCalls
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import ALLOWANCE, VERDICT, WAITING
-from evolve.gates.purse import OutOfCalls, Purse
 from evolve.gates.splits import slices, stratified
 from evolve.loop.assembly import open_store
 from evolve.loop.controls import FREE_ADVANCE, WorldCost, estimate, gate_advance
@@ -163,7 +163,7 @@ def test_c1_the_purse_counts_what_is_paid_once() -> None:
     def episode(name: str, calls: int) -> Trajectory:
         return Trajectory(id=name, task=Task(id=name, instruction=""), usage=Usage(calls=calls))
 
-    purse = Purse(2.0, [episode("a", 7), episode("b", 5)])
+    purse = CallBudget(2.0, [episode("a", 7), episode("b", 5)])
     purse.fill(stream_calls=20, stream_episodes=4, episodes=1)
     assert (purse.spent, purse.left, purse.knows("a"), purse.knows("b")) == (7, 33.0, True, False)
     purse.ask(6, 16)
@@ -182,7 +182,7 @@ def test_c1_the_purse_counts_what_is_paid_once() -> None:
 
 
 def test_c1_an_advance_comes_on_top_of_the_ratio() -> None:
-    purse = Purse(2.0, advance=100)
+    purse = CallBudget(2.0, advance=100)
     found: list[float] = []
     for calls in (0, 10, 50, 80):
         purse.fill(stream_calls=calls, stream_episodes=1)

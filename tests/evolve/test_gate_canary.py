@@ -13,9 +13,9 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
-from evolve.gates.canary import DRAWN, FEW, Canary, Trial, decide, probe, replay
-from evolve.gates.measured import canary_tasks
-from evolve.gates.rounds import redecided, rounds_of
+from evolve.gates.canary import DRAWN, FEW, Canary, CanaryTrial, decide, probe, replay
+from evolve.gates.decisions import redecided, rounds_of
+from evolve.gates.factory import canary_tasks
 from evolve.loop.assembly import open_store
 from evolve.loop.live import gates_of, stack_sentence
 from evolve.loop.nodes.gate import VERDICT
@@ -168,7 +168,7 @@ def test_no_more_is_lost_than_without_any_change(lost: int, flips: int, accepted
     base = dict.fromkeys(ids, True)
     candidate = base | dict.fromkeys(ids[:lost], False)
     again = base | dict.fromkeys(ids[-flips:] if flips else (), False)
-    trial = Trial(cohort=ids, base=dict(base), candidate=dict(candidate), again=dict(again))
+    trial = CanaryTrial(cohort=ids, base=dict(base), candidate=dict(candidate), again=dict(again))
     assert decide(trial).accepted is accepted
 
 

@@ -11,10 +11,10 @@ from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.intents import INTENTS
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.gates import proposals
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.measured import Bench
+from evolve.gates.factory import Bench
 from evolve.gates.stack import DEFAULT
 from evolve.loop import assembly as app
 from evolve.loop.session import Parts, arun
@@ -34,7 +34,9 @@ async def first_refusal(op: DeltaOp, root: Path, world: WideOffice) -> tuple[str
     config = bench.config(bench.with_rules(root, world.oracle))
     config = config.model_copy(update={"gate": config.gate.model_copy(update={"names": (DEFAULT,)})})
     with app.open_store(config, bench.policy.count_tokens) as store:
-        evaluator = Evaluator(config, store, world, bench.policy, Acting(world="", max_steps=16, skills=True), "try")
+        evaluator = Evaluator(
+            config, store, world, bench.policy, RolloutConfig(world="", max_steps=16, skills=True), "try"
+        )
         for gate in app.make_gates(config, Bench(evaluator, tuple(world.tasks("train")))):
             verdict = await gate.judge([op], store.view("default"), ())
             if op.op_id not in verdict.accepted:
@@ -64,7 +66,7 @@ class HoldsBack:
     name = "held_out"
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        from evolve.gates.rounds import held_back
+        from evolve.gates.decisions import held_back
 
         yes = Verdict(gate=self.name, accepted=tuple(op.op_id for op in ops))
         return held_back(yes, {op.op_id: "no trial exercised line 3" for op in ops})

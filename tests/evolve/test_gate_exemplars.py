@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evolve.gates.decisions import rounds_of
 from evolve.gates.exemplars import FIRST, Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.quarantine import withhold
-from evolve.gates.rounds import rounds_of
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.statistics.paired import Passed

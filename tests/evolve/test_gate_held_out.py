@@ -19,10 +19,10 @@ import pytest
 
 from benchmarks.gate_trials import Truth, arms
 from benchmarks.gate_worlds import USELESS, Effect, World, lives, share
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut
-from evolve.gates.held_out_rules import Rules, Trial, decide, looks, replay
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import redecided
+from evolve.gates.held_out_rules import HeldOutTrial, Rules, decide, looks, replay
 from evolve.statistics.alpha import Look, level
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, Task, UsageCounts, Verdict
@@ -33,13 +33,13 @@ ONCE = Rules(first=60)
 """One stage."""
 
 
-def trial(n: int, won: int, lost: int, flips: int = 0, **fields: Any) -> Trial:
+def trial(n: int, won: int, lost: int, flips: int = 0, **fields: Any) -> HeldOutTrial:
     """Return a trial: the first `won` tasks are gained, the last `lost` lost, and `flips` gained in the A/A run."""
     ids = tuple(f"t{at}" for at in range(n))
     base: dict[str, bool | None] = {task: at >= n - lost for at, task in enumerate(ids)}
     candidate: dict[str, bool | None] = {task: at < won for at, task in enumerate(ids)}
     again: dict[str, bool | None] = {task: passed or at < flips for at, (task, passed) in enumerate(base.items())}
-    return Trial(cohort=ids, base=base, candidate=candidate, **{"again": again} | fields)
+    return HeldOutTrial(cohort=ids, base=base, candidate=candidate, **{"again": again} | fields)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_h2_progress_counts_where_success_is_the_same() -> None:
     ids = tuple(f"t{at}" for at in range(20))
     base: dict[str, bool | None] = dict.fromkeys(ids, False)
     far = {task: (0.5, 0.75 if at < 5 else 0.5) for at, task in enumerate(ids)}
-    observed = Trial(cohort=ids, base=base, candidate=base, reach=far)
+    observed = HeldOutTrial(cohort=ids, base=base, candidate=base, reach=far)
     decision = decide(observed, ONCE)
     assert decision.accepted
     assert decision.reason == "gained 0 and lost 0 of 20 held-out tasks, further in 5 and less far in 0"
@@ -132,7 +132,9 @@ def test_h3_every_decision_is_made_again_from_json() -> None:
         base, candidate, again = arms(rng, 30 + at, Truth(0.2, 0.05))
         candidate[f"t{at}"] = None
         slices = {"first": tuple(base)[:9]}
-        observed = Trial(cohort=tuple(base), base=base, candidate=candidate, again=again, slices=slices, past=past)
+        observed = HeldOutTrial(
+            cohort=tuple(base), base=base, candidate=candidate, again=again, slices=slices, past=past
+        )
         decision = decide(observed, STRICT if at % 2 else Rules(cap=0.1 * rng.random()))
         assert replay(json.loads(json.dumps(decision.evidence))) == decision
         seen.add(decision.accepted)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from benchmarks.gate_trials import Live, stream
-from evolve.gates.online_ab import OnlineAB, Rules, Trial, decide, hides, replay
+from evolve.gates.online_ab import OnlineAB, OnlineTrial, Rules, decide, hides, replay
 from memory.records import DeltaOp, Op, Status
 from playbooks.view import RecordView
 
@@ -18,8 +18,8 @@ HARMS = Live(shown=(0.2,), hidden=(0.8,))
 USELESS = Live(shown=(0.5,), hidden=(0.5,))
 
 
-def trial(live: Live, tasks: int, seed: int = 1) -> Trial:
-    return Trial(exposures=stream(Random(seed), live, tasks))
+def trial(live: Live, tasks: int, seed: int = 1) -> OnlineTrial:
+    return OnlineTrial(exposures=stream(Random(seed), live, tasks))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_what_it_decides(live: Live, tasks: int, rules: Rules, status: Status, s
 def test_the_first_answer_stands() -> None:
     first = trial(HELPS, 200)
     for then in (HARMS, USELESS):
-        both = Trial(exposures=first.exposures + trial(then, 800).exposures)
+        both = OnlineTrial(exposures=first.exposures + trial(then, 800).exposures)
         assert decide(both).reason.split(" (")[0] == decide(first).reason.split(" (")[0]
 
 
@@ -52,7 +52,7 @@ def test_stopping_when_it_looks_best_keeps_the_error() -> None:
     yes = [decide(trial(USELESS, 150, seed)).accepted for seed in range(200)]
     assert sum(yes) / len(yes) <= 0.05
     one = trial(HELPS, 60, 4)
-    asked = [decide(Trial(exposures=one.exposures[:at])).accepted for at in range(61)]
+    asked = [decide(OnlineTrial(exposures=one.exposures[:at])).accepted for at in range(61)]
     assert asked == sorted(asked)
     assert asked[-1]
 

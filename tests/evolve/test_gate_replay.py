@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from evolve.gates.account import REPLAYS
+from evolve.gates.decisions import redecided
 from evolve.gates.ledger import entries
 from evolve.gates.replay import Replay
-from evolve.gates.rounds import redecided
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status, Trajectory, Verdict
 from playbooks.view import RecordView

@@ -10,27 +10,29 @@ import pytest
 
 from evolve.gates import held_out_rules
 from evolve.gates.batch_screen import BatchScreen
+from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut
-from evolve.gates.purse import OutOfCalls
-from evolve.gates.rounds import redecided
-from evolve.gates.utility import Rules, Trial, Utility, decide, replay
+from evolve.gates.utility import Rules, Utility, UtilityTrial, decide, replay
 from evolve.statistics.progress import Marks
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts, Verdict
 from playbooks.view import RecordView
 
 
-def observed(rng: Random, tasks: int, rounds: int, without: float, with_change: float) -> Trial:
+def observed(rng: Random, tasks: int, rounds: int, without: float, with_change: float) -> UtilityTrial:
     ids = tuple(f"t{at}" for at in range(tasks))
     groups = [
         tuple({task: rng.random() < rate for task in ids} for _ in range(rounds)) for rate in (without, with_change)
     ]
-    return Trial(cohort=ids, without=groups[0], with_change=groups[1])
+    return UtilityTrial(cohort=ids, without=groups[0], with_change=groups[1])
 
 
-def constant(tasks: int, without: bool | None, with_change: bool | None) -> Trial:
+def constant(tasks: int, without: bool | None, with_change: bool | None) -> UtilityTrial:
     ids = tuple(f"t{at}" for at in range(tasks))
-    return Trial(cohort=ids, without=(dict.fromkeys(ids, without),), with_change=(dict.fromkeys(ids, with_change),))
+    return UtilityTrial(
+        cohort=ids, without=(dict.fromkeys(ids, without),), with_change=(dict.fromkeys(ids, with_change),)
+    )
 
 
 def test_few_tasks_prove_nothing() -> None:

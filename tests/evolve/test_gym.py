@@ -15,7 +15,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.environments.check import SPLITS, Subject, examine, play
 from evolve.environments.gym import Gym
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
@@ -136,7 +136,7 @@ async def test_objects_go_in_and_come_out_of_an_asynchronous_client() -> None:
 async def test_what_others_raise_ends_the_episode_and_not_the_run() -> None:
     world = gym(make="brought:Client", arguments={"base_url": ""}, action="message")
     attempt = Attempt(id="tr-1", task=world.tasks("train")[0], seed=0)
-    trajectory = await rollout(world, ScriptedPolicy(["leave"]), attempt, Acting(world="W"))
+    trajectory = await rollout(world, ScriptedPolicy(["leave"]), attempt, RolloutConfig(world="W"))
     assert trajectory.outcome is None
     assert trajectory.error is not None
     assert trajectory.error.startswith("EnvironmentFailure: ConnectionError: the server is gone (")
@@ -153,7 +153,9 @@ async def test_reflector_rules_learns_from_a_command_that_was_mended() -> None:
     task = world.tasks("train")[0]
     (right,) = await solved(world, task)
     said = [right.text.replace("turn valve", "turn the valve"), right.text]
-    trajectory = await rollout(world, ScriptedPolicy(said), Attempt(id="tr-1", task=task, seed=0), Acting(world="W"))
+    trajectory = await rollout(
+        world, ScriptedPolicy(said), Attempt(id="tr-1", task=task, seed=0), RolloutConfig(world="W")
+    )
     assert trajectory.success
     assert trajectory.opening.startswith("The gauge shows")
     reflection = await RulesReflector().reflect(trajectory, ())

@@ -13,7 +13,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.environments.check import play
 from evolve.environments.lifelong_db import LifelongDb, LifelongDbConfig
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Action, StepResult
@@ -132,7 +132,7 @@ async def test_reflector_rules_learns_from_a_statement_that_was_mended() -> None
         ]
     )
     trajectory = await rollout(
-        world(), policy, Attempt(id="tr-1", task=task(2), seed=0), Acting(world="W", max_steps=3)
+        world(), policy, Attempt(id="tr-1", task=task(2), seed=0), RolloutConfig(world="W", max_steps=3)
     )
     assert trajectory.success
     reflection = await RulesReflector().reflect(trajectory, ())

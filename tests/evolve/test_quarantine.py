@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.episode.trust import trust_of
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.measured import Bench
+from evolve.gates.factory import Bench
 from evolve.gates.quarantine import withhold
 from evolve.gates.static import StaticGate
 from evolve.loop.assembly import make_gates, open_store
@@ -183,7 +183,7 @@ async def test_what_the_operator_or_the_environment_names_may_be_learned(tmp_pat
 
     ops = [add("Ask porter@doors.example first."), add("Ask boss@doors.example first."), add("Ask vex@other.example.")]
     config = doors_config(tmp_path, gate={"allow": ["boss@doors.example"]})
-    acting = Acting(world="", max_steps=1, temperature=0.0, max_tokens=1)
+    acting = RolloutConfig(world="", max_steps=1, temperature=0.0, max_tokens=1)
     policy = ScriptedPolicy(replies, profile="compact")
     with open_store(config) as store:
         bench = Bench(Evaluator(config, store, Described(), policy, acting, "run"), ())

@@ -18,7 +18,7 @@ from evolve.episode.injection import recall_for
 from evolve.gates.events import VERDICT
 from evolve.gates.proposals import proposals
 from evolve.gates.scoring import cases
-from evolve.gates.utility import Trial, decide
+from evolve.gates.utility import UtilityTrial, decide
 from evolve.loop.assembly import open_store
 from evolve.loop.nodes.retire import ACTOR
 from evolve.loop.session import Parts, arun
@@ -132,7 +132,7 @@ def test_a_measured_utility_is_read_from_the_verdict_about_that_change(tmp_path:
         store.commit("default", [op, add("another")], actor="test")
         cohort = tuple("abcdefghij")
         never, always = dict.fromkeys(cohort, False), dict.fromkeys(cohort, True)
-        decision = decide(Trial(cohort=cohort, without=(never,), with_change=(always,)))
+        decision = decide(UtilityTrial(cohort=cohort, without=(never,), with_change=(always,)))
         verdict = decision.verdict("utility", [op])
         store.append(Event(type=VERDICT, namespace="default", data=verdict.model_dump(mode="json")))
         first, second = cases(store, config.forget, store.view("default").records())

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolve.episode.prompting import AGAIN, NO_CODE
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.episode.taint import outside_texts
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.records import Outcome, StopReason, Task, ToolCall, Usage
@@ -22,7 +22,7 @@ OPEN = f"open red {password('red')}"
 
 async def attempt(policy: Any, environment: Any = None, **acting: Any) -> Any:
     return await rollout(
-        environment or Doors(), policy, Attempt(id="tr-1", task=TASK, seed=7), Acting(world="W", **acting)
+        environment or Doors(), policy, Attempt(id="tr-1", task=TASK, seed=7), RolloutConfig(world="W", **acting)
     )
 
 

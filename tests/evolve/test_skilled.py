@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from memory.records import Injection, Record, Trajectory
 from policies.scripted import ScriptedPolicy
 from skills.record import Skill
@@ -47,7 +47,7 @@ async def attempt(
         Injection(record_id=record.id, version=1, label=record.label, rank=at) for at, record in enumerate(skills)
     )
     plan = Attempt(id="tr", task=task, seed=1, skills=skills, injected=injected)
-    return await rollout(office, policy, plan, Acting(world="W", skills=True, **acting))
+    return await rollout(office, policy, plan, RolloutConfig(world="W", skills=True, **acting))
 
 
 async def test_a_skill_and_what_it_calls_are_there_from_the_first_action(office: Office) -> None:
@@ -88,7 +88,7 @@ async def test_the_full_prompt_also_says_how_to_ask_for_one_and_how_to_save(offi
 async def test_an_agent_that_does_not_work_with_skills_reads_nothing_of_them(office: Office, profile: Any) -> None:
     policy = ScriptedPolicy(["apps.task.done()"], profile=profile)
     task = office.tasks("train")[0]
-    await rollout(office, policy, Attempt(id="tr", task=task, seed=1), Acting(world="W", max_steps=1))
+    await rollout(office, policy, Attempt(id="tr", task=task, seed=1), RolloutConfig(world="W", max_steps=1))
     assert "skill" not in "".join(message.content for message in policy.seen[0])
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from evolve.episode.rollout import Acting, Attempt
-from evolve.episode.skilled.chains import Link, chain
+from evolve.episode.rollout import Attempt, RolloutConfig
+from evolve.episode.skill_runtime.chains import Link, chain
 from memory.records import Record, Trajectory
 from policies.scripted import ScriptedPolicy
 from skills.library import Library
@@ -20,7 +20,7 @@ async def play(base: Library, policy: ScriptedPolicy | None = None) -> tuple[Lin
     tasks = [task for task in office().tasks("train") if task.scenario == "office-3/pay-0"]
     attempts = [Attempt(id=task.id, task=task, seed=1) for task in tasks]
     policy = policy or ScriptedPolicy(payer, profile="compact")
-    return await chain(office(), policy, attempts, Acting(world="", skills=True), base)
+    return await chain(office(), policy, attempts, RolloutConfig(world="", skills=True), base)
 
 
 def trajectories(links: tuple[Link, ...]) -> list[Trajectory]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from evolve.episode.rollout import Acting, Attempt, rollout
-from evolve.episode.skilled.proposals import skill_ops
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.episode.skill_runtime.proposals import skill_ops
 from evolve.loop.assembly import open_store
 from memory.records import Op, Outcome, Record, Status, Step, StopReason, Task, Trajectory, Trust
 from policies.scripted import ScriptedPolicy
@@ -37,7 +37,7 @@ async def talk(
 ) -> Trajectory:
     task = next(task for task in office().tasks("train") if task.id == "office-3/pay-0_3")
     policy = ScriptedPolicy(replies, profile=profile)
-    acting = Acting("W", skills=True, described=described)
+    acting = RolloutConfig("W", skills=True, described=described)
     return await rollout(office(), policy, Attempt(id="tr", task=task, seed=1, skills=skills), acting)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evolve.config.model import Config
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.episode.teacher import GO_ON, PLAN, Teacher
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
@@ -36,7 +36,9 @@ async def taught(replies: Sequence[str], *answers: Answer, **acting: Any) -> tup
     settings = {"plan": False, "retry": False, **acting.pop("when", {})}
     teacher = Teacher(policy, "teacher 1", "doors that open to a word", **settings)
     attempt = Attempt(id="tr-1", task=TASK, seed=7)
-    return await rollout(Doors(), ScriptedPolicy(replies), attempt, Acting("W", teacher=teacher, **acting)), policy
+    return await rollout(
+        Doors(), ScriptedPolicy(replies), attempt, RolloutConfig("W", teacher=teacher, **acting)
+    ), policy
 
 
 async def test_a_plan_is_answered_before_the_first_action_and_takes_no_step() -> None:
@@ -80,7 +82,9 @@ async def test_the_agent_reads_the_advice_and_a_silent_teacher_gives_nothing_bac
         return WRONG
 
     teacher = Teacher(ScriptedPolicy([advice("Say the word.")]), "t", "W", plan=False, retry=True)
-    await rollout(Doors(), ScriptedPolicy(reply), Attempt("tr", TASK, 7), Acting("W", max_steps=1, teacher=teacher))
+    await rollout(
+        Doors(), ScriptedPolicy(reply), Attempt("tr", TASK, 7), RolloutConfig("W", max_steps=1, teacher=teacher)
+    )
     assert [text.endswith("Your teacher: Say the word.") for text in seen] == [False, True]
     silent, _ = await taught([WRONG], advice(""), when={"retry": True}, max_steps=1)
     assert len(silent.steps) == 1

@@ -13,7 +13,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.environments.check import play
 from evolve.environments.textworld import INSTALL, TextWorld, TextWorldConfig
-from evolve.episode.rollout import Acting, Attempt, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
@@ -89,7 +89,7 @@ async def test_reflector_rules_learns_from_a_refused_command(world: TextWorld) -
     take = next(action.text for action in world.gold(task) if action.text.startswith("take"))
     wrong = take.split(" from ")[0] + " from ceiling"
     attempt = Attempt(id="tr-1", task=task, seed=0)
-    trajectory = await rollout(world, ScriptedPolicy([wrong, take]), attempt, Acting(world="W", max_steps=2))
+    trajectory = await rollout(world, ScriptedPolicy([wrong, take]), attempt, RolloutConfig(world="W", max_steps=2))
     assert trajectory.steps[0].error
     assert trajectory.steps[1].error is None
     reflection = await RulesReflector().reflect(trajectory, ())

@@ -9,9 +9,9 @@ import pytest
 
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, exposures
+from evolve.gates.decisions import redecided
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.events import VERDICT
-from evolve.gates.rounds import redecided
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from memory.records import Status, Verdict

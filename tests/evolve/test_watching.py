@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evolve.episode.watching import watched, watching
+from evolve.episode.instrumentation import watched, watching
 
 
 @watched("double")

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.lexical import TOKENIZER, WordSearch, query_words, rarest
 from memory.sql import sqlite3
-from memory.words import TOKENIZER, WordSearch, query_words, rarest
 
 HOSTILE = [
     '"',

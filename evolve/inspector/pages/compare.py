@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from evolve.compare.against import against, last_episodes
-from evolve.inspector.desk import At, Desk
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.rendering import NOTHING, duration, minute, number, percent, show
 from evolve.loop.history import RunSummary, find_summary
 from memory.errors import BadInput
@@ -25,7 +25,7 @@ def compare(request: Request, desk: At, run: Annotated[list[str] | None, Query()
     return show(request, "compare.html", compared(desk, run or []))
 
 
-def compared(desk: Desk, names: list[str]) -> dict[str, Any]:
+def compared(desk: PageContext, names: list[str]) -> dict[str, Any]:
     """Return two runs, the older first, and their tasks in common. Raises `NotFound`, and `BadInput` for not two."""
     if len(set(names)) != 2:
         raise BadInput(f"got {len(set(names))} runs; tick exactly two of the list of runs")

@@ -11,13 +11,13 @@ from pydantic import Field
 from evolve.episode.injection import choose_core
 from evolve.episode.prompting import knowledge
 from evolve.gates.scoring import cases
-from evolve.inspector.desk import At, Desk
-from evolve.inspector.onlooker import Onlooker
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.paging import Paging
 from evolve.inspector.rendering import show
-from memory import listing
+from evolve.inspector.token_counter import TokenCounter
+from memory import paging
 from memory.errors import BadInput
-from memory.listing import Order
+from memory.paging import Order
 from memory.records import RECALLABLE, Frozen, Record, Status
 from playbooks.core import core_records
 from playbooks.exemplars import Exemplar
@@ -70,7 +70,7 @@ def prompt(request: Request, desk: At) -> HTMLResponse:
     return show(request, "prompt.html", rendered(desk))
 
 
-def records(desk: Desk, kind: str, asked: Asked, size: int | None = None) -> dict[str, Any]:
+def records(desk: PageContext, kind: str, asked: Asked, size: int | None = None) -> dict[str, Any]:
     """Return a screen of records of a kind with their worth."""
     size = size or ROWS
     found, total = screen(desk, kind, asked, size)
@@ -80,22 +80,22 @@ def records(desk: Desk, kind: str, asked: Asked, size: int | None = None) -> dic
         "statuses": tuple(STATUSES),
         "cases": cases(desk.store, desk.config.forget, found),
         "paging": Paging(asked.page, size, total),
-        "any": total or any(listing.counts(desk.store.journal, desk.namespace).get(kind, {}).values()),
+        "any": total or any(paging.counts(desk.store.journal, desk.namespace).get(kind, {}).values()),
     }
 
 
-def screen(desk: Desk, kind: str, asked: Asked, size: int) -> tuple[tuple[Record[Any], ...], int]:
+def screen(desk: PageContext, kind: str, asked: Asked, size: int) -> tuple[tuple[Record[Any], ...], int]:
     """Return the records of a screen, and how many fit in all. Raises `BadInput` for an unknown status."""
     if asked.status not in STATUSES:
         raise BadInput(f"got status {asked.status!r}; expected one of {', '.join(STATUSES)}")
-    wanted = listing.Wanted(desk.namespace, (kind,), STATUSES[asked.status], asked.q, asked.order)
-    ids, total = listing.records(desk.store.journal, wanted, offset=(asked.page - 1) * size, limit=size)
+    wanted = paging.Wanted(desk.namespace, (kind,), STATUSES[asked.status], asked.q, asked.order)
+    ids, total = paging.records(desk.store.journal, wanted, offset=(asked.page - 1) * size, limit=size)
     return desk.store.reader.load(ids), total
 
 
-def rendered(desk: Desk) -> dict[str, Any]:
+def rendered(desk: PageContext) -> dict[str, Any]:
     """Return the core as the next episode reads it, with its tokens."""
-    reader = Onlooker(desk.config.policy)
+    reader = TokenCounter(desk.config.policy)
     view = desk.store.view(desk.namespace)
     core = core_records(choose_core(desk.config, view, reader, 0), view)
     text = knowledge(core, (), reader.profile)

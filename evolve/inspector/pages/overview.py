@@ -14,15 +14,15 @@ from evolve.gates.account import account
 from evolve.gates.ledger import spent
 from evolve.gates.proposals import proposals
 from evolve.generations.workspace import FOLDER, live_generation
-from evolve.inspector.desk import At, Desk
 from evolve.inspector.headline import difference, held_out, history, latest, latest_exams, told_runs
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.rendering import chart, show
 from evolve.loop.curve import WINDOW, moving_mean, solved_so_far
 from evolve.loop.history import CHANGES, STALE, RunSummary, run_episodes
 from evolve.loop.runs import RESUMABLE, STOPPED
-from memory import listing
+from memory import paging
 from memory.errors import EvolveError
-from memory.listing import EpisodeLine
+from memory.paging import EpisodeLine
 from memory.records import RECALLABLE
 from policies.generations.records import Generation
 from policies.generations.registry import DATABASE
@@ -41,10 +41,10 @@ def overview(request: Request, desk: At) -> HTMLResponse:
     return show(request, "overview.html", data(desk))
 
 
-def data(desk: Desk) -> dict[str, Any]:
+def data(desk: PageContext) -> dict[str, Any]:
     """Return held-out success, the figures of the latest run with a curve, and the state of the workspace."""
     journal = desk.store.journal
-    known = listing.counts(journal, desk.namespace)
+    known = paging.counts(journal, desk.namespace)
     lately, exams = latest(desk.store), held_out(latest_exams(desk.store))
     run, last = told_runs(desk.store)
     episodes = run_episodes(desk.store, run.run_id) if run else []
@@ -114,7 +114,7 @@ def totals(episodes: Sequence[EpisodeLine]) -> dict[str, float]:
     }
 
 
-def _ratio(desk: Desk, run_id: str) -> float:
+def _ratio(desk: PageContext, run_id: str) -> float:
     config = (desk.store.get_run(run_id) or {}).get("config", {})
     return config.get("gate", {}).get("calls_ratio", desk.config.gate.calls_ratio)
 
@@ -123,7 +123,7 @@ def _in_use(of: Mapping[str, int]) -> int:
     return sum(of.get(status, 0) for status in RECALLABLE)
 
 
-def _live(desk: Desk) -> Generation | str | None:
+def _live(desk: PageContext) -> Generation | str | None:
     """Return the live generation, why it cannot be told, or None where the configured model itself answers."""
     if not (desk.config.workspace / FOLDER / DATABASE).exists():
         return None
@@ -133,10 +133,10 @@ def _live(desk: Desk) -> Generation | str | None:
         return str(error)
 
 
-def _changes(desk: Desk) -> list[dict[str, Any]]:
+def _changes(desk: PageContext) -> list[dict[str, Any]]:
     """Return the latest changes of knowledge, the latest first, each with the record as it stands now."""
     types = [f"knowledge.{name}" for name in CHANGES]
-    seqs = listing.latest(desk.store.journal, desk.namespace, types, limit=LATEST)
+    seqs = paging.latest(desk.store.journal, desk.namespace, types, limit=LATEST)
     events = [desk.store.events(after=seq - 1, limit=1)[0] for seq in seqs]
     records = {record.id: record for record in desk.store.reader.load([event.subject for event in events])}
     return [

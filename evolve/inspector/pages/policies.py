@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evolve.generations.workspace import FOLDER, has_generations, open_registry
-from evolve.inspector.desk import At, Desk, Form
+from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.rendering import served, show
 from memory.errors import BadInput, EvolveError
 from policies.generations.records import Generation
@@ -46,7 +46,7 @@ async def change(desk: At, verb: str, form: Form) -> RedirectResponse:
     return RedirectResponse(served("policies"), 303)
 
 
-def generations(desk: Desk) -> dict[str, Any]:
+def generations(desk: PageContext) -> dict[str, Any]:
     """Return the generations, the latest first, with their history; none where no model was ever trained here."""
     section, workspace = desk.config.policy, desk.config.workspace
     begun = {"name": section.name, "trainable": has_generations(section), "problem": ""}
@@ -86,7 +86,7 @@ def gate_of(generation: Generation) -> dict[str, Any]:
     }
 
 
-def _known(desk: Desk, version: str) -> str:
+def _known(desk: PageContext, version: str) -> str:
     """Return the version. Raises `BadInput` for one that is not there: what a form says is never an option."""
     known = [row["it"].version for row in generations(desk)["rows"]]
     if version not in known:
@@ -99,7 +99,7 @@ def _children(found: list[Any]) -> dict[str, list[str]]:
     return {each.version: sorted(other.version for other in found if other.parent == each.version) for each in found}
 
 
-async def _command(desk: Desk, *arguments: str) -> str:
+async def _command(desk: PageContext, *arguments: str) -> str:
     """Run `evolve policy ...` and return what it came to in a sentence."""
     named = ("--config", str(desk.file)) if desk.file else ()
     process = await asyncio.create_subprocess_exec(

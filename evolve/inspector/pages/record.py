@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from evolve.gates.ledger import Entry, entries, last_words
 from evolve.gates.proposals import WRITTEN_IN
 from evolve.gates.scoring import cases
-from evolve.inspector.desk import At, Desk, Form
+from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.rendering import served, show
 from evolve.workspace import knowledge
 from memory.errors import BadInput, NotFound
@@ -56,7 +56,7 @@ def edit(desk: At, name: str, form: Form) -> RedirectResponse:
     return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=knowledge.OPERATOR))
 
 
-def one(desk: Desk, name: str) -> dict[str, Any]:
+def one(desk: PageContext, name: str) -> dict[str, Any]:
     """Return a record with its worth, versions and events. Raises `NotFound`."""
     found = known(desk, name)
     (case,) = cases(desk.store, desk.config.forget, [found])
@@ -79,7 +79,7 @@ def one(desk: Desk, name: str) -> dict[str, Any]:
     }
 
 
-def _verdicts(desk: Desk, record_id: str, runs: set[str]) -> list[Entry]:
+def _verdicts(desk: PageContext, record_id: str, runs: set[str]) -> list[Entry]:
     """Return the last word of each gate about each change that wrote the record, the latest first."""
     rows = desk.store.journal.query("SELECT op_id FROM ops WHERE record_id = ?", (record_id,))
     ops = {row[0] for row in rows}
@@ -87,7 +87,7 @@ def _verdicts(desk: Desk, record_id: str, runs: set[str]) -> list[Entry]:
     return last_words(said)
 
 
-def known(desk: Desk, name: str) -> Record[Any]:
+def known(desk: PageContext, name: str) -> Record[Any]:
     """Return a record of any status by id. Raises `NotFound`."""
     found = desk.store.get(name)
     if found is None:
@@ -115,7 +115,7 @@ def diff(before: str, after: str) -> list[tuple[str, str]]:
     return [(line[0].strip(), line[2:]) for line in lines if line[0] != "?"]
 
 
-def _changed(desk: Desk, found: Record[Any], commit: Commit) -> RedirectResponse:
+def _changed(desk: PageContext, found: Record[Any], commit: Commit) -> RedirectResponse:
     desk.said.append(told(commit))
     return RedirectResponse(served("records", found.id), 303)
 

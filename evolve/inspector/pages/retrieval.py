@@ -9,10 +9,10 @@ from fastapi.responses import HTMLResponse
 
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.prompting import knowledge
-from evolve.episode.skilled.showing import text_kinds
-from evolve.inspector.desk import At, Desk
-from evolve.inspector.onlooker import Onlooker
+from evolve.episode.skill_runtime.showing import text_kinds
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.rendering import show
+from evolve.inspector.token_counter import TokenCounter
 from memory.records import RecallQuery, Record, Task
 from playbooks.core import core_records
 from playbooks.exemplars import Exemplar, shown_text
@@ -29,9 +29,9 @@ def retrieval(request: Request, desk: At, q: Annotated[str, Query(max_length=400
     return show(request, "retrieval.html", {"q": q, "parts": PARTS} | (recalled(desk, q) if q.strip() else {}))
 
 
-def recalled(desk: Desk, text: str) -> dict[str, Any]:
+def recalled(desk: PageContext, text: str) -> dict[str, Any]:
     """Return what a task with these words is shown now, in which order and at what cost, and what is cut."""
-    reader = Onlooker(desk.config.policy)
+    reader = TokenCounter(desk.config.policy)
     view = desk.store.view(desk.namespace)
     core = core_records(choose_core(desk.config, view, reader, 0), view)
     shown = recall_for(desk.store, desk.config, Task(id="inspected", instruction=text), core, reader)
@@ -50,7 +50,7 @@ def recalled(desk: Desk, text: str) -> dict[str, Any]:
     }
 
 
-def _cut(desk: Desk, text: str, shown: set[str], reader: Onlooker) -> list[dict[str, Any]]:
+def _cut(desk: PageContext, text: str, shown: set[str], reader: TokenCounter) -> list[dict[str, Any]]:
     """Return what fits the words as well and is not shown: no room, or refuted by what contradicts it."""
     query = RecallQuery(
         text=text,
@@ -64,7 +64,7 @@ def _cut(desk: Desk, text: str, shown: set[str], reader: Onlooker) -> list[dict[
     return [{"item": each, "tokens": _cost(each.record, reader)} for each in more if each.record.id not in shown]
 
 
-def _cost(record: Record[Any], reader: Onlooker) -> int:
+def _cost(record: Record[Any], reader: TokenCounter) -> int:
     if record.kind == Exemplar.kind:
         return reader.count_tokens(shown_text([record]))
     return reader.count_tokens(knowledge((), [record], reader.profile))

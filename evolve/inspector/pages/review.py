@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 
 from evolve.gates import proposals
 from evolve.gates.proposals import WRITTEN_IN, Proposal
-from evolve.inspector.desk import At, Desk, Form
+from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.pages.record import diff, said, told
 from evolve.inspector.rendering import served, show
 from evolve.workspace.knowledge import OPERATOR
@@ -73,7 +73,7 @@ def decide(desk: At, seq: int, answer: str, form: Form) -> RedirectResponse:
     return RedirectResponse(served("review"), 303)
 
 
-def waiting(desk: Desk, size: int = MOST) -> dict[str, Any]:
+def waiting(desk: PageContext, size: int = MOST) -> dict[str, Any]:
     """Return the queue, each change with what it would change."""
     queue = proposals.proposals(desk.store, desk.namespace)
     return {"rows": [_row(desk, each) for each in queue[:size]], "total": len(queue)}
@@ -84,7 +84,7 @@ async def _named(request: Request, field: str) -> list[str]:
     return [value for value in (await request.form()).getlist(field) if isinstance(value, str)]
 
 
-def _row(desk: Desk, proposal: Proposal) -> dict[str, Any]:
+def _row(desk: PageContext, proposal: Proposal) -> dict[str, Any]:
     op = proposal.op
     target = desk.store.get(op.target_id) if op.target_id else None
     parents = desk.store.reader.load(list(op.parent_ids))
@@ -114,27 +114,27 @@ def _editable(proposal: Proposal) -> str:
     return str(payload.get(field, "")) if field else json.dumps(payload, indent=2, ensure_ascii=False)
 
 
-def _accept(desk: Desk, name: str, form: dict[str, str]) -> str:
+def _accept(desk: PageContext, name: str, form: dict[str, str]) -> str:
     return told(proposals.accept(desk.store, name, actor=OPERATOR))
 
 
-def _edit(desk: Desk, name: str, form: dict[str, str]) -> str:
+def _edit(desk: PageContext, name: str, form: dict[str, str]) -> str:
     text = form.get("text", "").replace("\r\n", "\n")
     payload = proposals.edited(proposals.find(desk.store, name).op, text)
     return told(proposals.accept(desk.store, name, actor=OPERATOR, payload=payload))
 
 
-def _reject(desk: Desk, name: str, form: dict[str, str]) -> str:
+def _reject(desk: PageContext, name: str, form: dict[str, str]) -> str:
     proposals.reject(desk.store, name, actor=OPERATOR, reason=form.get("why", ""))
     return f"Change {name} is rejected."
 
 
-def _defer(desk: Desk, name: str, form: dict[str, str]) -> str:
+def _defer(desk: PageContext, name: str, form: dict[str, str]) -> str:
     proposals.defer(desk.store, name, actor=OPERATOR, reason=form.get("why", ""))
     return f"Change {name} waits on, after all others."
 
 
-_ANSWERS: dict[str, Callable[[Desk, str, dict[str, str]], str]] = {
+_ANSWERS: dict[str, Callable[[PageContext, str, dict[str, str]], str]] = {
     "accept": _accept,
     "reject": _reject,
     "edit": _edit,

@@ -12,11 +12,11 @@ from fastapi.responses import HTMLResponse
 from pydantic import Field
 
 from evolve.episode.arms import NO_MEMORY
+from evolve.gates.decisions import rounds_of
 from evolve.gates.events import VERDICT
 from evolve.gates.ledger import entries, last_words
-from evolve.gates.rounds import rounds_of
-from evolve.inspector.desk import At, Desk
 from evolve.inspector.headline import parts
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.pages.overview import curve, halves, totals
 from evolve.inspector.paging import Number, Paging
 from evolve.inspector.prompts import told
@@ -26,7 +26,8 @@ from evolve.loop.history import TEACHING, find_summary, list_runs, owner_of, run
 from evolve.loop.lives import compared, life_with
 from evolve.loop.roles import used
 from evolve.loop.runs import KINDS, LANGGRAPH, load_run
-from memory import episodes, listing, runlist
+from memory import episodes, runlist
+from memory import paging as listing
 from memory.errors import NotFound
 from memory.records import Frozen, Reflection, Trajectory, Verdict
 from memory.runlist import RunFilter
@@ -72,7 +73,7 @@ def verdict(request: Request, desk: At, seq: Annotated[int, PathValue(ge=0, le=2
     return show(request, "verdict.html", one_verdict(desk, seq))
 
 
-def all_runs(desk: Desk, asked: Asked, size: int = RUNS) -> dict[str, Any]:
+def all_runs(desk: PageContext, asked: Asked, size: int = RUNS) -> dict[str, Any]:
     """Return a screen of runs, each with what it came to. Raises `BadInput` for an unknown kind."""
     wanted = RunFilter(
         kinds=(asked.kind,) if asked.kind else (),
@@ -93,7 +94,7 @@ def all_runs(desk: Desk, asked: Asked, size: int = RUNS) -> dict[str, Any]:
     }
 
 
-def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[str, Any]:
+def one_run(desk: PageContext, run_id: str, page: int = 1, size: int = TASKS) -> dict[str, Any]:
     """Return a run with a screen of its tasks. Raises `NotFound`."""
     record = load_run(desk.store, run_id)
     every = run_episodes(desk.store, run_id)
@@ -120,7 +121,7 @@ def one_run(desk: Desk, run_id: str, page: int = 1, size: int = TASKS) -> dict[s
     }
 
 
-def one_episode(desk: Desk, name: str) -> dict[str, Any]:
+def one_episode(desk: PageContext, name: str) -> dict[str, Any]:
     """Return an episode with its prompt, reflection and what was learned from it. Raises `NotFound`.
 
     That of a comparison is read from the workspace of its life; its records are not on these pages.
@@ -138,7 +139,7 @@ def one_episode(desk: Desk, name: str) -> dict[str, Any]:
         return {**_episode(there, trajectory), "run": run_id, "elsewhere": True}
 
 
-def _episode(desk: Desk, trajectory: Trajectory) -> dict[str, Any]:
+def _episode(desk: PageContext, trajectory: Trajectory) -> dict[str, Any]:
     shown = desk.store.reader.load([each.record_id for each in trajectory.injected])
     learned = listing.learned_from(desk.store.journal, trajectory.id, trajectory.task.id)
     bars, said = waterfall(desk.config.workspace, trajectory)
@@ -155,11 +156,11 @@ def _episode(desk: Desk, trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _reflections(desk: Desk, trajectory: Trajectory) -> tuple[Reflection, ...]:
+def _reflections(desk: PageContext, trajectory: Trajectory) -> tuple[Reflection, ...]:
     return episodes.find(desk.store.journal, Reflection, "reflections", trajectory_id=trajectory.id)
 
 
-def one_verdict(desk: Desk, seq: int) -> dict[str, Any]:
+def one_verdict(desk: PageContext, seq: int) -> dict[str, Any]:
     """Return a verdict with what each changed op says. Raises `NotFound`."""
     found = desk.store.events(type=VERDICT, after=seq - 1, limit=1)
     if not found or found[0].seq != seq or "gate" not in found[0].data:

@@ -9,11 +9,11 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.inspector.desk import At, Desk
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.pages.knowledge import IN_USE, ROWS, STATUSES, Asked, Wanted, screen
 from evolve.inspector.paging import Paging
 from evolve.inspector.rendering import show
-from memory import listing
+from memory import paging
 from memory.records import Record
 from skills.library import Library
 from skills.record import Skill
@@ -40,7 +40,7 @@ def skills(request: Request, desk: At, asked: Wanted) -> HTMLResponse:
     return show(request, "skills.html", listed(desk, asked))
 
 
-def listed(desk: Desk, asked: Asked, size: int = ROWS) -> dict[str, Any]:
+def listed(desk: PageContext, asked: Asked, size: int = ROWS) -> dict[str, Any]:
     """Return a screen of skills, and the graph of those in use."""
     found, total = screen(desk, Skill.kind, asked, size)
     return {
@@ -50,13 +50,13 @@ def listed(desk: Desk, asked: Asked, size: int = ROWS) -> dict[str, Any]:
         "paging": Paging(asked.page, size, total),
         "graph": graph(Library(_in_use(desk)))[:MOST],
         "enabled": desk.config.skills.enabled,
-        "any": total or any(listing.counts(desk.store.journal, desk.namespace).get(Skill.kind, {}).values()),
+        "any": total or any(paging.counts(desk.store.journal, desk.namespace).get(Skill.kind, {}).values()),
     }
 
 
-def _in_use(desk: Desk) -> tuple[Record[Skill], ...]:
-    wanted = listing.Wanted(desk.namespace, (Skill.kind,), STATUSES[IN_USE], order="oldest")
-    return desk.store.reader.load(listing.records(desk.store.journal, wanted, limit=-1)[0])
+def _in_use(desk: PageContext) -> tuple[Record[Skill], ...]:
+    wanted = paging.Wanted(desk.namespace, (Skill.kind,), STATUSES[IN_USE], order="oldest")
+    return desk.store.reader.load(paging.records(desk.store.journal, wanted, limit=-1)[0])
 
 
 def graph(library: Library) -> list[Node]:

@@ -7,13 +7,13 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve.inspector.desk import At, Desk, Form
+from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.pages.record import diff, said, told
 from evolve.inspector.paging import Number, Paging
 from evolve.inspector.rendering import served, show
 from evolve.lookup import find_snapshot
 from evolve.workspace.knowledge import OPERATOR
-from memory import listing
+from memory import paging
 from memory.snapshots import address
 
 router = APIRouter()
@@ -45,13 +45,13 @@ def rollback(desk: At, form: Form) -> RedirectResponse:
     return RedirectResponse(served("snapshots"), 303)
 
 
-def listed(desk: Desk, page: int = 1, size: int = ROWS) -> dict[str, Any]:
+def listed(desk: PageContext, page: int = 1, size: int = ROWS) -> dict[str, Any]:
     """Return a screen of snapshots."""
-    rows, total = listing.snapshots(desk.store.journal, desk.namespace, offset=(page - 1) * size, limit=size)
+    rows, total = paging.snapshots(desk.store.journal, desk.namespace, offset=(page - 1) * size, limit=size)
     return {"rows": [row | {"short": _short(row["name"])} for row in rows], "paging": Paging(page, size, total)}
 
 
-def compared(desk: Desk, a: str, b: str = "") -> dict[str, Any]:
+def compared(desk: PageContext, a: str, b: str = "") -> dict[str, Any]:
     """Return what was added, removed and changed. Raises `NotFound` and `BadInput` as `find_snapshot`."""
     names = [find_snapshot(desk.store, desk.namespace, a), find_snapshot(desk.store, desk.namespace, b) if b else None]
     before, after = ({r.id: r for r in desk.store.view(desk.namespace, name).records()} for name in names)

@@ -9,12 +9,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from evolve.generations.workspace import FOLDER
-from evolve.inspector.desk import At, Desk
+from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.rendering import chart, show
 from evolve.training import ledger
 from evolve.training.batches import COUNTED
 from evolve.training.curves import PANELS
-from evolve.training.standing import told_by, trainings
+from evolve.training.status import told_by, trainings
 
 router = APIRouter()
 
@@ -31,7 +31,7 @@ def one(request: Request, desk: At, name: str) -> HTMLResponse:
     return show(request, "curves.html", curves(desk, name))
 
 
-def curves(desk: Desk, name: str) -> dict[str, Any]:
+def curves(desk: PageContext, name: str) -> dict[str, Any]:
     """Return a chart for each figure of a training, and its last figures. Raises `NotFound`."""
     told = told_by(desk.config, name)
     row = next(row for row in trainings(desk.config) if row["training"] == name)
@@ -44,7 +44,7 @@ def curves(desk: Desk, name: str) -> dict[str, Any]:
     }
 
 
-def _episodes(desk: Desk, name: str) -> list[str]:
+def _episodes(desk: PageContext, name: str) -> list[str]:
     """Return the ids of the episodes that were trained on, those of the first iteration first."""
     told = ledger.lines(desk.config.workspace / FOLDER / ledger.FOLDER / name / ledger.HISTORY)
     return list(dict.fromkeys(key for line in told for key in line.get("episodes", ())))

@@ -23,7 +23,7 @@ from evolve.loop.nodes.curate import proposed, submit
 from evolve.loop.nodes.gate import gate
 from evolve.loop.nodes.waiting import tainted
 from evolve.loop.runs import Run
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.progress import Notice
 from memory.records import DeltaOp, Frozen, Record, Status
 from memory.store import Store
@@ -82,7 +82,7 @@ def judged(store: Store, namespace: str, run_id: str) -> tuple[Judged, ...]:
     return tuple(found)
 
 
-def _propose(deps: Deps) -> None:
+def _propose(deps: RunContext) -> None:
     """Journal a batch for each quarantined text, with the proposal to restore it; once."""
     held = [record for record in deps.store.records(deps.namespace) if record.status is Status.CANDIDATE]
     with deps.store.journal.transaction():
@@ -92,7 +92,7 @@ def _propose(deps: Deps) -> None:
             submit([op], deps, batch)
 
 
-def _ops(records: Sequence[Record[Any]], deps: Deps) -> list[DeltaOp]:
+def _ops(records: Sequence[Record[Any]], deps: RunContext) -> list[DeltaOp]:
     run_id = deps.stream.run_id
     ops = [restoring(each, op_id("quarantine", run_id, each.id, str(each.version))) for each in records]
     return [op for op in ops if not tainted(op, deps)]

@@ -9,14 +9,14 @@ from evolve.episode.injection import Shown, shown_again
 from evolve.episode.replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import Search, search_for
-from evolve.episode.skilled.prelude import left_out
+from evolve.episode.skill_runtime.prelude import left_out
 from evolve.loop.nodes.expose import hidden
 from evolve.loop.nodes.recall import recalled
-from evolve.loop.state import Deps, Episode
+from evolve.loop.state import EpisodeJob, RunContext
 from memory.records import Task
 
 
-async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
+async def act(episode: EpisodeJob, deps: RunContext) -> dict[str, Any]:
     """Run the episode and store its trajectory. One that is stored already is not run again."""
     stream, arm = deps.stream, episode["arm"]
     task = next(task for task in stream.batch(episode["batch"]) if task.id == episode["task_id"])
@@ -48,7 +48,7 @@ async def act(episode: Episode, deps: Deps) -> dict[str, Any]:
     return {"episodes": [episode_id]}
 
 
-def search_of(batch: int, task: Task, deps: Deps) -> Search | None:
+def search_of(batch: int, task: Task, deps: RunContext) -> Search | None:
     """Return how an episode of the stream can search; None where it cannot."""
     gone = hidden(batch, task.id, deps)
     return search_for(deps.store, deps.config, task, deps.policy.profile, hidden=gone)

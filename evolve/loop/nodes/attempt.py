@@ -18,13 +18,13 @@ from evolve.loop.nodes.act import search_of
 from evolve.loop.nodes.episodes import batch_episodes
 from evolve.loop.nodes.judge import judge_episode, judged_success
 from evolve.loop.nodes.recall import recalled
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from evolve.seeds import seed_for
 from memory.records import StopReason, Trajectory
 
 
-async def attempt(state: State, deps: Deps) -> dict[str, Any]:
+async def attempt(state: State, deps: RunContext) -> dict[str, Any]:
     """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
     if deps.config.run.attempts > 1:
         failed = [first for first in batch_episodes(state, deps) if not solved(first, deps)]
@@ -32,7 +32,7 @@ async def attempt(state: State, deps: Deps) -> dict[str, Any]:
     return {}
 
 
-def solved(trajectory: Trajectory, deps: Deps) -> bool:
+def solved(trajectory: Trajectory, deps: RunContext) -> bool:
     """Tell whether an episode is taken as a success: by its grade or, where none may be read, by the policy's judgement
     or, where nobody judges, by an action that worked and ended it.
     """
@@ -45,19 +45,19 @@ def solved(trajectory: Trajectory, deps: Deps) -> bool:
     return worked and trajectory.stop is StopReason.DONE
 
 
-def solution(first: Trajectory, deps: Deps) -> Trajectory | None:
+def solution(first: Trajectory, deps: RunContext) -> Trajectory | None:
     """Return the first attempt at a task of the batch that solved it; None where none did."""
     return next((each for each in (first, *_further(first, deps)) if solved(each, deps)), None)
 
 
-def _further(first: Trajectory, deps: Deps) -> Iterator[Trajectory]:
+def _further(first: Trajectory, deps: RunContext) -> Iterator[Trajectory]:
     for number in range(2, deps.config.run.attempts + 1):
         found = deps.store.trajectory(_id(first, number, deps))
         if found is not None and not found.erased:
             yield found
 
 
-async def _again(first: Trajectory, batch: int, deps: Deps) -> None:
+async def _again(first: Trajectory, batch: int, deps: RunContext) -> None:
     for number in range(2, deps.config.run.attempts + 1):
         trajectory = deps.store.trajectory(_id(first, number, deps)) or await _run(first, number, batch, deps)
         if deps.config.run.label_free and deps.config.run.judge == "policy":
@@ -66,7 +66,7 @@ async def _again(first: Trajectory, batch: int, deps: Deps) -> None:
             return
 
 
-async def _run(first: Trajectory, number: int, batch: int, deps: Deps) -> Trajectory:
+async def _run(first: Trajectory, number: int, batch: int, deps: RunContext) -> Trajectory:
     task = first.task
     shown = shown_again(deps.store, recalled(batch, task.id, deps))
     plan = Attempt(
@@ -92,5 +92,5 @@ async def _run(first: Trajectory, number: int, batch: int, deps: Deps) -> Trajec
     return trajectory
 
 
-def _id(first: Trajectory, number: int, deps: Deps) -> str:
+def _id(first: Trajectory, number: int, deps: RunContext) -> str:
     return deps.stream.episode_id(first.task.id, f"{ATTEMPT}-{number}")

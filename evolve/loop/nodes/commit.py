@@ -6,8 +6,8 @@ from typing import Any
 
 from evolve.episode.credit import Credited, tag_ops
 from evolve.episode.injection import shown_again
-from evolve.episode.skilled.showing import texts
-from evolve.episode.watching import watched
+from evolve.episode.instrumentation import watched
+from evolve.episode.skill_runtime.showing import texts
 from evolve.gates.proposals import submit
 from evolve.gates.quarantine import is_held, unheld, withhold
 from evolve.gates.review import ReviewGate
@@ -15,7 +15,7 @@ from evolve.loop.nodes.episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.expose import settled
 from evolve.loop.nodes.gate import left_out, measured, passed, verdicts, waiting
 from evolve.loop.nodes.judge import judged_success
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.progress import Learned
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, Provenance
 from playbooks.refine import enforce_budget, merge_duplicates
@@ -25,7 +25,7 @@ from skills.record import Skill
 ACTOR = "loop"
 
 
-async def commit(state: State, deps: Deps) -> dict[str, Any]:
+async def commit(state: State, deps: RunContext) -> dict[str, Any]:
     """Apply the batch's ops in task order, then what was settled about items under test, then its TAGs.
 
     One idempotent transaction.
@@ -55,14 +55,14 @@ async def commit(state: State, deps: Deps) -> dict[str, Any]:
 
 
 @watched("commit")
-def apply(deps: Deps, ops: tuple[DeltaOp, ...], subject: str, actor: str = ACTOR) -> Commit:
+def apply(deps: RunContext, ops: tuple[DeltaOp, ...], subject: str, actor: str = ACTOR) -> Commit:
     """Commit what a batch changes, in one transaction; nothing is written where there is nothing to change."""
     if not ops:
         return Commit(namespace=deps.namespace, version=deps.store.version(deps.namespace), results=())
     return deps.store.commit(deps.namespace, ops, actor=actor, run_id=deps.stream.run_id, data={"batch": subject})
 
 
-def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: Deps) -> tuple[DeltaOp, ...]:
+def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return what gives edited records the status of their verdict: new words are worth what was measured of them."""
     applied = {item.op_id for item in result.applied}
     edits = [op for op in ops if op.op is Op.EDIT and op.op_id in applied and op.status in RECALLABLE]
@@ -82,7 +82,7 @@ def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: Deps) -> tuple[Del
     )
 
 
-def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
+def _tags(state: State, deps: RunContext) -> tuple[DeltaOp, ...]:
     tags = {r.trajectory_id: r.tags for r in batch_reflections(state.get("reflections", ()), deps)}
     episodes = [
         Credited(
@@ -101,7 +101,7 @@ def _tags(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
     return tuple(op.model_copy(update={"provenance": origin}) for op in ops)
 
 
-def _refine(state: State, deps: Deps, subject: str) -> None:
+def _refine(state: State, deps: RunContext, subject: str) -> None:
     """Keep what is known small: the hard budget after every batch, merges of texts and skills at compaction points."""
     settings = deps.config.playbook
     done = deps.stream.done(state.get("batch", 0) + 1)

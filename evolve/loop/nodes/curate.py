@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.episode.injection import shown_again
+from evolve.episode.instrumentation import watched
 from evolve.episode.replies import about
-from evolve.episode.skilled.proposals import skill_ops
+from evolve.episode.skill_runtime.proposals import skill_ops
 from evolve.episode.taint import tainted
 from evolve.episode.trust import trust_of
-from evolve.episode.watching import watched
 from evolve.gates.events import PROPOSAL
 from evolve.loop.exemplar_proposals import exemplar_ops
 from evolve.loop.nodes.episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.judge import judged_success
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.usercode import awaited, broke_contract
 from memory.records import DeltaOp, Event, Reflection, Trajectory
 from playbooks.lessons import with_origin
 
 
 @watched("curate")
-async def curate(state: State, deps: Deps) -> dict[str, Any]:
+async def curate(state: State, deps: RunContext) -> dict[str, Any]:
     """Journal one proposal event per batch; its op ids make the commit idempotent. A proposal made already stays."""
     subject = deps.stream.key(state.get("batch", 0))
     if deps.store.events(type=PROPOSAL, subject=subject, limit=1):
@@ -44,7 +44,7 @@ async def curate(state: State, deps: Deps) -> dict[str, Any]:
     return {}
 
 
-async def _asked(reflections: Sequence[Reflection], deps: Deps) -> tuple[DeltaOp, ...]:
+async def _asked(reflections: Sequence[Reflection], deps: RunContext) -> tuple[DeltaOp, ...]:
     what, work = f"curate() of curator {deps.curator.name!r}", deps.curator.curate
     ops = await awaited(what, work, reflections, deps.store.view(deps.namespace))
     if not isinstance(ops, Sequence) or not all(isinstance(op, DeltaOp) for op in ops):
@@ -52,14 +52,14 @@ async def _asked(reflections: Sequence[Reflection], deps: Deps) -> tuple[DeltaOp
     return tuple(ops)
 
 
-def submit(ops: Sequence[DeltaOp], deps: Deps, batch: int) -> None:
+def submit(ops: Sequence[DeltaOp], deps: RunContext, batch: int) -> None:
     """Journal what is proposed in a batch."""
     subject, data = deps.stream.key(batch), {"ops": [op.model_dump(mode="json") for op in ops]}
     event = Event(type=PROPOSAL, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
     deps.store.append(event)
 
 
-def _skills(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
+def _skills(episodes: Sequence[Trajectory], deps: RunContext) -> Iterator[DeltaOp]:
     """Yield what the agent itself proposed about skills, in task order."""
     for trajectory in episodes if deps.acting.skills else ():
         shown = shown_again(deps.store, trajectory.injected).skills
@@ -67,13 +67,13 @@ def _skills(episodes: Sequence[Trajectory], deps: Deps) -> Iterator[DeltaOp]:
         yield from skill_ops(trajectory, shown, deps.policy.profile, success=success)
 
 
-def proposed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+def proposed(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return the journalled proposal of a batch; nothing was proposed where there is none."""
     found = deps.store.events(type=PROPOSAL, subject=deps.stream.key(batch), limit=1)
     return tuple(DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())) if found else ()
 
 
-def _signed(op: DeltaOp, episodes: Mapping[str, Trajectory], readers: Sequence[object], deps: Deps) -> DeltaOp:
+def _signed(op: DeltaOp, episodes: Mapping[str, Trajectory], readers: Sequence[object], deps: RunContext) -> DeltaOp:
     """Complete what the curator said of the origin: the run, and how far it can be trusted.
 
     A curator that names no episode could have read all of the batch, so all are named. `readers` are those who read

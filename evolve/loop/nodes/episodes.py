@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.episode.arms import MAIN
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from memory.episodes import find
 from memory.errors import NotFound
 from memory.records import Reflection, Trajectory
 
 
-def batch_episodes(state: State, deps: Deps) -> tuple[Trajectory, ...]:
+def batch_episodes(state: State, deps: RunContext) -> tuple[Trajectory, ...]:
     """Return the trajectories to learn from. Raises `NotFound` when the journal lost one."""
     found: list[Trajectory] = []
     for task in deps.stream.batch(state.get("batch", 0)):
@@ -24,6 +24,6 @@ def batch_episodes(state: State, deps: Deps) -> tuple[Trajectory, ...]:
     return tuple(found)
 
 
-def batch_reflections(ids: Sequence[str], deps: Deps) -> tuple[Reflection, ...]:
+def batch_reflections(ids: Sequence[str], deps: RunContext) -> tuple[Reflection, ...]:
     """Return stored reflections in the order of their ids."""
     return tuple(item for key in ids for item in find(deps.store.journal, Reflection, "reflections", id=key))

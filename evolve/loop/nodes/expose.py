@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from evolve.episode.injection import Shown
-from evolve.episode.skilled.showing import usable
+from evolve.episode.skill_runtime.showing import usable
 from evolve.gates.batch_screen import family
 from evolve.gates.events import VERDICT
-from evolve.gates.online_ab import OnlineAB, Trial, decide, draw, item_of
+from evolve.gates.online_ab import OnlineAB, OnlineTrial, decide, draw, item_of
 from evolve.loop.nodes.episodes import batch_episodes
 from evolve.loop.nodes.incumbent import exchanged, incumbents, reverted
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
 from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Verdict
@@ -28,13 +28,13 @@ Lots = dict[str, bool]
 """Item -> whether it was hidden, for the items that had a lot in a task."""
 
 
-def turn(deps: Deps) -> int:
+def turn(deps: RunContext) -> int:
     """Return the place of the next batch in the history of the namespace."""
     query = "SELECT count(*) FROM events WHERE type = 'recall' AND namespace = ?"
     return deps.store.journal.query(query, (deps.namespace,))[0][0]
 
 
-def hide(shown: Shown, task: Task, turn: int, deps: Deps) -> tuple[tuple[Injection, ...], Lots]:
+def hide(shown: Shown, task: Task, turn: int, deps: RunContext) -> tuple[tuple[Injection, ...], Lots]:
     """Return what is left of what would be shown for a task, and the lots; without the gate everything, and none.
 
     Lots are keyed by the run's seed, the task, the record's number and `turn`: a workspace with the same history draws
@@ -60,14 +60,14 @@ def _lost(skills: Sequence[Record[Any]], gone: Collection[str]) -> list[Record[A
     return [record for record in left if record.id not in kept]
 
 
-def hidden(batch: int, task_id: str, deps: Deps) -> frozenset[str]:
+def hidden(batch: int, task_id: str, deps: RunContext) -> frozenset[str]:
     """Return the ids of the records that chance hides from a task."""
     (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
     lots: Lots = recall.data.get("lots", {}).get(task_id, {})
     return frozenset(item.rpartition("@")[0] for item, gone in lots.items() if gone)
 
 
-async def expose(state: State, deps: Deps) -> dict[str, Any]:
+async def expose(state: State, deps: RunContext) -> dict[str, Any]:
     """Journal one exposure event per batch, and a verdict for each of its items that is decided by now."""
     gate, batch = _gate(deps), state.get("batch", 0)
     (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
@@ -86,14 +86,16 @@ async def expose(state: State, deps: Deps) -> dict[str, Any]:
     return {}
 
 
-def trials(store: Store, namespace: str, items: Collection[str], *, before: int | None = None) -> dict[str, Trial]:
+def trials(
+    store: Store, namespace: str, items: Collection[str], *, before: int | None = None
+) -> dict[str, OnlineTrial]:
     """Return what was journalled about items of a namespace, up to an event of the journal."""
     events = store.events(type=EXPOSURE, namespace=namespace)
     rows = [row for event in events if before is None or event.seq < before for row in event.data.get("tasks", ())]
-    return {item: _longer(Trial(item=item), rows) for item in items}
+    return {item: _longer(OnlineTrial(item=item), rows) for item in items}
 
 
-def settled(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+def settled(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return what a batch's verdicts make of the items: active, or retired, or skills as they were before.
 
     Stale if one has another text by now.
@@ -102,7 +104,7 @@ def settled(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
     return tuple(op for verdict in found for op in _back(verdict, deps) or (_op(verdict),))
 
 
-def _back(verdict: Verdict, deps: Deps) -> tuple[DeltaOp, ...]:
+def _back(verdict: Verdict, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return what brings the version before back, for a skill whose new one was refused."""
     item = verdict.evidence["trial"]["item"]
     record = deps.store.get(item.rpartition("@")[0])
@@ -112,11 +114,11 @@ def _back(verdict: Verdict, deps: Deps) -> tuple[DeltaOp, ...]:
     return reverted(deps.store, record, op_id, OnlineAB.name, reason)
 
 
-def _gate(deps: Deps) -> OnlineAB | None:
+def _gate(deps: RunContext) -> OnlineAB | None:
     return next((gate for gate in deps.gates if isinstance(gate, OnlineAB)), None)
 
 
-def _rows(state: State, deps: Deps, lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
+def _rows(state: State, deps: RunContext, lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
     """Return task, lots and outcome, in order of the stream. The no-memory control has no lots: it is not here."""
     return [
         {
@@ -135,7 +137,7 @@ def _items(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for row in rows for item in row["lots"]))
 
 
-def _longer(trial: Trial, rows: Sequence[Mapping[str, Any]]) -> Trial:
+def _longer(trial: OnlineTrial, rows: Sequence[Mapping[str, Any]]) -> OnlineTrial:
     """Return the trial with what `rows` hold about its item."""
     more = [
         Exposure.model_validate({**{key: row[key] for key in row if key != "lots"}, "hidden": row["lots"][trial.item]})
@@ -145,7 +147,7 @@ def _longer(trial: Trial, rows: Sequence[Mapping[str, Any]]) -> Trial:
     return trial.model_copy(update={"exposures": (*trial.exposures, *more)})
 
 
-def _decide(batch: int, decisions: Mapping[str, Decision], deps: Deps) -> None:
+def _decide(batch: int, decisions: Mapping[str, Decision], deps: RunContext) -> None:
     known = {event.data["evidence"]["trial"]["item"] for event in _verdicts(batch, deps)}
     subject = deps.stream.key(batch, OnlineAB.name)
     for item, decision in decisions.items():
@@ -169,10 +171,10 @@ def _op(verdict: Verdict) -> DeltaOp:
     )
 
 
-def _verdicts(batch: int, deps: Deps) -> list[Event]:
+def _verdicts(batch: int, deps: RunContext) -> list[Event]:
     return deps.store.events(type=VERDICT, subject=deps.stream.key(batch, OnlineAB.name))
 
 
-def _journal(kind: str, subject: str, data: dict[str, Any], deps: Deps) -> None:
+def _journal(kind: str, subject: str, data: dict[str, Any], deps: RunContext) -> None:
     event = Event(type=kind, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
     deps.store.append(event)

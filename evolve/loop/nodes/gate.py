@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from evolve.episode.watching import watched
+from evolve.episode.instrumentation import watched
 from evolve.gates.ablation_rules import cut_in, reduced, remainder
 from evolve.gates.canary import Canary
+from evolve.gates.decisions import HELD_BACK, rounds_of
 from evolve.gates.events import ALLOWANCE, VERDICT
 from evolve.gates.quarantine import ADMITS
 from evolve.gates.review import ReviewGate
-from evolve.gates.rounds import HELD_BACK, rounds_of
 from evolve.gates.stack import RUNS_TASKS
 from evolve.loop.nodes.curate import proposed
 from evolve.loop.nodes.episodes import batch_episodes
 from evolve.loop.nodes.waiting import Waiting, carried, keep
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.progress import Answered
 from evolve.usercode import awaited, broke_contract
 from memory.protocols import Gate, KnowledgeView
@@ -26,7 +26,7 @@ _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 """Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.loop.nodes.commit`)."""
 
 
-async def gate(state: State, deps: Deps) -> dict[str, Any]:
+async def gate(state: State, deps: RunContext) -> dict[str, Any]:
     """Journal one verdict per gate; a later gate sees what the earlier ones accepted. What is deferred waits."""
     batch = state.get("batch", 0)
     _allow(state, deps)
@@ -55,24 +55,24 @@ async def _judge(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, orig
     return verdict
 
 
-def verdicts(batch: int, deps: Deps) -> tuple[Verdict, ...]:
+def verdicts(batch: int, deps: RunContext) -> tuple[Verdict, ...]:
     """Return the journalled verdicts of a batch, in the order they were given."""
     events = deps.store.events(type=VERDICT, subject=deps.stream.key(batch))
     return tuple(Verdict.model_validate(event.data) for event in events)
 
 
-def entered(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+def entered(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return what the gates of a batch are asked about: what waited, then what was proposed."""
     ops = [*(item.op for item in carried(batch, deps)), *proposed(batch, deps)]
     return tuple({op.op_id: op for op in ops}.values())
 
 
-def passed(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+def passed(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
     return _through(entered(batch, deps), verdicts(batch, deps), measured(batch, deps))
 
 
-def waiting(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+def waiting(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return the ops that nothing but a person's answer stands in the way of."""
     given = verdicts(batch, deps)
     held = {op_id: "" for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
@@ -89,12 +89,12 @@ def _letting(verdict: Verdict, held: Mapping[str, str]) -> Verdict:
     )
 
 
-def measured(batch: int, deps: Deps) -> frozenset[str]:
+def measured(batch: int, deps: RunContext) -> frozenset[str]:
     """Return the ids of what was measured before it waited."""
     return frozenset(item.op.op_id for item in carried(batch, deps) if ADMITS & set(item.passed))
 
 
-def _answered(verdict: Verdict, deps: Deps) -> Answered:
+def _answered(verdict: Verdict, deps: RunContext) -> Answered:
     return Answered(
         run_id=deps.stream.run_id,
         gate=verdict.gate,
@@ -120,7 +120,7 @@ def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collec
     return ops
 
 
-def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
+def _waiting(batch: int, deps: RunContext) -> tuple[Waiting, ...]:
     """Return the ops that a verdict of this batch deferred, with the gates that need not be asked again."""
     found = verdicts(batch, deps)
     reasons = {key: reason for verdict in found for key, reason in verdict.deferred.items()}
@@ -136,14 +136,14 @@ def _waiting(batch: int, deps: Deps) -> tuple[Waiting, ...]:
     return tuple(waiting)
 
 
-def left_out(batch: int, deps: Deps) -> tuple[DeltaOp, ...]:
+def left_out(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
     """Return what the gates of a batch cut off from what they accepted, as changes of their own, for a person."""
     ops = {op.op_id: op for op in entered(batch, deps)}
     found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch, deps) for op_id in verdict.cut)
     return tuple(remainder(ops[op_id], cut) for op_id, cut in found if op_id in ops)
 
 
-def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:
+def _origins(state: State, deps: RunContext) -> tuple[Trajectory, ...]:
     """Return the batch's episodes, and those that anything else the gates are asked about was written from."""
     episodes = {episode.id: episode for episode in batch_episodes(state, deps)}
     for op in entered(state.get("batch", 0), deps):
@@ -153,7 +153,7 @@ def _origins(state: State, deps: Deps) -> tuple[Trajectory, ...]:
     return tuple(episodes.values())
 
 
-def _allow(state: State, deps: Deps) -> None:
+def _allow(state: State, deps: RunContext) -> None:
     """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same.
 
     Without a stream there is nothing to measure them by, and nothing is limited.

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from evolve.config.model import Config
 from evolve.episode.replies import about
 from evolve.loop.nodes.episodes import batch_episodes
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory
 from memory.store import Store
@@ -25,7 +25,7 @@ class SelfJudgement(BaseModel):
     success: bool
 
 
-async def judge(state: State, deps: Deps) -> dict[str, Any]:
+async def judge(state: State, deps: RunContext) -> dict[str, Any]:
     """Journal one judgement per main-arm episode that has none; with graded outcomes there is nothing to do."""
     run = deps.config.run
     if run.label_free and run.judge == "policy":
@@ -33,7 +33,7 @@ async def judge(state: State, deps: Deps) -> dict[str, Any]:
     return {}
 
 
-def judged_success(trajectory: Trajectory, deps: Deps) -> bool | None:
+def judged_success(trajectory: Trajectory, deps: RunContext) -> bool | None:
     """Return whether the episode counts as a success when rules are credited; None = nobody can say."""
     return judged(trajectory, deps.config, deps.store)
 
@@ -46,7 +46,7 @@ def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
     return found[0].data["success"] if found else None
 
 
-async def judge_episode(trajectory: Trajectory, deps: Deps) -> None:
+async def judge_episode(trajectory: Trajectory, deps: RunContext) -> None:
     """Journal the policy's judgement of an episode, once."""
     if not trajectory.steps or deps.store.events(type="judgement", subject=trajectory.id, limit=1):
         return

@@ -6,13 +6,13 @@ from typing import Any
 
 from evolve.episode.injection import choose_core, recall_for
 from evolve.loop.nodes.expose import Lots, hide, turn
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from memory.records import Event, Injection
 from playbooks.core import Core, core_records, due
 from playbooks.view import RecordView
 
 
-async def recall(state: State, deps: Deps) -> dict[str, Any]:
+async def recall(state: State, deps: RunContext) -> dict[str, Any]:
     """Choose the core at a compaction point and recall for every task of the batch; journal what will be injected.
 
     What chance hides (`evolve.loop.nodes.expose`) is in no prompt. Repeating it after a crash keeps the first choice.
@@ -44,7 +44,7 @@ async def recall(state: State, deps: Deps) -> dict[str, Any]:
     return {"batch": batch, "core": data["core"], "core_at": core.tasks, "episodes": None, "reflections": []}
 
 
-def recalled(batch: int, task_id: str, deps: Deps) -> tuple[Injection, ...]:
+def recalled(batch: int, task_id: str, deps: RunContext) -> tuple[Injection, ...]:
     """Return what was chosen for a task, in the order it was chosen."""
     (event,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
     return tuple(Injection.model_validate(item) for item in event.data["shown"].get(task_id, ()))

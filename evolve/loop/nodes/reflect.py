@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.episode.injection import shown_again
+from evolve.episode.instrumentation import watched
 from evolve.episode.replies import about
-from evolve.episode.watching import watched
 from evolve.loop.nodes.episodes import batch_episodes
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from evolve.progress import Notice
 from evolve.seeds import id_for
@@ -18,7 +18,7 @@ from memory.records import Record, Reflection, Trajectory
 from policies.errors import PolicyRefused
 
 
-async def reflect(state: State, deps: Deps) -> dict[str, Any]:
+async def reflect(state: State, deps: RunContext) -> dict[str, Any]:
     """Store a reflection for every episode worth one and return their ids in task order.
 
     Repeated after a crash, it meets the journalled replies and keeps the reflections that were stored.
@@ -29,7 +29,7 @@ async def reflect(state: State, deps: Deps) -> dict[str, Any]:
     return {"reflections": await all_of(_reflect(trajectory, deps) for trajectory in chosen)}
 
 
-def _teaches(trajectory: Trajectory, deps: Deps) -> bool:
+def _teaches(trajectory: Trajectory, deps: RunContext) -> bool:
     if not trajectory.steps:
         return False
     everything = deps.config.run.label_free or deps.config.playbook.reflect_on == "all"
@@ -37,7 +37,7 @@ def _teaches(trajectory: Trajectory, deps: Deps) -> bool:
 
 
 @watched("reflect")
-async def _reflect(trajectory: Trajectory, deps: Deps) -> str:
+async def _reflect(trajectory: Trajectory, deps: RunContext) -> str:
     reflection_id = id_for("rf", trajectory.id)
     shown = shown_again(deps.store, trajectory.injected)
     async with deps.slots:
@@ -50,7 +50,7 @@ async def _reflect(trajectory: Trajectory, deps: Deps) -> str:
     return reflection_id
 
 
-async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], deps: Deps) -> Reflection:
+async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], deps: RunContext) -> Reflection:
     what, reflect = f"reflect() of reflector {deps.reflector.name!r}", deps.reflector.reflect
     reflection = await awaited(what, reflect, trajectory, shown, label_free=deps.config.run.label_free)
     if not isinstance(reflection, Reflection):
@@ -58,7 +58,7 @@ async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], deps: Dep
     return reflection
 
 
-def _refused(trajectory: Trajectory, deps: Deps, refused: PolicyRefused) -> Reflection:
+def _refused(trajectory: Trajectory, deps: RunContext, refused: PolicyRefused) -> Reflection:
     """Return what is kept of a reflection the policy would not write (its prompt is too long, say): the run goes on."""
     text = f"no reflection on {trajectory.task.id}: {refused}"
     deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.episode.skilled.showing import texts
+from evolve.episode.skill_runtime.showing import texts
 from evolve.gates.proposals import submit
 from evolve.gates.review import ReviewGate
 from evolve.gates.scoring import cases, limits
 from evolve.loop.nodes.commit import apply
 from evolve.loop.nodes.episodes import batch_episodes
-from evolve.loop.state import Deps, State
+from evolve.loop.state import RunContext, State
 from memory.evidence import Mark
 from memory.records import DeltaOp, Record, Status
 from memory.utility import Case
@@ -23,7 +23,7 @@ from skills.record import Skill
 ACTOR = "retire"
 
 
-async def retire(state: State, deps: Deps) -> dict[str, Any]:
+async def retire(state: State, deps: RunContext) -> dict[str, Any]:
     """Retire, or queue for review, what the rules of `[forget]` name, and go to the next batch.
 
     What is retired for harm leaves the core at once; other removals wait for the next compaction point. Repeated after
@@ -38,7 +38,7 @@ async def retire(state: State, deps: Deps) -> dict[str, Any]:
     return {"batch": batch + 1, "core": [key for key in state.get("core", ()) if not _retired_here(key, deps)]}
 
 
-def _ops(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
+def _ops(state: State, deps: RunContext) -> tuple[DeltaOp, ...]:
     settings, ops = deps.config.forget, tuple[DeltaOp, ...]()
     if settings.rules and deps.config.playbook.enabled:
         known = cases(deps.store, settings, _asked(state, deps))
@@ -46,7 +46,7 @@ def _ops(state: State, deps: Deps) -> tuple[DeltaOp, ...]:
     return (*ops, *_skills(deps))
 
 
-def _skills(deps: Deps) -> tuple[DeltaOp, ...]:
+def _skills(deps: RunContext) -> tuple[DeltaOp, ...]:
     skills = deps.config.skills
     if not (skills.retire and skills.enabled):
         return ()
@@ -56,7 +56,7 @@ def _skills(deps: Deps) -> tuple[DeltaOp, ...]:
     return retirement.retire(known, skills.retire, own)
 
 
-def _asked(state: State, deps: Deps) -> tuple[Record[Any], ...]:
+def _asked(state: State, deps: RunContext) -> tuple[Record[Any], ...]:
     """Return what the batch showed beside skills: of others nothing new is known. All, for a rule about idle ones."""
     if "unused" in deps.config.forget.rules:
         return tuple(r for r in deps.store.view(deps.namespace).records() if r.kind != Skill.kind)
@@ -65,7 +65,7 @@ def _asked(state: State, deps: Deps) -> tuple[Record[Any], ...]:
     return tuple(sorted((r for r in found if r.kind != Skill.kind), key=lambda record: record.number))
 
 
-def _rivals(known: Sequence[Case], deps: Deps) -> tuple[Case, ...]:
+def _rivals(known: Sequence[Case], deps: RunContext) -> tuple[Case, ...]:
     """Return the cases of what contradicts a record that this batch spoke for or against, and was not shown itself."""
     moved = {case.record.id for case in known if any(_spoken(mark) for mark in case.evidence.marks)}
     if not moved:
@@ -80,7 +80,7 @@ def _spoken(mark: Mark) -> bool:
     return mark.age == 0 and bool(mark.counts.helpful or mark.counts.harmful)
 
 
-def _retired_here(record_id: str, deps: Deps) -> bool:
+def _retired_here(record_id: str, deps: RunContext) -> bool:
     record = deps.store.get(record_id)
     if record is None or record.status is not Status.RETIRED:
         return False

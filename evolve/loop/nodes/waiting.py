@@ -12,7 +12,7 @@ from evolve.gates.held_out import HeldOut
 from evolve.gates.stack import RUNS_TASKS
 from evolve.gates.utility import Utility
 from evolve.loop.runs import DONE
-from evolve.loop.state import Deps
+from evolve.loop.state import RunContext
 from evolve.progress import Notice
 from memory.erasing import ERASED_PAYLOAD
 from memory.records import DeltaOp, Event, Frozen, Task
@@ -28,7 +28,7 @@ class Waiting(Frozen):
     reason: str = ""
 
 
-def carried(batch: int, deps: Deps) -> tuple[Waiting, ...]:
+def carried(batch: int, deps: RunContext) -> tuple[Waiting, ...]:
     """Return what waited when a batch began: all that the batch before it in this run left."""
     if batch:
         earlier = deps.store.events(type=WAITING, subject=deps.stream.key(batch - 1), limit=1)
@@ -44,13 +44,13 @@ def _items(event: Event) -> tuple[Waiting, ...]:
     return tuple(item for item in items if item.op.payload != ERASED_PAYLOAD)
 
 
-def keep(batch: int, waiting: tuple[Waiting, ...], deps: Deps) -> None:
+def keep(batch: int, waiting: tuple[Waiting, ...], deps: RunContext) -> None:
     """Journal what waits after a batch, once; also that nothing does any more."""
     if waiting or carried(batch, deps):
         _journal(deps.stream.key(batch), waiting, deps)
 
 
-def take_up(deps: Deps) -> None:
+def take_up(deps: RunContext) -> None:
     """Make what finished runs of this environment left waiting the first that this run's gates are asked about; once.
 
     Left where it is: everything, by a run whose gates run no tasks and could only wave it through, and what was written
@@ -76,7 +76,7 @@ def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, 
     return tuple(item for run_id, item in held.values() if run_id in done)
 
 
-def tainted(op: DeltaOp, deps: Deps) -> bool:
+def tainted(op: DeltaOp, deps: RunContext) -> bool:
     """Tell whether a gate of the select split, which needs tasks that a change was not written from, would run such."""
     gates = [gate.measures if isinstance(gate, Covered) else gate for gate in deps.gates]
     asked = {
@@ -90,7 +90,7 @@ def _scenario(task: Task) -> str:
     return task.scenario or task.id
 
 
-def _journal(subject: str, waiting: tuple[Waiting, ...], deps: Deps) -> bool:
+def _journal(subject: str, waiting: tuple[Waiting, ...], deps: RunContext) -> bool:
     """Journal what waits under a subject; return whether it was not journalled before."""
     if deps.store.events(type=WAITING, subject=subject, limit=1):
         return False

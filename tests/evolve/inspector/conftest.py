@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from evolve.config.file import load_config
-from evolve.inspector.desk import Desk
+from evolve.inspector.page_context import PageContext
 from evolve.inspector.server import create_app
 
 HOST = "http://127.0.0.1:8765"
@@ -21,7 +21,7 @@ CHANGES = {"origin": HOST, "sec-fetch-site": "same-origin"}
 class Visitor:
     """A browser that was given the address."""
 
-    def __init__(self, client: TestClient, desk: Desk) -> None:
+    def __init__(self, client: TestClient, desk: PageContext) -> None:
         self.client, self.desk = client, desk
 
     def text(self, path: str, status: int = 200) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from evolve.telemetry import courier
-from evolve.telemetry.courier import Courier
+from evolve.telemetry import exporter
 from evolve.telemetry.database import FILE, erase_content
+from evolve.telemetry.exporter import Courier
 from evolve.telemetry.local import LocalFile
 from evolve.telemetry.names import METRICS
 from evolve.telemetry.reading import find, traces
@@ -64,13 +64,13 @@ async def test_both_get_the_same_spans(tmp_path: Path) -> None:
 async def test_a_collector_that_takes_nothing_costs_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(courier, "CLOSING", 3600.0)
+    monkeypatch.setattr(exporter, "CLOSING", 3600.0)
     with collecting(Collector(status=400)) as collector:
         url = collector.url if how == "refusing" else "http://127.0.0.1:9"
         config = traced(tmp_path, otlp_endpoint=url)
         started = time.monotonic()
         result = await go(config)
-        assert time.monotonic() - started < courier.CLOSING / 6, "the run waited for a collector that takes nothing"
+        assert time.monotonic() - started < exporter.CLOSING / 6, "the run waited for a collector that takes nothing"
     assert result.status == "done"
     (said,) = lost(caplog)
     count = len(spans_of(config, result.run_id))
@@ -108,17 +108,17 @@ def test_a_full_disk_drops_spans_and_counts_them(tmp_path: Path) -> None:
     while taking.delivered < 1 and time.monotonic() < deadline:
         time.sleep(0.01)
     with largest_file(64 * 1024):
-        for at in range(2 * courier.BATCH):
+        for at in range(2 * exporter.BATCH):
             tracer.start_span(f"big {at}", attributes={"text": "x" * 1000}).end()
         provider.shutdown()
-    assert taking.lost >= courier.BATCH
+    assert taking.lost >= exporter.BATCH
     assert any(word in taking.error for word in ("full", "disk I/O"))
     assert find(tmp_path, "r")[0]["name"] == "before"
 
 
 def test_what_waits_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(courier, "WAITING", 10)
-    monkeypatch.setattr(courier, "BATCH", 1000)
+    monkeypatch.setattr(exporter, "WAITING", 10)
+    monkeypatch.setattr(exporter, "BATCH", 1000)
     taking = Courier(LocalFile(tmp_path / FILE, "r"))
     provider = TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(taking)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from evolve.cli.loglines import DayFile, Lines
+from evolve.cli.log_setup import DayFile, Lines
 from evolve.telemetry.names import METRICS
 from tests.evolve.command import evolve, evolve_json, invoke
 from tests.memory.fake_secrets import SECRETS, core

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
-from evolve.training.batches import Episode, Prepared, episodes_of, prepared
+from evolve.episode.rollout import RolloutConfig
+from evolve.training.batches import Prepared, ScoredEpisode, episodes_of, prepared
 from evolve.training.chains import chains
 from evolve.training.pivot import PivotFinder
 from evolve.training.pivots.rules import rules
 from evolve.training.replay import Calls
 from evolve.training.retries import Retrying
-from evolve.training.rollouts import Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.cache import CachedPolicy
 from policies.local.loading import load_encoder
 from policies.local.policy import POCKET
@@ -80,7 +80,7 @@ class Tried:
     plain: Prepared
     """The batch without them."""
     whole: Prepared
-    episodes: list[Episode]
+    episodes: list[ScoredEpisode]
     retries: list[Retry]
     policy: Policy
 
@@ -99,8 +99,8 @@ async def tried(
     world = office or Office(OfficeConfig(deployment=3))
     inner = policy(world)
     answers = CachedPolicy(Tokened(inner, encode), replies)
-    settings = [Setting(chain, world) for chain in chains(world.tasks("train"), 1, seed=0)[:8]]
-    acting = Acting(world=world.describe(inner.profile), max_steps=16, temperature=1.0)
+    settings = [ChainSpec(chain, world) for chain in chains(world.tasks("train"), 1, seed=0)[:8]]
+    acting = RolloutConfig(world=world.describe(inner.profile), max_steps=16, temperature=1.0)
     rollouts = await roll(settings, answers, acting, Sampling(rollouts=2, skills=False), 0)
     episodes = episodes_of(rollouts, BetaTracker())
     plain = prepared(episodes, replies.get_reply)

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.random_adapters import random_adapter
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.async_worker import Buffer, Made, RolloutWorker, Source, summed
 from evolve.training.curriculum import Curriculum
@@ -40,7 +40,7 @@ from policies.rl.trainer import TrainingStopped
 
 pytestmark = pytest.mark.slow
 PLAN = Plan(chains=1, length=1, sampling=Sampling(rollouts=2, skills=False, seed=4))
-ACTING = Acting(world="", max_steps=2, temperature=1.0, max_tokens=16)
+ACTING = RolloutConfig(world="", max_steps=2, temperature=1.0, max_tokens=16)
 SOON_S = 600.0
 
 

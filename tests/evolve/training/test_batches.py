@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from evolve.training.batches import Episode, prepared
+from evolve.training.batches import ScoredEpisode, prepared
 from memory.records import Outcome, Step, Task, Trajectory, Usage
 from policies.rl.rows import Turn
 
 
-def episode(name: str, actions: list[str], rewards: dict[str, float]) -> Episode:
+def episode(name: str, actions: list[str], rewards: dict[str, float]) -> ScoredEpisode:
     """Return an episode of which each action was asked for by a reply of its own, but one that begins with `and`."""
     steps = tuple(
         Step(index=at, action=action, observation="seen", usage=Usage(calls=int(not action.startswith("and"))))
@@ -18,7 +18,7 @@ def episode(name: str, actions: list[str], rewards: dict[str, float]) -> Episode
     done = Trajectory(
         id=name, task=Task(id="t", instruction="do"), steps=steps, outcome=Outcome(success=True, reward=1)
     )
-    return Episode(trajectory=done, rewards=rewards, group="g")
+    return ScoredEpisode(trajectory=done, rewards=rewards, group="g")
 
 
 def turns(trajectory: Trajectory, _: object) -> tuple[Turn, ...]:

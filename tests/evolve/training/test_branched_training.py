@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.training.batches import episodes_of, prepared
 from evolve.training.branches import Branching
 from evolve.training.ledger import HISTORY, METRICS
@@ -27,13 +27,13 @@ from policies.rl.packing import packs
 from policies.rl.protocols import Array, BranchDecision, Flags
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 from tests.evolve.command import invoke
 from tests.evolve.training.test_cli_train import SETTINGS, told
 from tests.evolve.training.test_loop import Stopped, lines
 
 pytestmark = pytest.mark.slow
-ACTING = Acting(world="", max_steps=8, temperature=1.5, max_tokens=60)
+ACTING = RolloutConfig(world="", max_steps=8, temperature=1.5, max_tokens=60)
 """At 1 the pocket model is sure of each of its turns: branches come out as their bases."""
 SAMPLING = Sampling(rollouts=2, skills=False, seed=4)
 PLAN = Plan(iterations=2, chains=2, length=1, sampling=SAMPLING)
@@ -79,7 +79,7 @@ async def test_a_branch_begins_with_its_bases_tokens_up_to_its_turn_and_goes_on_
 
 def learning(decide: BranchDecision) -> Learning:
     policy = LocalPolicy.pocket(threads=1)
-    trainer = Trainer(POCKET, Ppo(), Optimising(learning_rate=1e-3, rank=4, seed=1))
+    trainer = Trainer(POCKET, Ppo(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
     return Learning(policy, trainer, grpo, Everything(), ACTING, branching=Branching(decide, BRANCHES))
 
 

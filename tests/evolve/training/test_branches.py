@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from evolve.config.training import RECIPES, TrainSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
-from evolve.episode.skilled.chains import Link
+from evolve.episode.rollout import RolloutConfig
+from evolve.episode.skill_runtime.chains import Link
 from evolve.errors import ConfigError
 from evolve.seeds import seed_for
 from evolve.training.branches import Branching, Grown, branching_of, entropy, places
 from evolve.training.chains import chains
 from evolve.training.replay import Calls
-from evolve.training.rollouts import Rollout, Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
 from memory.records import Outcome, Step, Task, Trajectory
 from policies.cache import CachedPolicy
 from policies.errors import PolicyRefused
@@ -88,8 +88,8 @@ async def grew(
     world = office or Office(OfficeConfig(deployment=3))
     worker = make_worker(world)
     answers = CachedPolicy(Tokened(worker, ENCODER.encode), replies)
-    drawn = [Setting(chain, world) for chain in chains(world.tasks("train"), 1, seed=0)[:GROUPS]]
-    acting = Acting(world=world.describe(worker.profile), max_steps=16, temperature=1.0)
+    drawn = [ChainSpec(chain, world) for chain in chains(world.tasks("train"), 1, seed=0)[:GROUPS]]
+    acting = RolloutConfig(world=world.describe(worker.profile), max_steps=16, temperature=1.0)
     sampling = Sampling(rollouts=BASES, skills=False)
     bases = await roll(drawn, answers, acting, sampling, 0)
     calls = Calls(wrapped(answers), acting, replies.get_reply)

@@ -11,7 +11,7 @@ import pytest
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.training import ledger
-from evolve.training.matched import matched
+from evolve.training.ab_groups import matched
 from evolve.training.reflections import reflection_examples
 from memory.records import DeltaOp, Op, Status
 from playbooks.bullets import Bullet

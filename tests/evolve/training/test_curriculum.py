@@ -13,7 +13,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.training.chains import Chain
 from evolve.training.curriculum import Curriculum, stats, weights
 from evolve.training.loop import Plan, World, draw
-from evolve.training.rollouts import Sampling, Setting
+from evolve.training.rollouts import ChainSpec, Sampling
 from memory.errors import BadInput
 from memory.records import Task
 from policies.rl import slots
@@ -26,10 +26,10 @@ PLAN = Plan(chains=3, sampling=Sampling(rollouts=2, seed=4))
 NAMES = [(sampler, allocator) for sampler in slots.names("samplers") for allocator in slots.names("allocators")]
 
 
-def settings_of(count: int, length: int = 1) -> list[Setting]:
+def settings_of(count: int, length: int = 1) -> list[ChainSpec]:
     tasks = [Task(id=f"t{at}", instruction="do") for at in range(count * length)]
     pairs = [tuple(tasks[at * length : (at + 1) * length]) for at in range(count)]
-    return [Setting(Chain(id=f"c{at}", tasks=pair), OFFICE) for at, pair in enumerate(pairs)]
+    return [ChainSpec(Chain(id=f"c{at}", tasks=pair), OFFICE) for at, pair in enumerate(pairs)]
 
 
 def known(*counts: tuple[int, int]) -> BetaTracker:

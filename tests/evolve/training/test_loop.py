@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
 from evolve.training.guards import Limits
@@ -22,10 +22,10 @@ from policies.local.policy import POCKET
 from policies.rl.advantages.sage import sage
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Episodes, Flags
-from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 
 pytestmark = pytest.mark.slow
-ACTING = Acting(world="", max_steps=4, temperature=1.0, max_tokens=60, skills=True)
+ACTING = RolloutConfig(world="", max_steps=4, temperature=1.0, max_tokens=60, skills=True)
 PLAN = Plan(iterations=2, chains=2, sampling=Sampling(rollouts=2, seed=4))
 SMALL = Plan(iterations=2, chains=1, length=1, sampling=Sampling(rollouts=2, seed=4))
 
@@ -47,7 +47,7 @@ def stop(figures: dict[str, float]) -> None:
 
 def learning(advantages=sage, learning_rate: float = 1e-3) -> Learning:
     policy = LocalPolicy.pocket(threads=1)
-    trainer = Trainer(POCKET, Ppo(), Optimising(learning_rate=learning_rate, rank=4, seed=1))
+    trainer = Trainer(POCKET, Ppo(), OptimiserOptions(learning_rate=learning_rate, rank=4, seed=1))
     return Learning(policy, trainer, advantages, Everything(), ACTING)
 
 

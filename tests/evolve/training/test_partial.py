@@ -12,7 +12,7 @@ import pytest
 
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.training.chains import chains
 from evolve.training.partial import (
     Begun,
@@ -27,7 +27,7 @@ from evolve.training.partial import (
     resumed,
 )
 from evolve.training.replies import Kept, sweep
-from evolve.training.rollouts import Sampling, Setting
+from evolve.training.rollouts import ChainSpec, Sampling
 from memory.errors import BadInput
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.rl.rows import Span, TrainRow
@@ -37,19 +37,19 @@ from tests.evolve.training.held_office import Held, Killed
 SAMPLING = Sampling(rollouts=2, skills=False, seed=3)
 
 
-def office(held: int) -> tuple[Held, list[Setting]]:
+def office(held: int) -> tuple[Held, list[ChainSpec]]:
     """Return an office with four chains of one task, and the first `held` of them held."""
     made = Held(OfficeConfig(deployment=3))
     drawn = chains(made.tasks("train"), 1, seed=0)[:4]
     made.held = {task.id for chain in drawn[:held] for task in chain.tasks}
-    return made, [Setting(chain, made) for chain in drawn]
+    return made, [ChainSpec(chain, made) for chain in drawn]
 
 
 def rolling(world: Held, folder: Path, staleness: int = 1) -> Rolling:
-    return Rolling(make_worker(world), Acting(world=""), SAMPLING, Kept(folder), staleness)
+    return Rolling(make_worker(world), RolloutConfig(world=""), SAMPLING, Kept(folder), staleness)
 
 
-def aged(settings: list[Setting], *born: int) -> list[Begun]:
+def aged(settings: list[ChainSpec], *born: int) -> list[Begun]:
     return [begun([each], SAMPLING, at)[0] for each, at in zip(settings, born, strict=True)]
 
 

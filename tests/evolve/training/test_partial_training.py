@@ -23,7 +23,7 @@ from policies.local.policy import POCKET
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, Episodes
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 from tests.evolve.training.held_office import Held, Killed
 from tests.evolve.training.test_loop import ACTING, Everything
 
@@ -90,7 +90,7 @@ class Training:
 def training() -> Training:
     office = Held(OfficeConfig(deployment=600))
     drawn = [draw([World(office)], PLAN.model_copy(update={"chains": n}), at) for at, n in enumerate((3, 2))]
-    trainer = Remembering(POCKET, Ppo(), Optimising(learning_rate=1e-3, rank=4, seed=1))
+    trainer = Remembering(POCKET, Ppo(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
     parts = Learning(LocalPolicy.pocket(threads=1), trainer, Rising(), Everything(), ACTING)
     made = Training(parts, office, [settings[0].chain for settings in drawn])
     made.hold(0)

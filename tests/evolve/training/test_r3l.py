@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.training.ledger import HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.pivot import Pivot
@@ -21,7 +21,7 @@ from policies.protocols import Policy, SamplingParams
 from policies.rl.advantages.r3l import r3l as reweighted
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.sft import Sft
-from policies.rl.trainer import Optimising, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer
 from policies.rl.transforms.r3l import r3l
 from tests.evolve.command import invoke
 from tests.evolve.training.again import Noted
@@ -29,14 +29,14 @@ from tests.evolve.training.test_cli_train import SETTINGS, told
 from tests.evolve.training.test_loop import Stopped, lines
 
 pytestmark = pytest.mark.slow
-ACTING = Acting(world="", max_steps=8, temperature=1.0, max_tokens=60)
+ACTING = RolloutConfig(world="", max_steps=8, temperature=1.0, max_tokens=60)
 PLAN = Plan(iterations=2, chains=3, length=1, sampling=Sampling(rollouts=2, skills=False, seed=4))
 WORLDS = [World(Office(OfficeConfig(deployment=600)))]
 
 
 def learning(finder=rules) -> Learning:
     policy = LocalPolicy.pocket(threads=1)
-    trainer = Trainer(POCKET, Sft(), Optimising(learning_rate=1e-3, rank=4, seed=1))
+    trainer = Trainer(POCKET, Sft(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
     retrying = Retrying(finder, Noted(r3l))
     return Learning(policy, trainer, reweighted, Everything(), ACTING, retrying=retrying)
 

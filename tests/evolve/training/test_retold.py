@@ -20,7 +20,7 @@ from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
 from evolve.training.logs import offer
-from evolve.training.retold import Retelling, Saying
+from evolve.training.retokenized import Retelling, Saying
 from evolve.training.session import offered, train_from_logs
 from evolve.training.supervised import success_examples
 from memory.errors import BadInput

@@ -8,14 +8,14 @@ import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
-from evolve.episode.rollout import Acting
-from evolve.episode.skilled.chains import Link
+from evolve.episode.rollout import RolloutConfig
+from evolve.episode.skill_runtime.chains import Link
 from evolve.training.chains import chains
-from evolve.training.rollouts import Rollout, Sampling, Setting, rewarded, roll, used
+from evolve.training.rollouts import ChainSpec, Rollout, Sampling, rewarded, roll, used
 from memory.records import Outcome, Provenance, Record, Step, Task, Trajectory
 from skills.record import Skill
 
-ACTING = Acting(world="", max_steps=16, skills=True)
+ACTING = RolloutConfig(world="", max_steps=16, skills=True)
 SOURCE = '''def paid(to: str, amount: int) -> str:
     """Pay someone and say so."""
     found = apps.contacts.find(name=to)
@@ -26,7 +26,7 @@ SOURCE = '''def paid(to: str, amount: int) -> str:
 async def rolled(sampling: Sampling, length: int = 2) -> tuple[Rollout, ...]:
     office = Office(OfficeConfig(deployment=3))
     drawn = chains(office.tasks("train"), length, seed=0)[:4]
-    settings = [Setting(each, office) for each in drawn]
+    settings = [ChainSpec(each, office) for each in drawn]
     return await roll(settings, make_worker(office), ACTING, sampling, iteration=0)
 
 

@@ -11,11 +11,11 @@ import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.episode import OfficeEpisode
-from evolve.episode.rollout import Acting
+from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.batches import episodes_of
 from evolve.training.chains import chains
-from evolve.training.rollouts import Sampling, Setting, roll
+from evolve.training.rollouts import ChainSpec, Sampling, roll
 from evolve.training.skyrl import ChainGenerator
 from memory.errors import BadInput
 from memory.records import Outcome
@@ -28,7 +28,7 @@ from policies.rl.advantages.sage import sage
 from policies.rl.skyrl import ClientEngine
 from policies.rl.tracker import BetaTracker
 
-ACTING = Acting(world="", max_steps=6, max_tokens=80, skills=True, temperature=1.3)
+ACTING = RolloutConfig(world="", max_steps=6, max_tokens=80, skills=True, temperature=1.3)
 SAMPLING = Sampling(seed=3)
 
 
@@ -57,9 +57,9 @@ def policy() -> TokenPolicy:
 
 
 @pytest.fixture
-def settings() -> list[Setting]:
+def settings() -> list[ChainSpec]:
     office = Office(OfficeConfig(deployment=3))
-    return [Setting(each, office) for each in chains(office.tasks("train"), 2, seed=0)[:2]]
+    return [ChainSpec(each, office) for each in chains(office.tasks("train"), 2, seed=0)[:2]]
 
 
 def batch(generator: ChainGenerator, members: int, step: int = 0) -> dict[str, Any]:
@@ -75,10 +75,12 @@ def batch(generator: ChainGenerator, members: int, step: int = 0) -> dict[str, A
     }
 
 
-async def test_the_rows_are_those_of_our_own_rollouts(policy: TokenPolicy, settings: list[Setting]) -> None:
+async def test_the_rows_are_those_of_our_own_rollouts(policy: TokenPolicy, settings: list[ChainSpec]) -> None:
     generator = ChainGenerator(settings, policy, sage, ACTING, SAMPLING)
     output = await generator.generate(batch(generator, 3))
-    rollouts = await roll([Setting(s.chain, s.environment, rollouts=3) for s in settings], policy, ACTING, SAMPLING, 0)
+    rollouts = await roll(
+        [ChainSpec(s.chain, s.environment, rollouts=3) for s in settings], policy, ACTING, SAMPLING, 0
+    )
     ids = [(each.instance_id, each.repetition_id) for each in output["trajectory_ids"]]
     assert list(dict.fromkeys(ids)) == [(each.chain.id, member) for each in settings for member in range(3)]
     assert sum(output["is_last_step"]) == 6
@@ -95,7 +97,7 @@ async def test_the_rows_are_those_of_our_own_rollouts(policy: TokenPolicy, setti
     assert found == {round(float(value), 9) for value in expected if value}
 
 
-async def test_another_global_step_is_another_sample(policy: TokenPolicy, settings: list[Setting]) -> None:
+async def test_another_global_step_is_another_sample(policy: TokenPolicy, settings: list[ChainSpec]) -> None:
     generator = ChainGenerator(settings[:1], policy, sage, ACTING, SAMPLING)
     first, again, later = [(await generator.generate(batch(generator, 2, step)))["response_ids"] for step in (1, 1, 2)]
     assert first == again
@@ -103,7 +105,7 @@ async def test_another_global_step_is_another_sample(policy: TokenPolicy, settin
 
 
 async def test_who_could_not_be_graded_gets_a_row_that_trains_nothing(
-    policy: TokenPolicy, settings: list[Setting], monkeypatch: pytest.MonkeyPatch
+    policy: TokenPolicy, settings: list[ChainSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(episode: OfficeEpisode) -> Outcome:
         raise EnvironmentFailure("the office burned down")
@@ -116,7 +118,7 @@ async def test_who_could_not_be_graded_gets_a_row_that_trains_nothing(
     assert output["rollout_metrics"]["evolve/not_graded"] == 4.0
 
 
-async def test_a_chain_of_nobody_is_refused(policy: TokenPolicy, settings: list[Setting]) -> None:
+async def test_a_chain_of_nobody_is_refused(policy: TokenPolicy, settings: list[ChainSpec]) -> None:
     generator = ChainGenerator(settings, policy, sage, ACTING, SAMPLING)
     with pytest.raises(BadInput, match="ch-other"):
         await generator.generate({"env_extras": [{"chain": "ch-other"}]})

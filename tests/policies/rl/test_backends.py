@@ -21,7 +21,7 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.losses.sft import Sft
-from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 from policies.rl.trl import grpo_settings
 from tests.policies.rl.test_trainer import ADVANTAGES, ROWS, model, weights
 
@@ -39,7 +39,7 @@ def chat(model: Path) -> Path:
 
 
 def made(backend: Any, chat: Path, loss: Any = None, **settings: Any) -> Trainer:
-    chosen = Optimising(**({"learning_rate": 1e-2, "rank": 4, "max_tokens": 32} | settings))
+    chosen = OptimiserOptions(**({"learning_rate": 1e-2, "rank": 4, "max_tokens": 32} | settings))
     return make_trainer(backend, chat, loss or Ppo(), chosen)
 
 
@@ -89,7 +89,7 @@ def test_a_saved_adapter_of_trl_is_what_was_trained_and_our_trainer_goes_on_from
     loaded = load_model(str(chat), str(tmp_path / "v1")).state_dict()
     for name, value in theirs.merged().items():
         torch.testing.assert_close(loaded[name], value, rtol=0, atol=1e-6)
-    ours = make_trainer("torch", chat, Ppo(), Optimising(rank=4), start=tmp_path / "v1")
+    ours = make_trainer("torch", chat, Ppo(), OptimiserOptions(rank=4), start=tmp_path / "v1")
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=0, atol=1e-6)
 
 
@@ -119,11 +119,11 @@ def test_trl_refuses_by_name_what_it_does_not_compute(chat: Path, loss: Any, way
 
 def test_trl_takes_every_loss_it_computes_with_its_own_options() -> None:
     for loss in (Ppo(), Dapo(), Gspo(), Cispo()):
-        assert grpo_settings(loss, Optimising())["loss_type"]
+        assert grpo_settings(loss, OptimiserOptions())["loss_type"]
 
 
 def test_trl_refuses_corrections_and_several_advantages_where_the_ratio_is_of_the_row(chat: Path) -> None:
     with pytest.raises(PolicyRefused, match=r"Tis\(.*train.backend"):
-        make_trainer("trl_sync", chat, Ppo(), Optimising(), correction=Tis())
+        make_trainer("trl_sync", chat, Ppo(), OptimiserOptions(), correction=Tis())
     with pytest.raises(BadInput, match="gspo takes one advantage a row"):
         made("trl_sync", chat, Gspo()).step(ROWS, ADVANTAGES)

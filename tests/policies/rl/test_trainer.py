@@ -22,7 +22,7 @@ from policies.rl.corrections.tis import Tis
 from policies.rl.losses.ppo import Ppo
 from policies.rl.packing import packs
 from policies.rl.rows import TrainRow, Turn, rows_of
-from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 from tests.policies.full_disk import largest_file
 
 ROW = TrainRow(trajectory_id="t", prompt_ids=(), completion_ids=(), sampling_logprobs=(), spans=())
@@ -53,7 +53,7 @@ ROWS = [row([11, 12], [13]), row([11, 14], [15, 16, 17]), row([20], prompt=(5, 6
 ADVANTAGES = [np.array([1.0, 0.5]), np.array([-1.0, 0.25]), np.array([0.7]), np.array([-0.2, 0.1])]
 
 
-SETTINGS = Optimising(learning_rate=1e-2, rank=4)
+SETTINGS = OptimiserOptions(learning_rate=1e-2, rank=4)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def trainer(model: Path, **settings: Any) -> Trainer:
     loss = settings.pop("loss", Ppo())
-    return Trainer(model, loss, Optimising(**({"learning_rate": 1e-2, "rank": 4} | settings)))
+    return Trainer(model, loss, OptimiserOptions(**({"learning_rate": 1e-2, "rank": 4} | settings)))
 
 
 def weights(made: Trainer) -> torch.Tensor:

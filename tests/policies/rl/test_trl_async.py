@@ -26,7 +26,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.packing import packs
 from policies.rl.protocols import Array
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import Optimising, Trainer, TrainingStopped
+from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 from policies.rl.trl_async import Portions, TrlAsyncTrainer, samples
 from tests.policies.generations.vllm_like import VllmLike
 from tests.policies.model_server import serving
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 _ = model  # a fixture
 SAME = [np.full_like(each, each[0]) for each in ADVANTAGES]
 """One advantage a row."""
-SETTINGS = Optimising(learning_rate=1e-2, rank=4)
+SETTINGS = OptimiserOptions(learning_rate=1e-2, rank=4)
 
 
 def named(rows: Sequence[TrainRow], version: int) -> list[TrainRow]:
@@ -158,14 +158,14 @@ def test_names_on_the_server_are_never_used_again(chat: Path, server: VllmLike, 
 )
 def test_what_trl_does_not_compute_is_refused_by_name(chat: Path, loss: Any, settings: Any, said: str) -> None:
     with pytest.raises(PolicyRefused, match=f'{said}.*train.backend = "torch"'):
-        make_trainer("trl_async", chat, loss, Optimising(**settings))
+        make_trainer("trl_async", chat, loss, OptimiserOptions(**settings))
 
 
 def test_a_correction_and_rows_at_once_are_refused(chat: Path) -> None:
     with pytest.raises(PolicyRefused, match="Tis"):
-        make_trainer("trl_async", chat, Ppo(), Optimising(), correction=Tis())
+        make_trainer("trl_async", chat, Ppo(), OptimiserOptions(), correction=Tis())
     with pytest.raises(PolicyRefused, match="4 rows at once"):
-        make_trainer("trl_async", chat, Ppo(), Optimising()).step(ROWS, SAME)
+        make_trainer("trl_async", chat, Ppo(), OptimiserOptions()).step(ROWS, SAME)
 
 
 @pytest.mark.parametrize(

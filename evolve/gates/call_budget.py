@@ -16,7 +16,7 @@ class OutOfCalls(EvolveError):
     """The gates have no calls left for what they want to run; the question waits for a later batch."""
 
 
-class Purse:
+class CallBudget:
     """Calls of the gates of one run. Without `fill` nothing is limited."""
 
     def __init__(self, ratio: float, episodes: Iterable[Trajectory] = (), *, advance: int = 0) -> None:

@@ -14,7 +14,7 @@ from evolve.episode.arms import ATTEMPT
 from evolve.episode.exemplars.showing import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import knowledge, opening_messages
-from evolve.episode.worldwords import WorldWords
+from evolve.episode.world_texts import WorldTexts
 from evolve.seeds import seed_for
 from memory.records import Trajectory
 from playbooks.render import neutral
@@ -23,7 +23,7 @@ from policies.protocols import Message, SamplingParams, ToolSpec
 from skills.catalogue import catalogue
 
 
-def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldWords) -> list[Message]:
+def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTexts) -> list[Message]:
     """Return the conversation before the first action, with the configuration of the episode's run."""
     rules = knowledge(shown.core, shown.recalled, words.profile)
     able = config.skills.enabled and config.playbook.enabled

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.episode.injection import shown_again
-from evolve.episode.skilled.prelude import LEFT_OUT
+from evolve.episode.skill_runtime.prelude import LEFT_OUT
 from memory.records import Frozen, Trajectory
 from memory.store import Store
 from skills.record import Skill

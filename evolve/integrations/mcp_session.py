@@ -14,7 +14,7 @@ from typing import Any
 from evolve.config.model import Config
 from evolve.episode.injection import Shown, choose_core, recall_for
 from evolve.episode.prompting import knowledge, learned
-from evolve.episode.skilled.showing import texts
+from evolve.episode.skill_runtime.showing import texts
 from evolve.gates.proposals import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.integrations.agent import Agent, Asked, hosted
@@ -54,7 +54,7 @@ MOST = 100
 """Records that one search returns at most, and tasks under way of which what was shown is remembered."""
 
 
-class Visit:
+class McpSession:
     """An async context manager. `store` stays open; without `writes` nothing is journalled and nothing can be told."""
 
     def __init__(self, config: Config, store: Store, *, writes: bool = True, limits: Limits | None = None) -> None:
@@ -71,7 +71,7 @@ class Visit:
         """The run that the session is in the journal; empty when it only reads."""
         return self._agent.run_id if self._agent else ""
 
-    async def __aenter__(self) -> Visit:
+    async def __aenter__(self) -> McpSession:
         if self._agent:
             await self._agent.__aenter__()
         return self

@@ -25,7 +25,7 @@ from evolve.gates.quarantine import restoring
 from evolve.loop.assembly import make_gates
 from evolve.training import ledger
 from evolve.training.ledger import MATCHED
-from evolve.training.rollouts import Recall, Rollout, Setting
+from evolve.training.rollouts import ChainSpec, Recall, Rollout
 from memory.records import Frozen, Injection, Record, Status, Task, Trajectory
 from memory.scratch import scratch
 from memory.store import Store
@@ -67,7 +67,7 @@ class Matching:
     store: Store
     folder: Path
 
-    def split(self, settings: Iterable[Setting], rollouts: int) -> Iterator[Setting]:
+    def split(self, settings: Iterable[ChainSpec], rollouts: int) -> Iterator[ChainSpec]:
         """Yield the settings of an iteration; a chain that can tell something new about a text comes twice, in halves.
 
         One text a chain, the first that can be told about; where members are odd, one more is shown what is known.
@@ -94,7 +94,7 @@ class Matching:
         gains = [mean(map(bool, each.with_candidate)) - mean(map(bool, each.without)) for each in found]
         return {"matched": float(len(found)), "candidate_gain": mean(gains)}
 
-    def _new(self, setting: Setting, told: Container[tuple[str, str]]) -> Candidate | None:
+    def _new(self, setting: ChainSpec, told: Container[tuple[str, str]]) -> Candidate | None:
         tasks = [task.id for task in setting.chain.tasks]
         new = (c for c in self.candidates if any(t in c.shown and (c.record_id, t) not in told for t in tasks))
         return next(new, None)

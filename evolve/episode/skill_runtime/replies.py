@@ -2,8 +2,8 @@
 
 A reply that holds `<save_skill>name</save_skill>` (or `show`, `update`, `delete`) is no action of the world, like a
 search. Nothing is changed here: what was asked for stands in the trajectory as a step, and
-`evolve.episode.skilled.proposals` makes proposals of it. What a skill may not be is said at once, so that the agent can
-mend it.
+`evolve.episode.skill_runtime.proposals` makes proposals of it. What a skill may not be is said at once, so that the
+agent can mend it.
 """
 
 from __future__ import annotations

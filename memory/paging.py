@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from memory.errors import BadInput
-from memory.happened import Usage
 from memory.journal import Journal
-from memory.words import query_words
+from memory.lexical import query_words
+from memory.trajectories import Usage
 
 Order = Literal["newest", "oldest", "shown", "helpful", "harmful"]
 

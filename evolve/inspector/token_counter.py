@@ -17,7 +17,7 @@ from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.tokens import estimate_tokens
 
 
-class Onlooker:
+class TokenCounter:
     """Stands where a policy is wanted for its profile and its tokenizer."""
 
     supports_schema = False

@@ -15,7 +15,7 @@ from policies.protocols import Profile, ToolSpec
 EVENT = "run.world"
 
 
-class WorldWords(Frozen):
+class WorldTexts(Frozen):
     """What stands in every prompt of a run before the task."""
 
     text: str
@@ -32,13 +32,13 @@ class WorldWords(Frozen):
         return tuple(known[name] for name in names if name in known) if names else self.tools
 
 
-def keep(store: Store, run_id: str, words: WorldWords) -> None:
+def keep(store: Store, run_id: str, words: WorldTexts) -> None:
     """Journal what a run tells its agent, unless that stands there already."""
     if kept(store, run_id) != words:
         store.append(Event(type=EVENT, run_id=run_id, subject=run_id, data=words.model_dump(mode="json")))
 
 
-def kept(store: Store, run_id: str) -> WorldWords | None:
+def kept(store: Store, run_id: str) -> WorldTexts | None:
     """Return what a run last told its agent; None in journals of earlier versions, and where it was purged."""
     found = [event.data for event in store.events(type=EVENT, run_id=run_id) if "text" in event.data]
-    return WorldWords.model_validate(found[-1]) if found else None
+    return WorldTexts.model_validate(found[-1]) if found else None

@@ -1,7 +1,7 @@
 """Makes proposals of what an agent did with skills in an episode. Pure: gates and commit decide what becomes of them.
 
-In the full profile it said so (`evolve.episode.skilled.replies`), or the world ended the episode with the very step
-that first called a function of its own, so that it could not say. In the compact one a function that it wrote and
+In the full profile it said so (`evolve.episode.skill_runtime.replies`), or the world ended the episode with the very
+step that first called a function of its own, so that it could not say. In the compact one a function that it wrote and
 called without an error is saved, and one of a shown skill's name changes that skill (SAGE, arXiv 2512.17102).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evolve.episode.skilled.replies import Asked, granted, written
+from evolve.episode.skill_runtime.replies import Asked, granted, written
 from evolve.seeds import id_for
 from memory.records import DeltaOp, Op, Provenance, Record, StopReason, Trajectory
 from policies.protocols import Profile

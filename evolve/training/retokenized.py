@@ -14,9 +14,9 @@ from pathlib import Path
 from evolve.config.file import stored_config
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import step_messages
-from evolve.episode.worldwords import kept
+from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
-from evolve.loop.retelling import opening, proved
+from evolve.loop.prompt_replay import opening, proved
 from evolve.training.turns import Replies
 from memory.records import Step, Trajectory
 from memory.store import Store

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from evolve.episode.rollout import Acting, Attempt, rollout
-from evolve.episode.skilled.proposals import skill_ops
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.episode.skill_runtime.proposals import skill_ops
 from evolve.protocols import Environment
 from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Injection, Op, Record, Trajectory
@@ -35,7 +35,7 @@ async def chain(
     environment: Environment,
     policy: Policy,
     attempts: Sequence[Attempt],
-    acting: Acting,
+    acting: RolloutConfig,
     base: Library,
     how: Choosing | None = None,
 ) -> tuple[Link, ...]:

@@ -15,7 +15,7 @@ from memory.store import Store
 
 
 @dataclass
-class Desk:
+class PageContext:
     """An open workspace."""
 
     config: Config
@@ -40,7 +40,7 @@ class Desk:
         return hmac.new(self.key.encode(), b"form", "sha256").hexdigest()
 
 
-def desk_of(request: Request) -> Desk:
+def desk_of(request: Request) -> PageContext:
     """Return the server's desk."""
     return request.app.state.desk
 
@@ -56,5 +56,5 @@ async def own_form(request: Request) -> dict[str, str]:
     return fields
 
 
-At = Annotated[Desk, Depends(desk_of)]
+At = Annotated[PageContext, Depends(desk_of)]
 Form = Annotated[dict[str, str], Depends(own_form)]

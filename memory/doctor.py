@@ -32,6 +32,12 @@ class Finding(Frozen):
     fix: str = ""
 
 
+def held(journal: Journal) -> tuple[int, int]:
+    """Return how many records and episodes a database holds."""
+    (row,) = journal.query("SELECT (SELECT count(*) FROM records), (SELECT count(*) FROM trajectories)")
+    return row[0], row[1]
+
+
 def examine(journal: Journal) -> list[Finding]:
     """Return what is wrong with the database; an empty list is a clean bill of health. Changes nothing."""
     with journal.lock:

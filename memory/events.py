@@ -43,6 +43,22 @@ def read(journal: Journal, *, after: int = 0, limit: int | None = None, **where:
     return [_event(row) for row in rows]
 
 
+def count(journal: Journal, **where: str) -> int:
+    """Return how many events there are; `where` may name type, namespace, run_id, subject."""
+    conditions = " AND ".join(f"{name} = ?" for name in where)
+    return journal.query(f"SELECT count(*) FROM events WHERE {conditions}", tuple(where.values()))[0][0]
+
+
+def read_data(journal: Journal, type: str, namespace: str, key: str, value: str) -> list[dict[str, Any]]:
+    """Return the data of the events of a type in which `key` has this value, in order; others are not parsed."""
+    rows = journal.query(
+        "SELECT c.body FROM events e JOIN content c ON c.hash = e.content"
+        " WHERE e.type = ? AND e.namespace = ? AND c.body ->> ? = ? ORDER BY e.seq",
+        (type, namespace, f"$.{key}", value),
+    )
+    return [json.loads(row[0]) for row in rows]
+
+
 def _event(row: tuple[Any, ...]) -> Event:
     seq, kind, namespace, run_id, subject, meta, content, created_at, body = row
     data = json.loads(meta)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from memory import doctor, episodes, events, forget, snapshots
+from memory import applied, doctor, episodes, events, forget, snapshots
 from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
@@ -217,6 +217,26 @@ class Store:
         )
 
     # --- episodes ---
+
+    def count_events(self, *, type: str, namespace: str) -> int:
+        """Return how many events of a type a namespace has."""
+        return events.count(self.journal, type=type, namespace=namespace)
+
+    def event_data(self, *, type: str, namespace: str, key: str, value: str) -> list[dict[str, Any]]:
+        """Return the data of the events of a type in which `key` has this value, in order; others are not parsed."""
+        return events.read_data(self.journal, type, namespace, key, value)
+
+    def ops_of(self, record_id: str) -> frozenset[str]:
+        """Return the ids of the operations that changed a record."""
+        return applied.ops_of(self.journal, record_id)
+
+    def records_of(self, op_ids: Sequence[str]) -> dict[str, str]:
+        """Return op id -> id of the record that it changed, for those that were applied."""
+        return applied.records_of(self.journal, op_ids)
+
+    def written_by(self, op_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """Return (record id, content hash) of each version that these operations wrote. TAG writes none."""
+        return applied.written_by(self.journal, op_ids)
 
     def add_trajectory(self, trajectory: Trajectory) -> None:
         """Store an episode; one that is stored already stays as it is."""

@@ -16,7 +16,7 @@ from evolve.archive.transfer import DATABASE, copy_database
 from evolve.config.file import FILE
 from evolve.config.model import Config
 from evolve.generations.workspace import FOLDER as POLICIES
-from memory.doctor import examine
+from memory.doctor import examine, held
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.records import Frozen
@@ -118,6 +118,6 @@ def _checked(database: Path) -> tuple[int, int]:
                 f"no backup was made: the workspace itself is damaged ({wrong[0].message}); {wrong[0].fix}. "
                 "Earlier backups are untouched"
             )
-        counts = [journal.query(f"SELECT count(*) FROM {table}")[0][0] for table in ("records", "trajectories")]
+        counts = held(journal)
     database.with_name(f"{database.name}.migrate.lock").unlink(missing_ok=True)
-    return counts[0], counts[1]
+    return counts

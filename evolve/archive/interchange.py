@@ -137,10 +137,8 @@ def _words(holder: NoteDraft | Note, name: str) -> int:
 
 def _parent(store: Store, record: Record[Any]) -> str:
     """Return the hash of the version before the present one; empty for the first."""
-    rows = store.journal.query(
-        "SELECT content_hash FROM versions WHERE record_id = ? AND version = ?", (record.id, record.version - 1)
-    )
-    return rows[0][0] if rows else ""
+    before = (each for each in store.reader.versions(record.id) if each.version == record.version - 1)
+    return next((each.content_hash for each in before), "")
 
 
 def _admitted(store: Store, namespace: str) -> dict[str, tuple[str, ...]]:
@@ -150,8 +148,6 @@ def _admitted(store: Store, namespace: str) -> dict[str, tuple[str, ...]]:
         verdict = Verdict.model_validate(event.data)
         if verdict.gate not in ADMITS or not verdict.evidence:
             continue
-        marks = ", ".join("?" * len(verdict.accepted))
-        rows = store.journal.query(f"SELECT record_id FROM ops WHERE op_id IN ({marks})", verdict.accepted)
-        for (record_id,) in rows:
+        for record_id in store.records_of(verdict.accepted).values():
             found.setdefault(record_id, set()).add(verdict.gate)
     return {record_id: tuple(sorted(gates)) for record_id, gates in found.items()}

@@ -57,8 +57,8 @@ class Standing(Frozen):
 
 def standing(store: Store, op: DeltaOp, subject: str) -> Standing:
     """Return what became of a change; `subject` is what its verdicts are journalled under."""
-    rows = store.journal.query("SELECT record_id FROM ops WHERE op_id = ?", (op.op_id,))
-    record = store.get(rows[0][0]) if rows else None
+    applied = store.records_of([op.op_id])
+    record = store.get(applied[op.op_id]) if applied else None
     if record is not None:
         held = record.status is Status.CANDIDATE
         return Standing(op_id=op.op_id, answer="quarantined" if held else "in use", name=record.label)

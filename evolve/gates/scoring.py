@@ -42,15 +42,10 @@ def measured(store: Store, namespace: str) -> dict[tuple[str, str], Measured]:
     Only verdicts about a single change: what several changes are worth together says little of one of them.
     """
     found: dict[tuple[str, str], Measured] = {}
-    bodies = store.journal.query(
-        "SELECT c.body FROM events e JOIN content c ON c.hash = e.content"
-        " WHERE e.type = ? AND e.namespace = ? AND c.body ->> '$.gate' = ? ORDER BY e.seq",
-        (VERDICT, namespace, UtilityGate.name),
-    )
-    for (body,) in bodies:
-        verdict = Verdict.model_validate_json(body)
+    for data in store.event_data(type=VERDICT, namespace=namespace, key="gate", value=UtilityGate.name):
+        verdict = Verdict.model_validate(data)
         tasks = verdict.evidence.get("statistics", {}).get("tasks", {})
-        written = _written(store, verdict.accepted)
+        written = store.written_by(verdict.accepted)
         if tasks and len(written) == 1:
             found[written[0]] = _measured(tuple(tasks.values()), verdict.evidence["rules"]["alpha"])
     return found
@@ -61,14 +56,3 @@ def _measured(worth: tuple[float, ...], alpha: float) -> Measured:
     return Measured(
         mean=mean, lower=mean_bound(worth, alpha), upper=-mean_bound(tuple(-value for value in worth), alpha)
     )
-
-
-def _written(store: Store, op_ids: Sequence[str]) -> list[tuple[str, str]]:
-    """Return (record id, content hash) of what these ops wrote; TAGs wrote nothing."""
-    marks = ", ".join("?" * len(op_ids))
-    rows = store.journal.query(
-        "SELECT v.record_id, v.content_hash FROM ops o JOIN versions v ON v.record_id = o.record_id"
-        f" AND v.version = o.version AND v.seq = o.seq WHERE o.op_id IN ({marks})",
-        tuple(op_ids),
-    )
-    return [(row[0], row[1]) for row in rows]

@@ -71,7 +71,7 @@ class Asked:
     """Text for a prompt, may be empty."""
     shown: Shown
     learning: bool
-    deps: RunContext = field(repr=False)
+    context: RunContext = field(repr=False)
     state: State = field(repr=False)
 
 
@@ -176,9 +176,9 @@ class Agent:
         size = self._config.run.batch_size
         done: list[Trajectory] = []
         for at in range(0, len(todo), size):
-            deps, state = await self._recall(tuple(todo[at : at + size]))
-            trajectories = await all_of(self._attempt(task, deps) for task in deps.stream.tasks)
-            await self._learn(deps, state)
+            context, state = await self._recall(tuple(todo[at : at + size]))
+            trajectories = await all_of(self._attempt(task, context) for task in context.stream.tasks)
+            await self._learn(context, state)
             done += trajectories
         return done
 
@@ -189,11 +189,11 @@ class Agent:
         Without `memory` nothing is shown: for what was done before anybody asked.
         """
         self._tally.total += 1
-        deps, state = await self._recall((_task(task),), learning=learning, memory=memory)
-        (task,) = deps.stream.tasks
-        shown = shown_again(deps.store, recalled(0, task.id, deps))
-        text = knowledge(shown.core, shown.recalled, deps.policy.profile)
-        return Asked(task, text, shown, learning, deps, state)
+        context, state = await self._recall((_task(task),), learning=learning, memory=memory)
+        (task,) = context.stream.tasks
+        shown = shown_again(context.store, recalled(0, task.id, context))
+        text = knowledge(shown.core, shown.recalled, context.policy.profile)
+        return Asked(task, text, shown, learning, context, state)
 
     async def learn(self, asked: Asked, given: Trajectory) -> Trajectory:
         """Store what became of a task and learn from it; return it as stored.
@@ -202,58 +202,58 @@ class Agent:
         """
         known = {item.record_id for item in asked.shown.injected}
         found = (item for item in given.injected if item.record_id not in known)
-        trajectory = self._stored(given, asked.task, (*asked.shown.injected, *found), asked.deps, asked.learning)
+        trajectory = self._stored(given, asked.task, (*asked.shown.injected, *found), asked.context, asked.learning)
         if asked.learning:
-            await self._learn(asked.deps, asked.state)
+            await self._learn(asked.context, asked.state)
         return trajectory
 
     async def propose(self, ops: Sequence[DeltaOp]) -> tuple[Standing, ...]:
         """Put changes that no episode of ours taught before the gates, and return what became of each."""
-        deps, state = self._deps(self._stream(())), State(batch=0)
-        submit(ops, deps, 0)
+        context, state = self._context(self._stream(())), State(batch=0)
+        submit(ops, context, 0)
         async with self._one_at_a_time:
             for node in (gate, commit):
-                await node(state, deps)
-        return tuple(standing(deps.store, op, deps.stream.key(0)) for op in ops)
+                await node(state, context)
+        return tuple(standing(context.store, op, context.stream.key(0)) for op in ops)
 
     async def _recall(
         self, tasks: tuple[Task, ...], *, learning: bool = True, memory: bool = True
     ) -> tuple[RunContext, State]:
-        deps = self._deps(self._stream(tasks), learning=learning)
+        context = self._context(self._stream(tasks), learning=learning)
         state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
-        asked = deps if memory else replace(deps, config=_forgetful(deps.config))
+        asked = context if memory else replace(context, config=_forgetful(context.config))
         state = {**state, **await recall(state, asked)}  # pyright: ignore[reportAssignmentType] - parts of a State
         self._core = state
-        return deps, state
+        return context, state
 
-    async def _learn(self, deps: RunContext, state: State) -> None:
+    async def _learn(self, context: RunContext, state: State) -> None:
         async with self._one_at_a_time:
             for node in (judge, expose, reflect, curate, gate, commit):
-                state = {**state, **await node(state, deps)}  # pyright: ignore[reportAssignmentType] - parts of a State
-            done, every = deps.stream.before + len(deps.stream.tasks), self._config.playbook.compact_every
-            if self._session is not None and done // every > deps.stream.before // every:
-                self._session.freeze(deps.stream.name)
+                state = {**state, **await node(state, context)}  # pyright: ignore[reportAssignmentType] - parts of a State
+            done, every = context.stream.before + len(context.stream.tasks), self._config.playbook.compact_every
+            if self._session is not None and done // every > context.stream.before // every:
+                self._session.freeze(context.stream.name)
 
     @watched("solve")
-    async def _attempt(self, task: Task, deps: RunContext) -> Trajectory:
+    async def _attempt(self, task: Task, context: RunContext) -> Trajectory:
         if self._solve is None:
             raise RuntimeError("this Agent has no function that does tasks; give it one, or use `ask` and `learn`")
-        shown: Shown = shown_again(deps.store, recalled(0, task.id, deps))
-        text = knowledge(shown.core, shown.recalled, deps.policy.profile)
-        async with deps.slots:
+        shown: Shown = shown_again(context.store, recalled(0, task.id, context))
+        text = knowledge(shown.core, shown.recalled, context.policy.profile)
+        async with context.slots:
             with about(task.id):
                 given = await _solved(self._solve, task, text)
-        return self._stored(given, task, shown.injected, deps)
+        return self._stored(given, task, shown.injected, context)
 
     def _stored(
-        self, given: Trajectory, task: Task, injected: tuple[Injection, ...], deps: RunContext, learning: bool = True
+        self, given: Trajectory, task: Task, injected: tuple[Injection, ...], context: RunContext, learning: bool = True
     ) -> Trajectory:
         arm = MAIN if learning else FROZEN
         update = {"task": task, "injected": injected, "run_id": self.run_id, "arm": arm}
-        trajectory = given.model_copy(update={"id": deps.stream.episode_id(task.id, arm), **update})
-        deps.store.add_trajectory(trajectory)
-        deps.tally.add(trajectory)
-        deps.observers.notify(deps.tally.event(trajectory))
+        trajectory = given.model_copy(update={"id": context.stream.episode_id(task.id, arm), **update})
+        context.store.add_trajectory(trajectory)
+        context.tally.add(trajectory)
+        context.observers.notify(context.tally.event(trajectory))
         return trajectory
 
     def _stream(self, tasks: tuple[Task, ...]) -> Stream:
@@ -264,7 +264,7 @@ class Agent:
         self._done += len(tasks)
         return Stream(self.run_id, tasks, max(len(tasks), 1), self._config.run.seed, name=name, before=before)
 
-    def _deps(self, stream: Stream, *, learning: bool = True) -> RunContext:
+    def _context(self, stream: Stream, *, learning: bool = True) -> RunContext:
         if self._store is None or self._policies is None:
             raise RuntimeError(CLOSED)
         config, parts = self._config, self._parts

@@ -159,7 +159,7 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
 
     def _shown(self, request: Request) -> Request:
         asked, key = self._under_way(request.state), _turn(request.state)
-        if asked.deps.policy.profile == "compact":
+        if asked.context.policy.profile == "compact":
             return request.override(messages=with_opening(request.messages, key, asked.task, asked.knowledge))
         return request.override(system_message=with_knowledge(request.system_message, asked.knowledge))
 

@@ -70,13 +70,15 @@ class _Tried:
         return [None if t.outcome is None else t.outcome.success for t in self.episodes[arm]]
 
 
-async def evaluate_attempts(deps: RunContext, split: str, tasks: Sequence[Task], snapshot: Snapshot) -> AttemptsReport:
+async def evaluate_attempts(
+    context: RunContext, split: str, tasks: Sequence[Task], snapshot: Snapshot
+) -> AttemptsReport:
     """Make what is missing of the attempts, journal what they came to, and return it. Raises what `rollout` raises."""
     address = f"{snapshot.id}@{snapshot.position}"
-    eval_id = id_for("at", deps.stream.run_id, split, address, deps.stream.seed, deps.config.run.attempts)
-    begin_evaluation(deps, eval_id)
-    trials = _Trials(deps, split, address, eval_id)
-    limit = asyncio.Semaphore(deps.config.run.concurrency)
+    eval_id = id_for("at", context.stream.run_id, split, address, context.stream.seed, context.config.run.attempts)
+    begin_evaluation(context, eval_id)
+    trials = _Trials(context, split, address, eval_id)
+    limit = asyncio.Semaphore(context.config.run.concurrency)
 
     async def tried(task: Task) -> _Tried:
         async with limit:
@@ -84,12 +86,12 @@ async def evaluate_attempts(deps: RunContext, split: str, tasks: Sequence[Task],
                 return await trials.task(task)
 
     found = dict(zip((task.id for task in tasks), await all_of(map(tried, tasks)), strict=True))
-    report = _report(eval_id, split, address, deps.config, found)
-    if not deps.store.events(type=ATTEMPTS, subject=eval_id, limit=1):
+    report = _report(eval_id, split, address, context.config, found)
+    if not context.store.events(type=ATTEMPTS, subject=eval_id, limit=1):
         data = report.model_dump(mode="json")
-        deps.store.append(Event(type=ATTEMPTS, run_id=deps.stream.run_id, subject=eval_id, data=data))
+        context.store.append(Event(type=ATTEMPTS, run_id=context.stream.run_id, subject=eval_id, data=data))
     for warning in report.warnings:
-        deps.observers.notify(Notice(run_id=deps.stream.run_id, text=f"{split}: {warning}"))
+        context.observers.notify(Notice(run_id=context.stream.run_id, text=f"{split}: {warning}"))
     return report
 
 
@@ -112,24 +114,24 @@ def lines(report: AttemptsReport) -> list[str]:
 class _Trials:
     """Attempts at the tasks of one split, with the knowledge of one snapshot."""
 
-    def __init__(self, deps: RunContext, split: str, address: str, eval_id: str) -> None:
-        self._deps, self._split, self._address, self._eval_id = deps, split, address, eval_id
-        view = deps.store.view(deps.namespace, address)
-        core = core_records(choose_core(deps.config, view, deps.policy, 0), view)
+    def __init__(self, context: RunContext, split: str, address: str, eval_id: str) -> None:
+        self._context, self._split, self._address, self._eval_id = context, split, address, eval_id
+        view = context.store.view(context.namespace, address)
+        core = core_records(choose_core(context.config, view, context.policy, 0), view)
         plain = tuple(record for record in core if record.kind != Note.kind)
         self._arms: dict[str, tuple[Config, tuple[Record[Any], ...]]] = {
-            WITHOUT: (_without_notes(deps.config), plain),
-            WITH: (deps.config, core),
-            RETRY: (deps.config, core),
+            WITHOUT: (_without_notes(context.config), plain),
+            WITH: (context.config, core),
+            RETRY: (context.config, core),
         }
 
     async def task(self, task: Task) -> _Tried:
         """Return all attempts at a task. The first attempt of a retry is the first sample with notes."""
-        count = self._deps.config.run.attempts
+        count = self._context.config.run.attempts
         episodes = {arm: tuple([await self._attempt(task, arm, at) for at in range(count)]) for arm in (WITHOUT, WITH)}
         tries, verdicts = [episodes[WITH][0]], [await self._finding(episodes[WITH][0])]
         while verdicts[-1].failed and len(tries) < count:
-            advice = avoid_text(self._notes(tries[0]), tries, self._deps.policy.profile)
+            advice = avoid_text(self._notes(tries[0]), tries, self._context.policy.profile)
             tries.append(await self._attempt(task, RETRY, len(tries), advice))
             verdicts.append(await self._finding(tries[-1]))
         chosen = {arm: best_of(found, [await self._finding(t) for t in found]) for arm, found in episodes.items()}
@@ -137,17 +139,17 @@ class _Trials:
 
     async def _attempt(self, task: Task, arm: str, at: int, advice: str = "") -> Trajectory:
         """Return one attempt; both sampled arms share the seed of a number."""
-        deps, episode_id = self._deps, id_for("tr", self._eval_id, task.id, arm, at)
-        stored = deps.store.trajectory(episode_id)
+        context, episode_id = self._context, id_for("tr", self._eval_id, task.id, arm, at)
+        stored = context.store.trajectory(episode_id)
         if stored is not None:
             return stored
         config, core = self._arms[arm]
         own = [record for record in core if task.id not in record.provenance.task_ids]
-        shown = recall_for(deps.store, config, task, own, deps.policy, snapshot_id=self._address)
+        shown = recall_for(context.store, config, task, own, context.policy, snapshot_id=self._address)
         attempt = Attempt(
             id=episode_id,
             task=task,
-            seed=seed_for(deps.stream.seed, self._split, task.id, at),
+            seed=seed_for(context.stream.seed, self._split, task.id, at),
             core=shown.core,
             recalled=shown.recalled,
             injected=shown.injected,
@@ -156,21 +158,21 @@ class _Trials:
             run_id=self._eval_id,
             arm=arm,
             snapshot_id=self._address,
-            search=search_for(deps.store, config, task, deps.policy.profile, snapshot_id=self._address),
+            search=search_for(context.store, config, task, context.policy.profile, snapshot_id=self._address),
             advice=advice,
         )
-        trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
-        deps.store.add_trajectory(trajectory)
+        trajectory = await rollout(context.environment, context.policy, attempt, context.acting)
+        context.store.add_trajectory(trajectory)
         return trajectory
 
     def _notes(self, trajectory: Trajectory) -> list[Note]:
-        found = self._deps.store.reader.load([item.record_id for item in trajectory.injected])
+        found = self._context.store.reader.load([item.record_id for item in trajectory.injected])
         return [record.payload for record in found if record.kind == Note.kind]
 
     async def _finding(self, trajectory: Trajectory) -> Finding:
         """Return whether an attempt seems to have failed. The outcome is not read."""
-        if self._deps.config.run.judge == "policy":
-            return await by_policy(self._deps.policies.judge, trajectory)
+        if self._context.config.run.judge == "policy":
+            return await by_policy(self._context.policies.judge, trajectory)
         erred = not trajectory.steps or trajectory.steps[-1].error is not None
         return Finding(
             trajectory_id=trajectory.id,

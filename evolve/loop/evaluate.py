@@ -58,18 +58,18 @@ class Exam:
         return f"{self.snapshot.id}@{self.snapshot.position}" if self.snapshot else None
 
 
-async def evaluate(deps: RunContext, exam: Exam) -> EvalReport:
+async def evaluate(context: RunContext, exam: Exam) -> EvalReport:
     """Run what is missing of an exam, store it, and report. Raises what `rollout` raises."""
-    eval_id = id_for("ev", deps.stream.run_id, exam.split, exam.arm, exam.address, deps.stream.seed, exam.label)
-    begin_evaluation(deps, eval_id)
+    eval_id = id_for("ev", context.stream.run_id, exam.split, exam.arm, exam.address, context.stream.seed, exam.label)
+    begin_evaluation(context, eval_id)
     core: tuple[Record[Any], ...] = ()
     if exam.snapshot is not None:
-        view = deps.store.view(exam.snapshot.namespace, exam.address)
-        core = core_records(choose_core(deps.config, view, deps.policy, 0), view)
-    limit = asyncio.Semaphore(deps.config.run.concurrency)
+        view = context.store.view(exam.snapshot.namespace, exam.address)
+        core = core_records(choose_core(context.config, view, context.policy, 0), view)
+    limit = asyncio.Semaphore(context.config.run.concurrency)
     trajectories: list[Trajectory] = []
-    async for group in _groups(deps, exam.tasks):
-        trajectories += await all_of(_episode(deps, exam, eval_id, task, core, limit) for task in group)
+    async for group in _groups(context, exam.tasks):
+        trajectories += await all_of(_episode(context, exam, eval_id, task, core, limit) for task in group)
     report = EvalReport(
         id=eval_id,
         split=exam.split,
@@ -79,62 +79,62 @@ async def evaluate(deps: RunContext, exam: Exam) -> EvalReport:
         passed=passed(exam.tasks, trajectories),
         warnings=_warnings(exam, trajectories),
     )
-    _store(deps, report)
+    _store(context, report)
     return report
 
 
-def begin_evaluation(deps: RunContext, eval_id: str) -> None:
+def begin_evaluation(context: RunContext, eval_id: str) -> None:
     """Journal which run the episodes of an evaluation belong to, once."""
-    if not deps.store.events(type=BEGUN, subject=eval_id, limit=1):
-        deps.store.append(Event(type=BEGUN, run_id=deps.stream.run_id, subject=eval_id))
+    if not context.store.events(type=BEGUN, subject=eval_id, limit=1):
+        context.store.append(Event(type=BEGUN, run_id=context.stream.run_id, subject=eval_id))
 
 
 async def evaluate_arms(
-    deps: RunContext, split: str, tasks: Sequence[Task], snapshot: Snapshot
+    context: RunContext, split: str, tasks: Sequence[Task], snapshot: Snapshot
 ) -> tuple[EvalReport, ...]:
     """Evaluate a split with memory, without it (on the stream's control tasks), and a second time if A/A is on."""
     exams: list[Exam] = []
-    if deps.config.playbook.enabled:
+    if context.config.playbook.enabled:
         exams.append(Exam(split, tuple(tasks), snapshot))
-        control = tuple(task for task in tasks if task.id in deps.stream.control)
+        control = tuple(task for task in tasks if task.id in context.stream.control)
         if control:
             exams.append(Exam(split, control, None, NO_MEMORY))
     else:
         exams.append(Exam(split, tuple(tasks), None, NO_MEMORY))
-    if deps.config.controls.aa:
+    if context.config.controls.aa:
         exams.append(Exam(split, tuple(tasks), exams[0].snapshot, AA))
-    return tuple([await evaluate(deps, exam) for exam in exams])
+    return tuple([await evaluate(context, exam) for exam in exams])
 
 
-async def _groups(deps: RunContext, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[Task, ...]]:
+async def _groups(context: RunContext, tasks: tuple[Task, ...]) -> AsyncGenerator[tuple[Task, ...]]:
     """Yield all tasks at once; where several evaluations take turns, as many as are run at the same time."""
-    if deps.turn is None:
+    if context.turn is None:
         yield tasks
         return
-    size = deps.config.run.concurrency
+    size = context.config.run.concurrency
     for start in range(0, len(tasks), size):
-        await deps.turn()
+        await context.turn()
         yield tasks[start : start + size]
 
 
 async def _episode(
-    deps: RunContext, exam: Exam, eval_id: str, task: Task, core: Sequence[Record[Any]], limit: asyncio.Semaphore
+    context: RunContext, exam: Exam, eval_id: str, task: Task, core: Sequence[Record[Any]], limit: asyncio.Semaphore
 ) -> Trajectory:
     episode_id = id_for("tr", eval_id, task.id)
-    stored = deps.store.trajectory(episode_id)
+    stored = context.store.trajectory(episode_id)
     if stored is not None:
         return stored
     async with limit:
         shown: Shown = Shown()
         search: Search | None = None
         if exam.snapshot is not None:
-            search = search_for(deps.store, deps.config, task, deps.policy.profile, snapshot_id=exam.address)
+            search = search_for(context.store, context.config, task, context.policy.profile, snapshot_id=exam.address)
             own = [record for record in core if task.id not in record.provenance.task_ids]
-            shown = recall_for(deps.store, deps.config, task, own, deps.policy, snapshot_id=exam.address)
+            shown = recall_for(context.store, context.config, task, own, context.policy, snapshot_id=exam.address)
         attempt = Attempt(
             id=episode_id,
             task=task,
-            seed=seed_for(deps.stream.seed, exam.split, task.id, exam.arm == AA),
+            seed=seed_for(context.stream.seed, exam.split, task.id, exam.arm == AA),
             core=shown.core,
             recalled=shown.recalled,
             injected=shown.injected,
@@ -146,10 +146,10 @@ async def _episode(
             search=search,
         )
         with about(task.id):
-            trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
-    deps.store.add_trajectory(trajectory)
-    deps.tally.add(trajectory)
-    deps.observers.notify(deps.tally.event(trajectory).model_copy(update={"run_id": deps.stream.run_id}))
+            trajectory = await rollout(context.environment, context.policy, attempt, context.acting)
+    context.store.add_trajectory(trajectory)
+    context.tally.add(trajectory)
+    context.observers.notify(context.tally.event(trajectory).model_copy(update={"run_id": context.stream.run_id}))
     return trajectory
 
 
@@ -163,27 +163,27 @@ def _warnings(exam: Exam, trajectories: Sequence[Trajectory]) -> tuple[str, ...]
     return tuple(found)
 
 
-def _store(deps: RunContext, report: EvalReport) -> None:
-    deps.store.add_eval(
+def _store(context: RunContext, report: EvalReport) -> None:
+    context.store.add_eval(
         EvalRun(
             id=report.id,
             snapshot_id=report.snapshot_id,
-            policy=deps.policy.name,
-            policy_version=deps.policy.version,
-            seed=deps.stream.seed,
-            config_hash=deps.config.digest,
+            policy=context.policy.name,
+            policy_version=context.policy.version,
+            seed=context.stream.seed,
+            config_hash=context.config.digest,
             split=report.split,
             passed=report.passed,
             usage=report.metrics.usage,
         )
     )
-    run_id = deps.stream.run_id
-    if not deps.store.events(type="evaluation", subject=report.id, limit=1):
+    run_id = context.stream.run_id
+    if not context.store.events(type="evaluation", subject=report.id, limit=1):
         data = report.model_dump(mode="json")
-        deps.store.append(Event(type="evaluation", run_id=run_id, subject=report.id, data=data))
+        context.store.append(Event(type="evaluation", run_id=run_id, subject=report.id, data=data))
     for warning in report.warnings:
-        deps.observers.notify(Notice(run_id=run_id, text=f"{report.split} ({report.arm}): {warning}"))
-    deps.observers.notify(
+        context.observers.notify(Notice(run_id=run_id, text=f"{report.split} ({report.arm}): {warning}"))
+    context.observers.notify(
         Evaluated(
             run_id=run_id,
             split=report.split,

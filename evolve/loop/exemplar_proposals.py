@@ -28,25 +28,25 @@ LEFT_OUT = "[left out]"
 _LIVE = RECALLABLE | {Status.CANDIDATE}
 
 
-def exemplar_ops(episodes: Sequence[Trajectory], deps: RunContext) -> tuple[DeltaOp, ...]:
+def exemplar_ops(episodes: Sequence[Trajectory], context: RunContext) -> tuple[DeltaOp, ...]:
     """Return an op for each solved task of which there is no exemplar yet, or a worse one, in task order.
 
     What was retired or refused is not proposed again word by word.
     """
-    if not deps.config.exemplars.enabled:
+    if not context.config.exemplars.enabled:
         return ()
-    known = [record for record in deps.store.records(deps.namespace) if record.kind == Exemplar.kind]
+    known = [record for record in context.store.records(context.namespace) if record.kind == Exemplar.kind]
     gone = {record.payload.text() for record in known if record.status not in _LIVE}
     shelf = {record.id: record for record in known if record.status in _LIVE}
-    return tuple(op for op in _better(_solved(episodes, deps), shelf, deps) if _payload(op).text() not in gone)
+    return tuple(op for op in _better(_solved(episodes, context), shelf, context) if _payload(op).text() not in gone)
 
 
-def _solved(episodes: Sequence[Trajectory], deps: RunContext) -> Iterator[DeltaOp]:
+def _solved(episodes: Sequence[Trajectory], context: RunContext) -> Iterator[DeltaOp]:
     """Yield an ADD for each solved task that strangers cannot have written: others would be shown it."""
-    for trajectory in (found for first in episodes if (found := solution(first, deps))):
+    for trajectory in (found for first in episodes if (found := solution(first, context))):
         if trajectory.task.metadata.get(OUTSIDE):
             continue
-        written = {run for text in outside_texts(deps.environment, trajectory) for run in runs(text)}
+        written = {run for text in outside_texts(context.environment, trajectory) for run in runs(text)}
         steps = [
             step.model_copy(update={"observation": _own(step.observation, written)})
             for step in trajectory.steps
@@ -59,7 +59,7 @@ def _solved(episodes: Sequence[Trajectory], deps: RunContext) -> Iterator[DeltaO
                 op_id=op_id("exemplar", trajectory.id),
                 kind=Exemplar.kind,
                 payload=exemplar.model_dump(mode="json"),
-                provenance=_origin(trajectory, deps),
+                provenance=_origin(trajectory, context),
                 reason="solved the task",
             )
 
@@ -74,22 +74,22 @@ def _aside(step: Step) -> bool:
     return step.action == PLAN or step.action.startswith(f"{SEARCH}(") or asked(step.reply) is not None
 
 
-def _origin(trajectory: Trajectory, deps: RunContext) -> Provenance:
-    label_free = deps.config.run.label_free
+def _origin(trajectory: Trajectory, context: RunContext) -> Provenance:
+    label_free = context.config.run.label_free
     agent = (object(),)  # it read all of its episode
-    read = tainted(agent, deps.environment, trajectory, label_free=label_free)
+    read = tainted(agent, context.environment, trajectory, label_free=label_free)
     return Provenance(
         trust=Trust.TAINTED if read else Trust.SELF_JUDGED if label_free else Trust.VERIFIED,
         trajectory_ids=(trajectory.id,),
         task_ids=(trajectory.task.id,),
-        run_id=deps.stream.run_id,
+        run_id=context.stream.run_id,
         author=trajectory.policy,
     )
 
 
-def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], deps: RunContext) -> Iterator[DeltaOp]:
+def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], context: RunContext) -> Iterator[DeltaOp]:
     """Yield what is new, and what replaces a worse exemplar of the same task; of several in a batch the best."""
-    threshold = deps.config.gate.near_duplicate
+    threshold = context.config.gate.near_duplicate
     tasks = TextIndex((key, record.payload.task) for key, record in shelf.items())
     chosen: dict[str, DeltaOp] = {}
     for op in ops:
@@ -102,7 +102,7 @@ def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], deps: RunC
         elif key not in shelf:
             chosen[key] = op
             tasks.add(key, _payload(op).task)
-        elif _replaces(op, shelf[key], deps.config.gate.trust):
+        elif _replaces(op, shelf[key], context.config.gate.trust):
             change = {"op": Op.SUPERSEDE, "target_id": key, "base_version": shelf[key].version}
             chosen[key] = op.model_copy(update={**change, "reason": "solved the task in fewer words"})
     yield from chosen.values()

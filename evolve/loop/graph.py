@@ -1,6 +1,6 @@
 """The controller: recall, act, judge, attempt, expose, reflect, curate, gate, commit, retire, one batch after another.
 
-The only module that knows LangGraph. Nodes are plain functions `(state, deps) -> update`; the state holds ids, which
+The only module that knows LangGraph. Nodes are plain functions `(state, context) -> update`; the state holds ids, which
 a checkpoint stores after each step, so a killed pass goes on where it stopped. What a node did before the kill it
 finds in the journal again.
 """
@@ -51,43 +51,43 @@ _CHAIN: tuple[tuple[str, Callable[[State, RunContext], Awaitable[dict[str, Any]]
 )
 
 
-def build(deps: RunContext) -> StateGraph[State]:
+def build(context: RunContext) -> StateGraph[State]:
     """Return the graph, not yet compiled."""
     graph: StateGraph[State] = StateGraph(State)
     for name, node in _CHAIN:
-        graph.add_node(name, partial(_awaited, node, deps=deps))
-    graph.add_node("act", partial(_awaited, act, deps=deps))
+        graph.add_node(name, partial(_awaited, node, context=context))
+    graph.add_node("act", partial(_awaited, act, context=context))
     graph.add_edge(START, "recall")
-    graph.add_conditional_edges("recall", partial(_fan_out, deps=deps), ["act"])
+    graph.add_conditional_edges("recall", partial(_fan_out, context=context), ["act"])
     graph.add_edge("act", "judge")
     for (name, _), (following, _) in pairwise(_CHAIN[1:]):
         graph.add_edge(name, following)
-    graph.add_conditional_edges("retire", partial(_next, deps=deps), ["recall", END])
+    graph.add_conditional_edges("retire", partial(_next, context=context), ["recall", END])
     return graph
 
 
 _DAMAGED = "Delete this file: the journal holds what was done, and `evolve resume` takes the run up from it."
 
 
-async def run_pass(deps: RunContext, checkpoints: Path) -> None:
-    """Work through `deps.stream`, from its beginning or its last checkpoint, and forget the checkpoints when done."""
-    thread = deps.stream.key()
-    limit = _STEPS * deps.stream.batches + 10
+async def run_pass(context: RunContext, checkpoints: Path) -> None:
+    """Work through `context.stream`, from its start or its last checkpoint; forget the checkpoints when done."""
+    thread = context.stream.key()
+    limit = _STEPS * context.stream.batches + 10
     config: Any = {"configurable": {"thread_id": thread}, "recursion_limit": limit}
     checkpoints.parent.mkdir(parents=True, exist_ok=True)
     with clear_errors(str(checkpoints), damaged=_DAMAGED):
-        await _finish(deps, checkpoints, thread, config)
+        await _finish(context, checkpoints, thread, config)
 
 
-async def _finish(deps: RunContext, checkpoints: Path, thread: str, config: Any) -> None:
+async def _finish(context: RunContext, checkpoints: Path, thread: str, config: Any) -> None:
     await asyncio.to_thread(use_wal, checkpoints)
     async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
         saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)  # plain values, whoever imported langgraph first
         await saver.conn.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
-        graph = build(deps).compile(checkpointer=saver)
+        graph = build(context).compile(checkpointer=saver)
         stopped = await graph.aget_state(config)
         batch = stopped.values.get("batch", 0)
-        while batch < deps.stream.batches or stopped.tasks:
+        while batch < context.stream.batches or stopped.tasks:
             # `tasks`, not `next`: a step that was killed after its last write has tasks and no next
             start: State | None = None if stopped.tasks else {"batch": batch}
             batch = (await graph.ainvoke(start, config, durability="async"))["batch"]
@@ -96,18 +96,18 @@ async def _finish(deps: RunContext, checkpoints: Path, thread: str, config: Any)
 
 
 async def _awaited(
-    node: Callable[[Any, RunContext], Awaitable[dict[str, Any]]], state: Any, *, deps: RunContext
+    node: Callable[[Any, RunContext], Awaitable[dict[str, Any]]], state: Any, *, context: RunContext
 ) -> dict[str, Any]:
-    return await node(state, deps)
+    return await node(state, context)
 
 
-def _fan_out(state: State, *, deps: RunContext) -> list[Send]:
+def _fan_out(state: State, *, context: RunContext) -> list[Send]:
     """Send every task of the batch, and the control of those that have one, to a node of its own."""
     batch = state.get("batch", 0)
-    plan = [(task.id, MAIN) for task in deps.stream.batch(batch)]
-    plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in deps.stream.control]
+    plan = [(task.id, MAIN) for task in context.stream.batch(batch)]
+    plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in context.stream.control]
     return [Send("act", EpisodeJob(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
 
 
-def _next(state: State, *, deps: RunContext) -> str:
-    return "recall" if state.get("batch", 0) < deps.stream.batches else END
+def _next(state: State, *, context: RunContext) -> str:
+    return "recall" if state.get("batch", 0) < context.stream.batches else END

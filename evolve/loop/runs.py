@@ -86,7 +86,7 @@ class RunRecord(Frozen):
 class Run:
     """A run under way: what the modes work with."""
 
-    deps: RunContext
+    context: RunContext
     record: RunRecord
     share: float
     """Share of tasks that have a no-memory control."""
@@ -94,7 +94,7 @@ class Run:
 
     @property
     def config(self) -> Config:
-        return self.deps.config
+        return self.context.config
 
     @property
     def checkpoints(self) -> Path:
@@ -103,12 +103,12 @@ class Run:
 
     def reached(self, mark: str) -> str | None:
         """Return the address of the snapshot that was marked before, or None."""
-        found = self.deps.store.events(type="run.mark", subject=self.deps.stream.key(mark), limit=1)
+        found = self.context.store.events(type="run.mark", subject=self.context.stream.key(mark), limit=1)
         return found[0].data["snapshot"] if found else None
 
     def mark(self, mark: str, snapshot: Snapshot) -> str:
         """Remember that the run came this far, and with which knowledge; return the snapshot's address."""
-        address = mark_run(self.deps.store, self.record.run_id, self.deps.stream.key(mark), snapshot)
+        address = mark_run(self.context.store, self.record.run_id, self.context.stream.key(mark), snapshot)
         at_snapshot(snapshot.id)
         return address
 

@@ -284,7 +284,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     earlier = store.trajectories(run_id=episodes_of(record.run_id))
     purse = CallBudget(config.gate.calls_ratio, earlier, advance=opened.advance)
     bench = Bench(Evaluator(config, store, opened.environment, policy, acting, record.run_id, purse), tasks)
-    deps = RunContext(
+    context = RunContext(
         config=config,
         store=store,
         environment=opened.environment,
@@ -300,7 +300,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         turn=parts.turn,
         purse=purse,
     )
-    return Run(deps=deps, record=record, share=opened.share[0], budget=budget)
+    return Run(context=context, record=record, share=opened.share[0], budget=budget)
 
 
 def _tasks(opened: _Opened, record: RunRecord) -> tuple[Task, ...]:
@@ -335,8 +335,8 @@ def _planned(opened: _Opened, record: RunRecord) -> int:
 
 def _world_cost(opened: _Opened, run: Run) -> WorldCost:
     """Return what the world takes of every prompt; of the tools, the mean over the tasks."""
-    acting, environment, count = run.deps.acting, opened.environment, opened.policy.count_tokens
-    offered = [tools_of(environment, task) for task in run.deps.stream.tasks] or [environment.tools]
+    acting, environment, count = run.context.acting, opened.environment, opened.policy.count_tokens
+    offered = [tools_of(environment, task) for task in run.context.stream.tasks] or [environment.tools]
     specs = {spec.name: spec for tools in offered for spec in tools}
     sizes = {name: count(spec.model_dump_json()) for name, spec in specs.items()}
     tools = sum(sizes[spec.name] for tools in offered for spec in tools) // len(offered)
@@ -345,8 +345,8 @@ def _world_cost(opened: _Opened, run: Run) -> WorldCost:
 
 def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     """Say what will be done, what it may cost, and which control is missing."""
-    record, config, notify = run.record, run.config, run.deps.observers.notify
-    planned = run.deps.tally.total
+    record, config, notify = run.record, run.config, run.context.observers.notify
+    planned = run.context.tally.total
     count = planned if record.mode == "frozen" else len(record.tasks)
     passes = config.run.epochs if record.mode == "offline" else 1
     share, why = opened.share
@@ -371,19 +371,19 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
 
 def _result(run: Run, reports: tuple[EvalReport, ...], status: str, reason: str) -> RunResult:
     """Return the figures of the run so far. With several epochs, the last pass of each task counts."""
-    deps, record = run.deps, run.record
-    snapshot = deps.store.snapshot(deps.namespace)
+    context, record = run.context, run.record
+    snapshot = context.store.snapshot(context.namespace)
 
     def arm(name: str, tasks: tuple[Task, ...]) -> Metrics | None:
-        done = {t.task.id: t for t in deps.store.trajectories(run_id=record.run_id, arm=name)}
+        done = {t.task.id: t for t in context.store.trajectories(run_id=record.run_id, arm=name)}
         return summarize(tasks, list(done.values())) if done else None
 
-    control = tuple(task for task in deps.stream.tasks if task.id in deps.stream.control)
+    control = tuple(task for task in context.stream.tasks if task.id in context.stream.control)
     return RunResult(
         run_id=record.run_id,
         status=status,
         reason=reason,
-        metrics=arm(MAIN, deps.stream.tasks),
+        metrics=arm(MAIN, context.stream.tasks),
         control=arm(NO_MEMORY, control),
         evaluations=reports,
         snapshot_id=f"{snapshot.id}@{snapshot.position}",

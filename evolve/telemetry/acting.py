@@ -37,10 +37,10 @@ def episode(environment: Any, policy: Policy, attempt: Attempt, acting: RolloutC
     )
 
 
-def solve(agent: Any, task: Task, deps: Any) -> Begun:
+def solve(agent: Any, task: Task, context: Any) -> Begun:
     """Return the span of a task that the user's own agent works on."""
     del agent
-    run_id = deps.stream.run_id
+    run_id = context.stream.run_id
     return Begun(
         "invoke_agent own",
         {

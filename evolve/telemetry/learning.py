@@ -39,7 +39,7 @@ def _search(about: Attributes, texts: Callable[[Any], Sequence[Record[Any]]]) ->
     return Begun("search_memory", {names.OPERATION: "search_memory", **about}, found)
 
 
-def commit(deps: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loop") -> Begun | None:
+def commit(context: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loop") -> Begun | None:
     """Return the span of a change of knowledge; none where there is nothing to change."""
     del subject, actor
     if not ops:
@@ -51,7 +51,7 @@ def commit(deps: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loop")
         operation,
         {
             names.OPERATION: operation,
-            names.STORE: deps.namespace,
+            names.STORE: context.namespace,
             names.DELTA_OP: sorted(kind.value for kind in kinds),
             names.MEMORIES: lambda: [{"id": op.target_id, "content": op.payload} for op in ops if op.payload],
         },
@@ -86,13 +86,13 @@ def _decision(gate: str, op_id: str, answer: str, op: str | None) -> tuple[str, 
     return name, {**graded, names.DECISION: answer, names.DELTA_ID: op_id, names.DELTA_OP: op}
 
 
-def reflect(trajectory: Trajectory, deps: Any) -> Begun:
+def reflect(trajectory: Trajectory, context: Any) -> Begun:
     """Return the span of a reflection; its model calls are inside."""
-    del deps
+    del context
     return Begun("evolve.reflect", {names.TASK: trajectory.task.id, names.ROLLOUT: trajectory.id})
 
 
-def curate(state: Any, deps: Any) -> Begun:
+def curate(state: Any, context: Any) -> Begun:
     """Return the span of turning a batch's reflections into changes."""
-    del state, deps
+    del state, context
     return Begun("evolve.curate", {})

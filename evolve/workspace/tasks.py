@@ -224,7 +224,7 @@ class AsyncOpenTask(TaskRecord):
 
 def _changes(store: Store, asked: Asked) -> tuple[Standing, ...]:
     """Return what became of the changes that a task led to; counters are none."""
-    key = asked.deps.stream.key(0)
+    key = asked.context.stream.key(0)
     found = store.events(type=PROPOSAL, subject=key, limit=1)
     ops = [DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())] if found else []
     return tuple(standing(store, op, key) for op in ops if op.op is not Op.TAG)

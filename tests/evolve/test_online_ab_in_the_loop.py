@@ -178,12 +178,12 @@ async def test_x4_a_run_that_stopped_goes_on_and_settles_nothing_twice(
     plant(config)
     apply, batches = commit_node.apply, Counter[str]()
 
-    def cut(deps: Any, ops: Any, subject: str, **by: Any) -> Any:
+    def cut(context: Any, ops: Any, subject: str, **by: Any) -> Any:
         batches[subject] += 1
         fails = batches[subject] == 1 and int(subject.rpartition("/")[2]) % 3 == 2
         if fails and place == "before commit":
             raise PowerCut
-        result = apply(deps, ops, subject, **by)
+        result = apply(context, ops, subject, **by)
         if fails:
             raise PowerCut
         return result

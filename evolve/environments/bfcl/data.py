@@ -1,7 +1,8 @@
 """Reads the scenarios and function documentation that the `bfcl-eval` package carries. Nothing is downloaded.
 
-200 scenarios x 4 variants. The package is installed without its dependencies (`pip install --no-deps bfcl-eval`, plus
-`mpmath`): the multi-turn part needs no more. Its checker runs calls through `eval`; that part of it is never used here.
+200 scenarios x 4 variants. The package is installed without its dependencies (`pip install --no-deps bfcl-eval`,
+plus `mpmath`): the multi-turn part needs no more. Its checker runs calls through `eval`; that part of it is never used
+here.
 """
 
 from __future__ import annotations

@@ -81,8 +81,7 @@ def one(desk: PageContext, name: str) -> dict[str, Any]:
 
 def _verdicts(desk: PageContext, record_id: str, runs: set[str]) -> list[Entry]:
     """Return the last word of each gate about each change that wrote the record, the latest first."""
-    rows = desk.store.journal.query("SELECT op_id FROM ops WHERE record_id = ?", (record_id,))
-    ops = {row[0] for row in rows}
+    ops = desk.store.ops_of(record_id)
     said = [each for run in sorted(runs) for each in entries(desk.store, run) if each.op_id in ops]
     return last_words(said)
 

@@ -33,23 +33,23 @@ async def frozen(run: Run) -> tuple[EvalReport, ...]:
 
     Several attempts at each task are reported as such, and are no evaluation of one arm.
     """
-    config, deps = run.config, run.deps
+    config, context = run.config, run.context
     address = run.reached("start") or run.mark("start", _wanted(run))
-    snapshot = deps.store.get_snapshot(address)
+    snapshot = context.store.get_snapshot(address)
     reports: list[EvalReport] = []
     for split in config.run.eval_splits:
-        tasks = load_tasks(config, deps.environment, split)[: config.run.tasks]
-        stream = replace(deps.stream, tasks=tasks, control=sampled(tasks, run.share, config.run.seed))
+        tasks = load_tasks(config, context.environment, split)[: config.run.tasks]
+        stream = replace(context.stream, tasks=tasks, control=sampled(tasks, run.share, config.run.seed))
         if config.run.attempts > 1:
-            await evaluate_attempts(replace(deps, stream=stream), split, tasks, snapshot)
+            await evaluate_attempts(replace(context, stream=stream), split, tasks, snapshot)
         else:
-            reports += await evaluate_arms(replace(deps, stream=stream), split, tasks, snapshot)
+            reports += await evaluate_arms(replace(context, stream=stream), split, tasks, snapshot)
     return tuple(reports)
 
 
 def _wanted(run: Run) -> Snapshot:
     """Raises as `find_snapshot`."""
-    store, named = run.deps.store, run.config.run.snapshot
+    store, named = run.context.store, run.config.run.snapshot
     if named is None:
-        return store.snapshot(run.deps.namespace)
-    return store.get_snapshot(find_snapshot(store, run.deps.namespace, named))
+        return store.snapshot(run.context.namespace)
+    return store.get_snapshot(find_snapshot(store, run.context.namespace, named))

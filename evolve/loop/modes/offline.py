@@ -22,16 +22,16 @@ async def offline(run: Run) -> tuple[EvalReport, ...]:
     """Learn epoch by epoch and return the validation reports, the one before learning first."""
     from evolve.loop.graph import run_pass
 
-    config, deps = run.config, run.deps
-    dev = load_tasks(config, deps.environment, config.run.dev_split)
+    config, context = run.config, run.context
+    dev = load_tasks(config, context.environment, config.run.dev_split)
     if not run.reached("epoch 0"):
-        take_up(deps)
+        take_up(context)
     reports = [await _validate(run, dev, 0)]
     for epoch in range(1, config.run.epochs + 1):
-        tasks = shuffled(deps.stream.tasks, config.run.seed, epoch)
-        stream = replace(deps.stream, name=f"e{epoch}", tasks=tasks)
+        tasks = shuffled(context.stream.tasks, config.run.seed, epoch)
+        stream = replace(context.stream, name=f"e{epoch}", tasks=tasks)
         if not run.reached(f"epoch {epoch}"):
-            await run_pass(replace(deps, stream=stream), run.checkpoints)
+            await run_pass(replace(context, stream=stream), run.checkpoints)
         reports.append(await _validate(run, dev, epoch))
     _keep_best(run, reports)
     return tuple(reports)
@@ -39,9 +39,9 @@ async def offline(run: Run) -> tuple[EvalReport, ...]:
 
 async def _validate(run: Run, dev: tuple[Task, ...], epoch: int) -> EvalReport:
     """Evaluate dev at the snapshot that ended an epoch; a resumed run finds that snapshot again."""
-    deps, mark = run.deps, f"epoch {epoch}"
-    address = run.reached(mark) or run.mark(mark, deps.store.snapshot(deps.namespace))
-    return await evaluate(deps, Exam(run.config.run.dev_split, dev, deps.store.get_snapshot(address), label=mark))
+    context, mark = run.context, f"epoch {epoch}"
+    address = run.reached(mark) or run.mark(mark, context.store.snapshot(context.namespace))
+    return await evaluate(context, Exam(run.config.run.dev_split, dev, context.store.get_snapshot(address), label=mark))
 
 
 def _keep_best(run: Run, reports: list[EvalReport]) -> None:
@@ -49,8 +49,8 @@ def _keep_best(run: Run, reports: list[EvalReport]) -> None:
     best = max(range(len(reports)), key=lambda at: (reports[at].metrics.tgc, at))
     if best == len(reports) - 1:
         return
-    deps, snapshot_id = run.deps, reports[best].snapshot_id
+    context, snapshot_id = run.context, reports[best].snapshot_id
     assert snapshot_id is not None  # validation always has memory on
-    deps.store.rollback(deps.namespace, snapshot_id, actor=ACTOR)
+    context.store.rollback(context.namespace, snapshot_id, actor=ACTOR)
     text = f"epoch {best} was best on {run.config.run.dev_split} ({reports[best].metrics.tgc:.1%}); its knowledge stays"
-    deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
+    context.observers.notify(Notice(run_id=context.stream.run_id, text=text))

@@ -15,13 +15,13 @@ async def online(run: Run) -> tuple[EvalReport, ...]:
     """Work through the stream. Nothing is evaluated beside it: the stream itself is the measurement."""
     from evolve.loop.graph import run_pass
 
-    deps, tasks = run.deps, run.deps.stream.tasks
+    context, tasks = run.context, run.context.stream.tasks
     if not run.reached("start"):
-        take_up(deps)
-        run.mark("start", deps.store.snapshot(deps.namespace))  # what `evolve playbook rollback` goes back to
+        take_up(context)
+        run.mark("start", context.store.snapshot(context.namespace))  # what `evolve playbook rollback` goes back to
     if run.config.run.shuffle:
         tasks = shuffled(tasks, run.config.run.seed, 0)
-    await run_pass(replace(deps, stream=replace(deps.stream, tasks=tasks)), run.checkpoints)
+    await run_pass(replace(context, stream=replace(context.stream, tasks=tasks)), run.checkpoints)
     return ()
 
 

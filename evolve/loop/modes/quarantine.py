@@ -45,23 +45,23 @@ class Judged(Frozen):
 
 async def quarantine(run: Run) -> tuple[EvalReport, ...]:
     """Judge what is quarantined when the run starts. Raises `ConfigError` where no gate could admit it."""
-    deps = run.deps
-    names = {member.name for member in deps.gates}
-    if not deps.config.playbook.enabled or not ADMITS & names:
+    context = run.context
+    names = {member.name for member in context.gates}
+    if not context.config.playbook.enabled or not ADMITS & names:
         raise ConfigError(
             f"gates {', '.join(sorted(names))} cannot admit what is quarantined; it takes playbook.enabled and one of "
             f"{', '.join(sorted(ADMITS))} in gate.names ('default' has one), or `evolve playbook restore`"
         )
     if not run.reached("start"):
-        _propose(deps)
-        run.mark("start", deps.store.snapshot(deps.namespace))
-    count = len(deps.store.events(type=PROPOSAL, run_id=run.record.run_id))
+        _propose(context)
+        run.mark("start", context.store.snapshot(context.namespace))
+    count = len(context.store.events(type=PROPOSAL, run_id=run.record.run_id))
     for batch in range(count):
-        (op,) = proposed(batch, deps)
-        deps.observers.notify(Notice(run_id=run.record.run_id, text=f"text {batch + 1} of {count}: {text_of(op)}"))
+        (op,) = proposed(batch, context)
+        context.observers.notify(Notice(run_id=run.record.run_id, text=f"text {batch + 1} of {count}: {text_of(op)}"))
         state: State = {"batch": batch}
-        await gate(state, deps)
-        await commit(state, deps)
+        await gate(state, context)
+        await commit(state, context)
     return ()
 
 
@@ -82,17 +82,17 @@ def judged(store: Store, namespace: str, run_id: str) -> tuple[Judged, ...]:
     return tuple(found)
 
 
-def _propose(deps: RunContext) -> None:
+def _propose(context: RunContext) -> None:
     """Journal a batch for each quarantined text, with the proposal to restore it; once."""
-    held = [record for record in deps.store.records(deps.namespace) if record.status is Status.CANDIDATE]
-    with deps.store.journal.transaction():
-        if deps.store.events(type=PROPOSAL, run_id=deps.stream.run_id, limit=1):
+    held = [record for record in context.store.records(context.namespace) if record.status is Status.CANDIDATE]
+    with context.store.journal.transaction():
+        if context.store.events(type=PROPOSAL, run_id=context.stream.run_id, limit=1):
             return
-        for batch, op in enumerate(_ops(held, deps)):
-            submit([op], deps, batch)
+        for batch, op in enumerate(_ops(held, context)):
+            submit([op], context, batch)
 
 
-def _ops(records: Sequence[Record[Any]], deps: RunContext) -> list[DeltaOp]:
-    run_id = deps.stream.run_id
+def _ops(records: Sequence[Record[Any]], context: RunContext) -> list[DeltaOp]:
+    run_id = context.stream.run_id
     ops = [restoring(each, op_id("quarantine", run_id, each.id, str(each.version))) for each in records]
-    return [op for op in ops if not tainted(op, deps)]
+    return [op for op in ops if not tainted(op, context)]

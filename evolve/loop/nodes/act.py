@@ -16,14 +16,14 @@ from evolve.loop.state import EpisodeJob, RunContext
 from memory.records import Task
 
 
-async def act(episode: EpisodeJob, deps: RunContext) -> dict[str, Any]:
+async def act(episode: EpisodeJob, context: RunContext) -> dict[str, Any]:
     """Run the episode and store its trajectory. One that is stored already is not run again."""
-    stream, arm = deps.stream, episode["arm"]
+    stream, arm = context.stream, episode["arm"]
     task = next(task for task in stream.batch(episode["batch"]) if task.id == episode["task_id"])
     episode_id = stream.episode_id(task.id, arm)
-    if deps.store.trajectory(episode_id) is not None:
+    if context.store.trajectory(episode_id) is not None:
         return {"episodes": [episode_id]}
-    shown = Shown() if arm == NO_MEMORY else shown_again(deps.store, recalled(episode["batch"], task.id, deps))
+    shown = Shown() if arm == NO_MEMORY else shown_again(context.store, recalled(episode["batch"], task.id, context))
     attempt = Attempt(
         id=episode_id,
         task=task,
@@ -35,20 +35,20 @@ async def act(episode: EpisodeJob, deps: RunContext) -> dict[str, Any]:
         exemplars=shown.exemplars,
         run_id=stream.run_id,
         arm=arm,
-        search=None if arm == NO_MEMORY else search_of(episode["batch"], task, deps),
+        search=None if arm == NO_MEMORY else search_of(episode["batch"], task, context),
     )
-    async with deps.slots:
+    async with context.slots:
         with about(task.id):
-            trajectory = await rollout(deps.environment, deps.policy, attempt, deps.acting)
-    deps.store.add_trajectory(trajectory)
+            trajectory = await rollout(context.environment, context.policy, attempt, context.acting)
+    context.store.add_trajectory(trajectory)
     if trajectory.prelude_error:
-        left_out(deps.store, trajectory, shown.skills)
-    deps.tally.add(trajectory)
-    deps.observers.notify(deps.tally.event(trajectory))
+        left_out(context.store, trajectory, shown.skills)
+    context.tally.add(trajectory)
+    context.observers.notify(context.tally.event(trajectory))
     return {"episodes": [episode_id]}
 
 
-def search_of(batch: int, task: Task, deps: RunContext) -> Search | None:
+def search_of(batch: int, task: Task, context: RunContext) -> Search | None:
     """Return how an episode of the stream can search; None where it cannot."""
-    gone = hidden(batch, task.id, deps)
-    return search_for(deps.store, deps.config, task, deps.policy.profile, hidden=gone)
+    gone = hidden(batch, task.id, context)
+    return search_for(context.store, context.config, task, context.policy.profile, hidden=gone)

@@ -24,73 +24,73 @@ from evolve.seeds import seed_for
 from memory.records import StopReason, Trajectory
 
 
-async def attempt(state: State, deps: RunContext) -> dict[str, Any]:
+async def attempt(state: State, context: RunContext) -> dict[str, Any]:
     """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
-    if deps.config.run.attempts > 1:
-        failed = [first for first in batch_episodes(state, deps) if not solved(first, deps)]
-        await all_of(_again(first, state.get("batch", 0), deps) for first in failed)
+    if context.config.run.attempts > 1:
+        failed = [first for first in batch_episodes(state, context) if not solved(first, context)]
+        await all_of(_again(first, state.get("batch", 0), context) for first in failed)
     return {}
 
 
-def solved(trajectory: Trajectory, deps: RunContext) -> bool:
+def solved(trajectory: Trajectory, context: RunContext) -> bool:
     """Tell whether an episode is taken as a success: by its grade or, where none may be read, by the policy's judgement
     or, where nobody judges, by an action that worked and ended it.
     """
-    if not deps.config.run.label_free:
+    if not context.config.run.label_free:
         return trajectory.success
-    judged = judged_success(trajectory, deps)
+    judged = judged_success(trajectory, context)
     if judged is not None:
         return judged
     worked = bool(trajectory.steps) and trajectory.steps[-1].error is None
     return worked and trajectory.stop is StopReason.DONE
 
 
-def solution(first: Trajectory, deps: RunContext) -> Trajectory | None:
+def solution(first: Trajectory, context: RunContext) -> Trajectory | None:
     """Return the first attempt at a task of the batch that solved it; None where none did."""
-    return next((each for each in (first, *_further(first, deps)) if solved(each, deps)), None)
+    return next((each for each in (first, *_further(first, context)) if solved(each, context)), None)
 
 
-def _further(first: Trajectory, deps: RunContext) -> Iterator[Trajectory]:
-    for number in range(2, deps.config.run.attempts + 1):
-        found = deps.store.trajectory(_id(first, number, deps))
+def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
+    for number in range(2, context.config.run.attempts + 1):
+        found = context.store.trajectory(_id(first, number, context))
         if found is not None and not found.erased:
             yield found
 
 
-async def _again(first: Trajectory, batch: int, deps: RunContext) -> None:
-    for number in range(2, deps.config.run.attempts + 1):
-        trajectory = deps.store.trajectory(_id(first, number, deps)) or await _run(first, number, batch, deps)
-        if deps.config.run.label_free and deps.config.run.judge == "policy":
-            await judge_episode(trajectory, deps)
-        if solved(trajectory, deps):
+async def _again(first: Trajectory, batch: int, context: RunContext) -> None:
+    for number in range(2, context.config.run.attempts + 1):
+        trajectory = context.store.trajectory(_id(first, number, context)) or await _run(first, number, batch, context)
+        if context.config.run.label_free and context.config.run.judge == "policy":
+            await judge_episode(trajectory, context)
+        if solved(trajectory, context):
             return
 
 
-async def _run(first: Trajectory, number: int, batch: int, deps: RunContext) -> Trajectory:
+async def _run(first: Trajectory, number: int, batch: int, context: RunContext) -> Trajectory:
     task = first.task
-    shown = shown_again(deps.store, recalled(batch, task.id, deps))
+    shown = shown_again(context.store, recalled(batch, task.id, context))
     plan = Attempt(
-        id=_id(first, number, deps),
+        id=_id(first, number, context),
         task=task,
-        seed=seed_for(deps.stream.episode_seed(task.id, MAIN), ATTEMPT, number),
+        seed=seed_for(context.stream.episode_seed(task.id, MAIN), ATTEMPT, number),
         core=shown.core,
         recalled=shown.recalled,
         injected=shown.injected,
         skills=shown.skills,
         exemplars=shown.exemplars,
-        run_id=deps.stream.run_id,
+        run_id=context.stream.run_id,
         arm=ATTEMPT,
-        search=search_of(batch, task, deps),
+        search=search_of(batch, task, context),
     )
-    acting = replace(deps.acting, temperature=deps.config.run.attempt_temperature)
-    async with deps.slots:
+    acting = replace(context.acting, temperature=context.config.run.attempt_temperature)
+    async with context.slots:
         with about(task.id):
-            trajectory = await rollout(deps.environment, deps.policy, plan, acting)
-    deps.store.add_trajectory(trajectory)
-    deps.tally.add(trajectory)
-    deps.observers.notify(deps.tally.event(trajectory))
+            trajectory = await rollout(context.environment, context.policy, plan, acting)
+    context.store.add_trajectory(trajectory)
+    context.tally.add(trajectory)
+    context.observers.notify(context.tally.event(trajectory))
     return trajectory
 
 
-def _id(first: Trajectory, number: int, deps: RunContext) -> str:
-    return deps.stream.episode_id(first.task.id, f"{ATTEMPT}-{number}")
+def _id(first: Trajectory, number: int, context: RunContext) -> str:
+    return context.stream.episode_id(first.task.id, f"{ATTEMPT}-{number}")

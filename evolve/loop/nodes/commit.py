@@ -25,25 +25,27 @@ from skills.record import Skill
 ACTOR = "loop"
 
 
-async def commit(state: State, deps: RunContext) -> dict[str, Any]:
+async def commit(state: State, context: RunContext) -> dict[str, Any]:
     """Apply the batch's ops in task order, then what was settled about items under test, then its TAGs.
 
     One idempotent transaction.
     """
     batch = state.get("batch", 0)
-    subject = deps.stream.key(batch)
-    ops, review = withhold(passed(batch, deps), verdicts(batch, deps), deps.config.gate.trust, measured(batch, deps))
-    ops = unheld(ops, deps.store.records(deps.namespace)) if any(map(is_held, ops)) else ops
-    asks = any(isinstance(gate, ReviewGate) for gate in deps.gates)
-    cut = left_out(batch, deps) if asks else ()
-    pending = submit(deps.store, deps.namespace, deps.stream.run_id, (*waiting(batch, deps), *review, *cut))
-    result = apply(deps, (*ops, *settled(batch, deps), *_tags(state, deps)), subject)
-    apply(deps, _statuses(ops, result, deps), subject)
-    if deps.config.playbook.enabled and not asks:
-        _refine(state, deps, subject)
-    deps.observers.notify(
+    subject = context.stream.key(batch)
+    ops, review = withhold(
+        passed(batch, context), verdicts(batch, context), context.config.gate.trust, measured(batch, context)
+    )
+    ops = unheld(ops, context.store.records(context.namespace)) if any(map(is_held, ops)) else ops
+    asks = any(isinstance(gate, ReviewGate) for gate in context.gates)
+    cut = left_out(batch, context) if asks else ()
+    pending = submit(context.store, context.namespace, context.stream.run_id, (*waiting(batch, context), *review, *cut))
+    result = apply(context, (*ops, *settled(batch, context), *_tags(state, context)), subject)
+    apply(context, _statuses(ops, result, context), subject)
+    if context.config.playbook.enabled and not asks:
+        _refine(state, context, subject)
+    context.observers.notify(
         Learned(
-            run_id=deps.stream.run_id,
+            run_id=context.stream.run_id,
             batch=batch,
             applied=sum(item.applied for item in result.results[: len(ops)]),
             refused=sum(not item.applied for item in result.results[: len(ops)]),
@@ -55,18 +57,20 @@ async def commit(state: State, deps: RunContext) -> dict[str, Any]:
 
 
 @watched("commit")
-def apply(deps: RunContext, ops: tuple[DeltaOp, ...], subject: str, actor: str = ACTOR) -> Commit:
+def apply(context: RunContext, ops: tuple[DeltaOp, ...], subject: str, actor: str = ACTOR) -> Commit:
     """Commit what a batch changes, in one transaction; nothing is written where there is nothing to change."""
     if not ops:
-        return Commit(namespace=deps.namespace, version=deps.store.version(deps.namespace), results=())
-    return deps.store.commit(deps.namespace, ops, actor=actor, run_id=deps.stream.run_id, data={"batch": subject})
+        return Commit(namespace=context.namespace, version=context.store.version(context.namespace), results=())
+    return context.store.commit(
+        context.namespace, ops, actor=actor, run_id=context.stream.run_id, data={"batch": subject}
+    )
 
 
-def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: RunContext) -> tuple[DeltaOp, ...]:
+def _statuses(ops: tuple[DeltaOp, ...], result: Commit, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what gives edited records the status of their verdict: new words are worth what was measured of them."""
     applied = {item.op_id for item in result.applied}
     edits = [op for op in ops if op.op is Op.EDIT and op.op_id in applied and op.status in RECALLABLE]
-    found = [(op, record) for op in edits if (record := deps.store.get(op.target_id or "")) is not None]
+    found = [(op, record) for op in edits if (record := context.store.get(op.target_id or "")) is not None]
     return tuple(
         DeltaOp(
             op=Op.RESTORE,
@@ -82,35 +86,35 @@ def _statuses(ops: tuple[DeltaOp, ...], result: Commit, deps: RunContext) -> tup
     )
 
 
-def _tags(state: State, deps: RunContext) -> tuple[DeltaOp, ...]:
-    tags = {r.trajectory_id: r.tags for r in batch_reflections(state.get("reflections", ()), deps)}
+def _tags(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
+    tags = {r.trajectory_id: r.tags for r in batch_reflections(state.get("reflections", ()), context)}
     episodes = [
         Credited(
             trajectory=trajectory,
             shown=(*shown.core, *shown.recalled),
-            success=judged_success(trajectory, deps),
+            success=judged_success(trajectory, context),
             skills=shown.skills,
             exemplars=shown.exemplars,
             tags=tags.get(trajectory.id, {}),
         )
-        for trajectory in batch_episodes(state, deps)
-        for shown in (shown_again(deps.store, trajectory.injected),)
+        for trajectory in batch_episodes(state, context)
+        for shown in (shown_again(context.store, trajectory.injected),)
     ]
-    ops = tag_ops(episodes, deps.stream.key(state.get("batch", 0)))
-    origin = Provenance(trust=deps.reporter, run_id=deps.stream.run_id)
+    ops = tag_ops(episodes, context.stream.key(state.get("batch", 0)))
+    origin = Provenance(trust=context.reporter, run_id=context.stream.run_id)
     return tuple(op.model_copy(update={"provenance": origin}) for op in ops)
 
 
-def _refine(state: State, deps: RunContext, subject: str) -> None:
+def _refine(state: State, context: RunContext, subject: str) -> None:
     """Keep what is known small: the hard budget after every batch, merges of texts and skills at compaction points."""
-    settings = deps.config.playbook
-    done = deps.stream.done(state.get("batch", 0) + 1)
+    settings = context.config.playbook
+    done = context.stream.done(state.get("batch", 0) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
-        view = deps.store.view(deps.namespace)
-        apply(deps, merge_duplicates(texts(view), deps.config.gate.near_duplicate), subject)
-        if deps.acting.skills:
-            apply(deps, duplicates(view.records(Skill.kind)), subject)
+        view = context.store.view(context.namespace)
+        apply(context, merge_duplicates(texts(view), context.config.gate.near_duplicate), subject)
+        if context.acting.skills:
+            apply(context, duplicates(view.records(Skill.kind)), subject)
     if settings.max_tokens is not None:
-        records = texts(deps.store.view(deps.namespace))
-        gone = enforce_budget(records, settings.max_tokens, deps.policy.count_tokens, profile=deps.policy.profile)
-        apply(deps, gone, subject)
+        records = texts(context.store.view(context.namespace))
+        gone = enforce_budget(records, settings.max_tokens, context.policy.count_tokens, profile=context.policy.profile)
+        apply(context, gone, subject)

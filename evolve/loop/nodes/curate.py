@@ -22,73 +22,73 @@ from playbooks.lessons import with_origin
 
 
 @watched("curate")
-async def curate(state: State, deps: RunContext) -> dict[str, Any]:
+async def curate(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one proposal event per batch; its op ids make the commit idempotent. A proposal made already stays."""
-    subject = deps.stream.key(state.get("batch", 0))
-    if deps.store.events(type=PROPOSAL, subject=subject, limit=1):
+    subject = context.stream.key(state.get("batch", 0))
+    if context.store.events(type=PROPOSAL, subject=subject, limit=1):
         return {}
-    reflections = batch_reflections(state.get("reflections", ()), deps)
+    reflections = batch_reflections(state.get("reflections", ()), context)
     ops: Sequence[DeltaOp] = ()
     if reflections:
-        async with deps.slots:
+        async with context.slots:
             with about(",".join(reflection.task_id for reflection in reflections)):
-                ops = await _asked(reflections, deps)
-    episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, deps)}
-    readers = (deps.reflector, deps.curator)
-    signed = [_signed(op, episodes, readers, deps) for op in ops]
+                ops = await _asked(reflections, context)
+    episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, context)}
+    readers = (context.reflector, context.curator)
+    signed = [_signed(op, episodes, readers, context) for op in ops]
     agent = (object(),)  # the agent itself read all of its episode
-    signed = [*(_signed(op, episodes, agent, deps) for op in _skills(tuple(episodes.values()), deps)), *signed]
-    signed = [*exemplar_ops(tuple(episodes.values()), deps), *signed]
+    signed = [*(_signed(op, episodes, agent, context) for op in _skills(tuple(episodes.values()), context)), *signed]
+    signed = [*exemplar_ops(tuple(episodes.values()), context), *signed]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
-    submit(signed, deps, state.get("batch", 0))
+    submit(signed, context, state.get("batch", 0))
     return {}
 
 
-async def _asked(reflections: Sequence[Reflection], deps: RunContext) -> tuple[DeltaOp, ...]:
-    what, work = f"curate() of curator {deps.curator.name!r}", deps.curator.curate
-    ops = await awaited(what, work, reflections, deps.store.view(deps.namespace))
+async def _asked(reflections: Sequence[Reflection], context: RunContext) -> tuple[DeltaOp, ...]:
+    what, work = f"curate() of curator {context.curator.name!r}", context.curator.curate
+    ops = await awaited(what, work, reflections, context.store.view(context.namespace))
     if not isinstance(ops, Sequence) or not all(isinstance(op, DeltaOp) for op in ops):
         raise broke_contract(what, work, ops, "a sequence of memory.records.DeltaOp")
     return tuple(ops)
 
 
-def submit(ops: Sequence[DeltaOp], deps: RunContext, batch: int) -> None:
+def submit(ops: Sequence[DeltaOp], context: RunContext, batch: int) -> None:
     """Journal what is proposed in a batch."""
-    subject, data = deps.stream.key(batch), {"ops": [op.model_dump(mode="json") for op in ops]}
-    event = Event(type=PROPOSAL, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
-    deps.store.append(event)
+    subject, data = context.stream.key(batch), {"ops": [op.model_dump(mode="json") for op in ops]}
+    event = Event(type=PROPOSAL, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
+    context.store.append(event)
 
 
-def _skills(episodes: Sequence[Trajectory], deps: RunContext) -> Iterator[DeltaOp]:
+def _skills(episodes: Sequence[Trajectory], context: RunContext) -> Iterator[DeltaOp]:
     """Yield what the agent itself proposed about skills, in task order."""
-    for trajectory in episodes if deps.acting.skills else ():
-        shown = shown_again(deps.store, trajectory.injected).skills
-        success = judged_success(trajectory, deps)
-        yield from skill_ops(trajectory, shown, deps.policy.profile, success=success)
+    for trajectory in episodes if context.acting.skills else ():
+        shown = shown_again(context.store, trajectory.injected).skills
+        success = judged_success(trajectory, context)
+        yield from skill_ops(trajectory, shown, context.policy.profile, success=success)
 
 
-def proposed(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
+def proposed(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return the journalled proposal of a batch; nothing was proposed where there is none."""
-    found = deps.store.events(type=PROPOSAL, subject=deps.stream.key(batch), limit=1)
+    found = context.store.events(type=PROPOSAL, subject=context.stream.key(batch), limit=1)
     return tuple(DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())) if found else ()
 
 
-def _signed(op: DeltaOp, episodes: Mapping[str, Trajectory], readers: Sequence[object], deps: RunContext) -> DeltaOp:
+def _signed(op: DeltaOp, episodes: Mapping[str, Trajectory], readers: Sequence[object], context: RunContext) -> DeltaOp:
     """Complete what the curator said of the origin: the run, and how far it can be trusted.
 
     A curator that names no episode could have read all of the batch, so all are named. `readers` are those who read
     them before the op was written.
     """
-    given, label_free = op.provenance, deps.config.run.label_free
+    given, label_free = op.provenance, context.config.run.label_free
     named = [episodes[key] for key in given.trajectory_ids if key in episodes] or list(episodes.values())
-    read = any(tainted(readers, deps.environment, episode, label_free=label_free) for episode in named)
+    read = any(tainted(readers, context.environment, episode, label_free=label_free) for episode in named)
     provenance = given.model_copy(
         update={
             "trust": trust_of(op, named, graded=not label_free, tainted=read),
             "trajectory_ids": tuple(t.id for t in named),
             "task_ids": tuple(dict.fromkeys(t.task.id for t in named)),
-            "run_id": deps.stream.run_id,
-            "author": given.author or deps.curator.name,
+            "run_id": context.stream.run_id,
+            "author": given.author or context.curator.name,
         }
     )
     return op.model_copy(update={"provenance": provenance})

@@ -11,12 +11,12 @@ from memory.errors import NotFound
 from memory.records import Reflection, Trajectory
 
 
-def batch_episodes(state: State, deps: RunContext) -> tuple[Trajectory, ...]:
+def batch_episodes(state: State, context: RunContext) -> tuple[Trajectory, ...]:
     """Return the trajectories to learn from. Raises `NotFound` when the journal lost one."""
     found: list[Trajectory] = []
-    for task in deps.stream.batch(state.get("batch", 0)):
-        episode_id = deps.stream.episode_id(task.id, MAIN)
-        trajectory = deps.store.trajectory(episode_id)
+    for task in context.stream.batch(state.get("batch", 0)):
+        episode_id = context.stream.episode_id(task.id, MAIN)
+        trajectory = context.store.trajectory(episode_id)
         if trajectory is None:
             raise NotFound(f"trajectory {episode_id!r} of task {task.id!r} is not in the journal; start the run anew")
         if not trajectory.erased:
@@ -24,6 +24,6 @@ def batch_episodes(state: State, deps: RunContext) -> tuple[Trajectory, ...]:
     return tuple(found)
 
 
-def batch_reflections(ids: Sequence[str], deps: RunContext) -> tuple[Reflection, ...]:
+def batch_reflections(ids: Sequence[str], context: RunContext) -> tuple[Reflection, ...]:
     """Return stored reflections in the order of their ids."""
-    return tuple(item for key in ids for item in find(deps.store.journal, Reflection, "reflections", id=key))
+    return tuple(item for key in ids for item in find(context.store.journal, Reflection, "reflections", id=key))

@@ -28,24 +28,23 @@ Lots = dict[str, bool]
 """Item -> whether it was hidden, for the items that had a lot in a task."""
 
 
-def turn(deps: RunContext) -> int:
+def turn(context: RunContext) -> int:
     """Return the place of the next batch in the history of the namespace."""
-    query = "SELECT count(*) FROM events WHERE type = 'recall' AND namespace = ?"
-    return deps.store.journal.query(query, (deps.namespace,))[0][0]
+    return context.store.count_events(type="recall", namespace=context.namespace)
 
 
-def hide(shown: Shown, task: Task, turn: int, deps: RunContext) -> tuple[tuple[Injection, ...], Lots]:
+def hide(shown: Shown, task: Task, turn: int, context: RunContext) -> tuple[tuple[Injection, ...], Lots]:
     """Return what is left of what would be shown for a task, and the lots; without the gate everything, and none.
 
     Lots are keyed by the run's seed, the task, the record's number and `turn`: a workspace with the same history draws
     the same, and a task that comes again draws anew.
     """
-    gate = _gate(deps)
+    gate = _gate(context)
     if gate is None:
         return shown.injected, {}
-    before = incumbents(deps.store, shown.skills)
+    before = incumbents(context.store, shown.skills)
     records = (*shown.records, *before.values())
-    lots = draw(records, f"{turn}/{task.id}", deps.config.run.seed, gate.rules.probability)
+    lots = draw(records, f"{turn}/{task.id}", context.config.run.seed, gate.rules.probability)
     gone = {record.id for record in records if lots.get(item_of(record))}
     lost = _lost(shown.skills, gone - set(before))
     lots = {item: hidden for item, hidden in lots.items() if item not in map(item_of, lost)}
@@ -60,29 +59,29 @@ def _lost(skills: Sequence[Record[Any]], gone: Collection[str]) -> list[Record[A
     return [record for record in left if record.id not in kept]
 
 
-def hidden(batch: int, task_id: str, deps: RunContext) -> frozenset[str]:
+def hidden(batch: int, task_id: str, context: RunContext) -> frozenset[str]:
     """Return the ids of the records that chance hides from a task."""
-    (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    (recall,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
     lots: Lots = recall.data.get("lots", {}).get(task_id, {})
     return frozenset(item.rpartition("@")[0] for item, gone in lots.items() if gone)
 
 
-async def expose(state: State, deps: RunContext) -> dict[str, Any]:
+async def expose(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one exposure event per batch, and a verdict for each of its items that is decided by now."""
-    gate, batch = _gate(deps), state.get("batch", 0)
-    (recall,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    gate, batch = _gate(context), state.get("batch", 0)
+    (recall,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
     lots: Mapping[str, Lots] = recall.data.get("lots", {})
     if gate is None or not lots:
         return {}
-    with deps.store.journal.transaction():
-        logged = deps.store.events(type=EXPOSURE, subject=recall.subject, limit=1)
-        rows = logged[0].data["tasks"] if logged else _rows(state, deps, lots, gate.rules.probability)
-        past = trials(deps.store, deps.namespace, _items(rows), before=logged[0].seq if logged else None)
+    with context.store.journal.transaction():
+        logged = context.store.events(type=EXPOSURE, subject=recall.subject, limit=1)
+        rows = logged[0].data["tasks"] if logged else _rows(state, context, lots, gate.rules.probability)
+        past = trials(context.store, context.namespace, _items(rows), before=logged[0].seq if logged else None)
         decisions = {item: decide(_longer(trial, rows), gate.rules) for item, trial in past.items()}
         if not logged:
             standing = {item: decision.evidence["statistics"] for item, decision in decisions.items()}
-            _journal(EXPOSURE, recall.subject, {"tasks": rows, "standing": standing}, deps)
-        _decide(batch, decisions, deps)
+            _journal(EXPOSURE, recall.subject, {"tasks": rows, "standing": standing}, context)
+        _decide(batch, decisions, context)
     return {}
 
 
@@ -95,30 +94,30 @@ def trials(
     return {item: _longer(OnlineTrial(item=item), rows) for item in items}
 
 
-def settled(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
+def settled(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what a batch's verdicts make of the items: active, or retired, or skills as they were before.
 
     Stale if one has another text by now.
     """
-    found = (Verdict.model_validate(event.data) for event in _verdicts(batch, deps))
-    return tuple(op for verdict in found for op in _back(verdict, deps) or (_op(verdict),))
+    found = (Verdict.model_validate(event.data) for event in _verdicts(batch, context))
+    return tuple(op for verdict in found for op in _back(verdict, context) or (_op(verdict),))
 
 
-def _back(verdict: Verdict, deps: RunContext) -> tuple[DeltaOp, ...]:
+def _back(verdict: Verdict, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what brings the version before back, for a skill whose new one was refused."""
     item = verdict.evidence["trial"]["item"]
-    record = deps.store.get(item.rpartition("@")[0])
+    record = context.store.get(item.rpartition("@")[0])
     if verdict.accepted or record is None or record.kind != Skill.kind or item_of(record) != item:
         return ()
     ((op_id, reason),) = verdict.rejected.items()
-    return reverted(deps.store, record, op_id, OnlineAB.name, reason)
+    return reverted(context.store, record, op_id, OnlineAB.name, reason)
 
 
-def _gate(deps: RunContext) -> OnlineAB | None:
-    return next((gate for gate in deps.gates if isinstance(gate, OnlineAB)), None)
+def _gate(context: RunContext) -> OnlineAB | None:
+    return next((gate for gate in context.gates if isinstance(gate, OnlineAB)), None)
 
 
-def _rows(state: State, deps: RunContext, lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
+def _rows(state: State, context: RunContext, lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
     """Return task, lots and outcome, in order of the stream. The no-memory control has no lots: it is not here."""
     return [
         {
@@ -128,7 +127,7 @@ def _rows(state: State, deps: RunContext, lots: Mapping[str, Lots], probability:
             "passed": episode.outcome.success if episode.outcome else None,
             "lots": lots[episode.task.id],
         }
-        for episode in batch_episodes(state, deps)
+        for episode in batch_episodes(state, context)
         if lots.get(episode.task.id)
     ]
 
@@ -147,14 +146,14 @@ def _longer(trial: OnlineTrial, rows: Sequence[Mapping[str, Any]]) -> OnlineTria
     return trial.model_copy(update={"exposures": (*trial.exposures, *more)})
 
 
-def _decide(batch: int, decisions: Mapping[str, Decision], deps: RunContext) -> None:
-    known = {event.data["evidence"]["trial"]["item"] for event in _verdicts(batch, deps)}
-    subject = deps.stream.key(batch, OnlineAB.name)
+def _decide(batch: int, decisions: Mapping[str, Decision], context: RunContext) -> None:
+    known = {event.data["evidence"]["trial"]["item"] for event in _verdicts(batch, context)}
+    subject = context.stream.key(batch, OnlineAB.name)
     for item, decision in decisions.items():
         if item not in known and decision.status is not Status.PROVISIONAL:
             record_id, _, version = item.rpartition("@")
             op = DeltaOp(op=Op.RESTORE, op_id=f"{subject}/{item}", target_id=record_id, base_version=int(version))
-            _journal(VERDICT, subject, decision.verdict(OnlineAB.name, [op]).model_dump(mode="json"), deps)
+            _journal(VERDICT, subject, decision.verdict(OnlineAB.name, [op]).model_dump(mode="json"), context)
 
 
 def _op(verdict: Verdict) -> DeltaOp:
@@ -171,10 +170,10 @@ def _op(verdict: Verdict) -> DeltaOp:
     )
 
 
-def _verdicts(batch: int, deps: RunContext) -> list[Event]:
-    return deps.store.events(type=VERDICT, subject=deps.stream.key(batch, OnlineAB.name))
+def _verdicts(batch: int, context: RunContext) -> list[Event]:
+    return context.store.events(type=VERDICT, subject=context.stream.key(batch, OnlineAB.name))
 
 
-def _journal(kind: str, subject: str, data: dict[str, Any], deps: RunContext) -> None:
-    event = Event(type=kind, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
-    deps.store.append(event)
+def _journal(kind: str, subject: str, data: dict[str, Any], context: RunContext) -> None:
+    event = Event(type=kind, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
+    context.store.append(event)

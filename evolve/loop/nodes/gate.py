@@ -26,23 +26,25 @@ _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 """Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.loop.nodes.commit`)."""
 
 
-async def gate(state: State, deps: RunContext) -> dict[str, Any]:
+async def gate(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one verdict per gate; a later gate sees what the earlier ones accepted. What is deferred waits."""
     batch = state.get("batch", 0)
-    _allow(state, deps)
-    known = {verdict.gate for verdict in verdicts(batch, deps)}
-    spared = {item.op.op_id: item.passed for item in carried(batch, deps)}
-    for member in deps.gates:
-        ops = [op for op in passed(batch, deps) if member.name not in spared.get(op.op_id, ())]
+    _allow(state, context)
+    known = {verdict.gate for verdict in verdicts(batch, context)}
+    spared = {item.op.op_id: item.passed for item in carried(batch, context)}
+    for member in context.gates:
+        ops = [op for op in passed(batch, context) if member.name not in spared.get(op.op_id, ())]
         if not ops or member.name in known:
             continue
-        view = deps.store.view(deps.namespace)
-        verdict = await _judge(member, ops, view, _origins(state, deps))
-        subject, data = deps.stream.key(batch), verdict.model_dump(mode="json")
-        event = Event(type=VERDICT, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
-        deps.store.append(event)
-        deps.observers.notify(_answered(verdict, deps))
-    keep(batch, _waiting(batch, deps), deps)
+        view = context.store.view(context.namespace)
+        verdict = await _judge(member, ops, view, _origins(state, context))
+        subject, data = context.stream.key(batch), verdict.model_dump(mode="json")
+        event = Event(
+            type=VERDICT, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data
+        )
+        context.store.append(event)
+        context.observers.notify(_answered(verdict, context))
+    keep(batch, _waiting(batch, context), context)
     return {}
 
 
@@ -55,30 +57,30 @@ async def _judge(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, orig
     return verdict
 
 
-def verdicts(batch: int, deps: RunContext) -> tuple[Verdict, ...]:
+def verdicts(batch: int, context: RunContext) -> tuple[Verdict, ...]:
     """Return the journalled verdicts of a batch, in the order they were given."""
-    events = deps.store.events(type=VERDICT, subject=deps.stream.key(batch))
+    events = context.store.events(type=VERDICT, subject=context.stream.key(batch))
     return tuple(Verdict.model_validate(event.data) for event in events)
 
 
-def entered(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
+def entered(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what the gates of a batch are asked about: what waited, then what was proposed."""
-    ops = [*(item.op for item in carried(batch, deps)), *proposed(batch, deps)]
+    ops = [*(item.op for item in carried(batch, context)), *proposed(batch, context)]
     return tuple({op.op_id: op for op in ops}.values())
 
 
-def passed(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
+def passed(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
-    return _through(entered(batch, deps), verdicts(batch, deps), measured(batch, deps))
+    return _through(entered(batch, context), verdicts(batch, context), measured(batch, context))
 
 
-def waiting(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
+def waiting(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return the ops that nothing but a person's answer stands in the way of."""
-    given = verdicts(batch, deps)
+    given = verdicts(batch, context)
     held = {op_id: "" for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
     held |= {op_id: reason for verdict in given for op_id, reason in verdict.evidence.get(HELD_BACK, {}).items()}
     others = [_letting(verdict, held) for verdict in given if verdict.gate != ReviewGate.name]
-    found = (op for op in _through(entered(batch, deps), others, measured(batch, deps)) if op.op_id in held)
+    found = (op for op in _through(entered(batch, context), others, measured(batch, context)) if op.op_id in held)
     return tuple(op.model_copy(update={"reason": held[op.op_id] or op.reason}) for op in found)
 
 
@@ -89,14 +91,14 @@ def _letting(verdict: Verdict, held: Mapping[str, str]) -> Verdict:
     )
 
 
-def measured(batch: int, deps: RunContext) -> frozenset[str]:
+def measured(batch: int, context: RunContext) -> frozenset[str]:
     """Return the ids of what was measured before it waited."""
-    return frozenset(item.op.op_id for item in carried(batch, deps) if ADMITS & set(item.passed))
+    return frozenset(item.op.op_id for item in carried(batch, context) if ADMITS & set(item.passed))
 
 
-def _answered(verdict: Verdict, deps: RunContext) -> Answered:
+def _answered(verdict: Verdict, context: RunContext) -> Answered:
     return Answered(
-        run_id=deps.stream.run_id,
+        run_id=context.stream.run_id,
         gate=verdict.gate,
         accepted=len(verdict.accepted),
         rejected=len(verdict.rejected),
@@ -120,63 +122,63 @@ def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collec
     return ops
 
 
-def _waiting(batch: int, deps: RunContext) -> tuple[Waiting, ...]:
+def _waiting(batch: int, context: RunContext) -> tuple[Waiting, ...]:
     """Return the ops that a verdict of this batch deferred, with the gates that need not be asked again."""
-    found = verdicts(batch, deps)
+    found = verdicts(batch, context)
     reasons = {key: reason for verdict in found for key, reason in verdict.deferred.items()}
-    before = {item.op.op_id: item.passed for item in carried(batch, deps)}
+    before = {item.op.op_id: item.passed for item in carried(batch, context)}
     waiting: list[Waiting] = []
-    for op in entered(batch, deps):
+    for op in entered(batch, context):
         if op.op_id in reasons:
             passing = [each for each in found if op.op_id in each.accepted]
             now = [each.gate for each in passing if rounds_of(each)]
             gates = tuple(dict.fromkeys((*before.get(op.op_id, ()), *now)))
-            (left,) = _through((op,), passing, measured(batch, deps))
+            (left,) = _through((op,), passing, measured(batch, context))
             waiting.append(Waiting(op=left, passed=gates, reason=reasons[op.op_id]))
     return tuple(waiting)
 
 
-def left_out(batch: int, deps: RunContext) -> tuple[DeltaOp, ...]:
+def left_out(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what the gates of a batch cut off from what they accepted, as changes of their own, for a person."""
-    ops = {op.op_id: op for op in entered(batch, deps)}
-    found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch, deps) for op_id in verdict.cut)
+    ops = {op.op_id: op for op in entered(batch, context)}
+    found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch, context) for op_id in verdict.cut)
     return tuple(remainder(ops[op_id], cut) for op_id, cut in found if op_id in ops)
 
 
-def _origins(state: State, deps: RunContext) -> tuple[Trajectory, ...]:
+def _origins(state: State, context: RunContext) -> tuple[Trajectory, ...]:
     """Return the batch's episodes, and those that anything else the gates are asked about was written from."""
-    episodes = {episode.id: episode for episode in batch_episodes(state, deps)}
-    for op in entered(state.get("batch", 0), deps):
+    episodes = {episode.id: episode for episode in batch_episodes(state, context)}
+    for op in entered(state.get("batch", 0), context):
         for key in op.provenance.trajectory_ids:
-            if key not in episodes and (episode := deps.store.trajectory(key)) is not None:
+            if key not in episodes and (episode := context.store.trajectory(key)) is not None:
                 episodes[key] = episode
     return tuple(episodes.values())
 
 
-def _allow(state: State, deps: RunContext) -> None:
+def _allow(state: State, context: RunContext) -> None:
     """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same.
 
     Without a stream there is nothing to measure them by, and nothing is limited.
     """
-    if not deps.stream.tasks or not RUNS_TASKS & {member.name for member in deps.gates}:
+    if not context.stream.tasks or not RUNS_TASKS & {member.name for member in context.gates}:
         return
-    run_id, subject = deps.stream.run_id, deps.stream.key(state.get("batch", 0))
-    events = deps.store.events(type=ALLOWANCE, run_id=run_id)
+    run_id, subject = context.stream.run_id, context.stream.key(state.get("batch", 0))
+    events = context.store.events(type=ALLOWANCE, run_id=run_id)
     if not events or events[-1].subject != subject:
         before = events[-1].data if events else {"calls": 0, "tasks": 0}
-        episodes = batch_episodes(state, deps)
+        episodes = batch_episodes(state, context)
         calls = before["calls"] + sum(episode.usage.calls for episode in episodes)
         data = {
             "calls": calls,
             "tasks": before["tasks"] + len(episodes),
-            "allowed": deps.purse.allowance(calls),
-            "spent": deps.purse.spent,
-            "episodes": deps.purse.episodes,
+            "allowed": context.purse.allowance(calls),
+            "spent": context.purse.spent,
+            "episodes": context.purse.episodes,
         }
         events = [
-            deps.store.append(
-                Event(type=ALLOWANCE, namespace=deps.namespace, run_id=run_id, subject=subject, data=data)
+            context.store.append(
+                Event(type=ALLOWANCE, namespace=context.namespace, run_id=run_id, subject=subject, data=data)
             )
         ]
     data = events[-1].data
-    deps.purse.fill(data["calls"], data["tasks"], episodes=data["episodes"])
+    context.purse.fill(data["calls"], data["tasks"], episodes=data["episodes"])

@@ -25,17 +25,17 @@ class SelfJudgement(BaseModel):
     success: bool
 
 
-async def judge(state: State, deps: RunContext) -> dict[str, Any]:
+async def judge(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one judgement per main-arm episode that has none; with graded outcomes there is nothing to do."""
-    run = deps.config.run
+    run = context.config.run
     if run.label_free and run.judge == "policy":
-        await all_of(judge_episode(trajectory, deps) for trajectory in batch_episodes(state, deps))
+        await all_of(judge_episode(trajectory, context) for trajectory in batch_episodes(state, context))
     return {}
 
 
-def judged_success(trajectory: Trajectory, deps: RunContext) -> bool | None:
+def judged_success(trajectory: Trajectory, context: RunContext) -> bool | None:
     """Return whether the episode counts as a success when rules are credited; None = nobody can say."""
-    return judged(trajectory, deps.config, deps.store)
+    return judged(trajectory, context.config, context.store)
 
 
 def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
@@ -46,16 +46,16 @@ def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
     return found[0].data["success"] if found else None
 
 
-async def judge_episode(trajectory: Trajectory, deps: RunContext) -> None:
+async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
     """Journal the policy's judgement of an episode, once."""
-    if not trajectory.steps or deps.store.events(type="judgement", subject=trajectory.id, limit=1):
+    if not trajectory.steps or context.store.events(type="judgement", subject=trajectory.id, limit=1):
         return
     prompt = render("evolve.episode", "judge", task=trajectory.instruction, steps=trajectory.steps)
     messages = [Message(role="user", content=prompt)]
-    async with deps.slots:
+    async with context.slots:
         with about(trajectory.task.id):
-            policy, params = deps.policies.judge, SamplingParams(max_tokens=256)
+            policy, params = context.policies.judge, SamplingParams(max_tokens=256)
             answer = await generate_structured(policy, messages, SelfJudgement, params)
     value = answer.value
     data = {"success": value.success if value else None, "reason": value.reason if value else answer.raw}
-    deps.store.append(Event(type="judgement", run_id=deps.stream.run_id, subject=trajectory.id, data=data))
+    context.store.append(Event(type="judgement", run_id=context.stream.run_id, subject=trajectory.id, data=data))

@@ -12,17 +12,17 @@ from playbooks.core import Core, core_records, due
 from playbooks.view import RecordView
 
 
-async def recall(state: State, deps: RunContext) -> dict[str, Any]:
+async def recall(state: State, context: RunContext) -> dict[str, Any]:
     """Choose the core at a compaction point and recall for every task of the batch; journal what will be injected.
 
     What chance hides (`evolve.loop.nodes.expose`) is in no prompt. Repeating it after a crash keeps the first choice.
     """
-    config, stream, batch = deps.config, deps.stream, state.get("batch", 0)
-    if deps.turn:
-        await deps.turn()
+    config, stream, batch = context.config, context.stream, state.get("batch", 0)
+    if context.turn:
+        await context.turn()
     core = Core(ids=tuple(state.get("core", ())), tasks=state.get("core_at"))
     subject = stream.key(batch)
-    logged = deps.store.events(type="recall", subject=subject, limit=1)
+    logged = context.store.events(type="recall", subject=subject, limit=1)
     if logged:
         data = logged[0].data
         return {"batch": batch, "core": data["core"], "core_at": data["core_at"], "episodes": None, "reflections": []}
@@ -31,20 +31,20 @@ async def recall(state: State, deps: RunContext) -> dict[str, Any]:
     if config.playbook.enabled:
         done = stream.done(batch)
         if due(core, done, every=config.playbook.compact_every):
-            core = choose_core(config, deps.store.view(deps.namespace), deps.policy, done)
-        records = core_records(core, RecordView(filter(None, map(deps.store.get, core.ids))))
-        now = turn(deps)
+            core = choose_core(config, context.store.view(context.namespace), context.policy, done)
+        records = core_records(core, RecordView(filter(None, map(context.store.get, core.ids))))
+        now = turn(context)
         for task in stream.batch(batch):
-            chosen = recall_for(deps.store, config, task, records, deps.policy)
-            left, lots[task.id] = hide(chosen, task, now, deps)
+            chosen = recall_for(context.store, config, task, records, context.policy)
+            left, lots[task.id] = hide(chosen, task, now, context)
             shown[task.id] = [injection.model_dump(mode="json") for injection in left]
     data = {"core": list(core.ids), "core_at": core.tasks, "shown": shown, "lots": lots}
-    event = Event(type="recall", namespace=deps.namespace, run_id=stream.run_id, subject=subject, data=data)
-    deps.store.append(event)
+    event = Event(type="recall", namespace=context.namespace, run_id=stream.run_id, subject=subject, data=data)
+    context.store.append(event)
     return {"batch": batch, "core": data["core"], "core_at": core.tasks, "episodes": None, "reflections": []}
 
 
-def recalled(batch: int, task_id: str, deps: RunContext) -> tuple[Injection, ...]:
+def recalled(batch: int, task_id: str, context: RunContext) -> tuple[Injection, ...]:
     """Return what was chosen for a task, in the order it was chosen."""
-    (event,) = deps.store.events(type="recall", subject=deps.stream.key(batch), limit=1)
+    (event,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
     return tuple(Injection.model_validate(item) for item in event.data["shown"].get(task_id, ()))

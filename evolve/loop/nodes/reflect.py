@@ -18,50 +18,50 @@ from memory.records import Record, Reflection, Trajectory
 from policies.errors import PolicyRefused
 
 
-async def reflect(state: State, deps: RunContext) -> dict[str, Any]:
+async def reflect(state: State, context: RunContext) -> dict[str, Any]:
     """Store a reflection for every episode worth one and return their ids in task order.
 
     Repeated after a crash, it meets the journalled replies and keeps the reflections that were stored.
     """
-    if not deps.config.playbook.enabled:
+    if not context.config.playbook.enabled:
         return {"reflections": []}
-    chosen = [t for t in batch_episodes(state, deps) if _teaches(t, deps)]
-    return {"reflections": await all_of(_reflect(trajectory, deps) for trajectory in chosen)}
+    chosen = [t for t in batch_episodes(state, context) if _teaches(t, context)]
+    return {"reflections": await all_of(_reflect(trajectory, context) for trajectory in chosen)}
 
 
-def _teaches(trajectory: Trajectory, deps: RunContext) -> bool:
+def _teaches(trajectory: Trajectory, context: RunContext) -> bool:
     if not trajectory.steps:
         return False
-    everything = deps.config.run.label_free or deps.config.playbook.reflect_on == "all"
+    everything = context.config.run.label_free or context.config.playbook.reflect_on == "all"
     return everything or not trajectory.success
 
 
 @watched("reflect")
-async def _reflect(trajectory: Trajectory, deps: RunContext) -> str:
+async def _reflect(trajectory: Trajectory, context: RunContext) -> str:
     reflection_id = id_for("rf", trajectory.id)
-    shown = shown_again(deps.store, trajectory.injected)
-    async with deps.slots:
+    shown = shown_again(context.store, trajectory.injected)
+    async with context.slots:
         with about(trajectory.task.id):
             try:
-                reflection = await _asked(trajectory, (*shown.core, *shown.recalled), deps)
+                reflection = await _asked(trajectory, (*shown.core, *shown.recalled), context)
             except PolicyRefused as refused:
-                reflection = _refused(trajectory, deps, refused)
-    deps.store.add_reflection(reflection.model_copy(update={"id": reflection_id}))
+                reflection = _refused(trajectory, context, refused)
+    context.store.add_reflection(reflection.model_copy(update={"id": reflection_id}))
     return reflection_id
 
 
-async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], deps: RunContext) -> Reflection:
-    what, reflect = f"reflect() of reflector {deps.reflector.name!r}", deps.reflector.reflect
-    reflection = await awaited(what, reflect, trajectory, shown, label_free=deps.config.run.label_free)
+async def _asked(trajectory: Trajectory, shown: Sequence[Record[Any]], context: RunContext) -> Reflection:
+    what, reflect = f"reflect() of reflector {context.reflector.name!r}", context.reflector.reflect
+    reflection = await awaited(what, reflect, trajectory, shown, label_free=context.config.run.label_free)
     if not isinstance(reflection, Reflection):
         raise broke_contract(what, reflect, reflection, "memory.records.Reflection(...)")
     return reflection
 
 
-def _refused(trajectory: Trajectory, deps: RunContext, refused: PolicyRefused) -> Reflection:
+def _refused(trajectory: Trajectory, context: RunContext, refused: PolicyRefused) -> Reflection:
     """Return what is kept of a reflection the policy would not write (its prompt is too long, say): the run goes on."""
     text = f"no reflection on {trajectory.task.id}: {refused}"
-    deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
+    context.observers.notify(Notice(run_id=context.stream.run_id, text=text))
     return Reflection(
-        trajectory_id=trajectory.id, task_id=trajectory.task.id, raw=text, parsed=False, author=deps.reflector.name
+        trajectory_id=trajectory.id, task_id=trajectory.task.id, raw=text, parsed=False, author=context.reflector.name
     )

@@ -23,66 +23,66 @@ from skills.record import Skill
 ACTOR = "retire"
 
 
-async def retire(state: State, deps: RunContext) -> dict[str, Any]:
+async def retire(state: State, context: RunContext) -> dict[str, Any]:
     """Retire, or queue for review, what the rules of `[forget]` name, and go to the next batch.
 
     What is retired for harm leaves the core at once; other removals wait for the next compaction point. Repeated after
     a crash it finds the records retired and does nothing.
     """
     batch = state.get("batch", 0)
-    ops = _ops(state, deps)
-    if ops and any(isinstance(gate, ReviewGate) for gate in deps.gates):
-        submit(deps.store, deps.namespace, deps.stream.run_id, ops)
+    ops = _ops(state, context)
+    if ops and any(isinstance(gate, ReviewGate) for gate in context.gates):
+        submit(context.store, context.namespace, context.stream.run_id, ops)
     elif ops:
-        apply(deps, ops, deps.stream.key(batch), ACTOR)
-    return {"batch": batch + 1, "core": [key for key in state.get("core", ()) if not _retired_here(key, deps)]}
+        apply(context, ops, context.stream.key(batch), ACTOR)
+    return {"batch": batch + 1, "core": [key for key in state.get("core", ()) if not _retired_here(key, context)]}
 
 
-def _ops(state: State, deps: RunContext) -> tuple[DeltaOp, ...]:
-    settings, ops = deps.config.forget, tuple[DeltaOp, ...]()
-    if settings.rules and deps.config.playbook.enabled:
-        known = cases(deps.store, settings, _asked(state, deps))
-        ops += retirements((*known, *_rivals(known, deps)), settings.rules, limits(settings))
-    return (*ops, *_skills(deps))
+def _ops(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
+    settings, ops = context.config.forget, tuple[DeltaOp, ...]()
+    if settings.rules and context.config.playbook.enabled:
+        known = cases(context.store, settings, _asked(state, context))
+        ops += retirements((*known, *_rivals(known, context)), settings.rules, limits(settings))
+    return (*ops, *_skills(context))
 
 
-def _skills(deps: RunContext) -> tuple[DeltaOp, ...]:
-    skills = deps.config.skills
+def _skills(context: RunContext) -> tuple[DeltaOp, ...]:
+    skills = context.config.skills
     if not (skills.retire and skills.enabled):
         return ()
-    reading = deps.config.forget.model_copy(update={"rules": skills.retire, "unused": skills.unused})
-    known = cases(deps.store, reading, deps.store.view(deps.namespace).records(Skill.kind))
+    reading = context.config.forget.model_copy(update={"rules": skills.retire, "unused": skills.unused})
+    known = cases(context.store, reading, context.store.view(context.namespace).records(Skill.kind))
     own = retirement.Limits.model_validate(skills.model_dump(include=set(retirement.Limits.model_fields)))
     return retirement.retire(known, skills.retire, own)
 
 
-def _asked(state: State, deps: RunContext) -> tuple[Record[Any], ...]:
+def _asked(state: State, context: RunContext) -> tuple[Record[Any], ...]:
     """Return what the batch showed beside skills: of others nothing new is known. All, for a rule about idle ones."""
-    if "unused" in deps.config.forget.rules:
-        return tuple(r for r in deps.store.view(deps.namespace).records() if r.kind != Skill.kind)
-    shown = {item.record_id for episode in batch_episodes(state, deps) for item in episode.injected}
-    found = [record for key in shown if (record := deps.store.get(key)) is not None]
+    if "unused" in context.config.forget.rules:
+        return tuple(r for r in context.store.view(context.namespace).records() if r.kind != Skill.kind)
+    shown = {item.record_id for episode in batch_episodes(state, context) for item in episode.injected}
+    found = [record for key in shown if (record := context.store.get(key)) is not None]
     return tuple(sorted((r for r in found if r.kind != Skill.kind), key=lambda record: record.number))
 
 
-def _rivals(known: Sequence[Case], deps: RunContext) -> tuple[Case, ...]:
+def _rivals(known: Sequence[Case], context: RunContext) -> tuple[Case, ...]:
     """Return the cases of what contradicts a record that this batch spoke for or against, and was not shown itself."""
     moved = {case.record.id for case in known if any(_spoken(mark) for mark in case.evidence.marks)}
     if not moved:
         return ()
-    records = texts(deps.store.view(deps.namespace))
+    records = texts(context.store.view(context.namespace))
     pairs = contradictions(records, moved)
     ids = {key for pair in pairs for key in (pair.first, pair.second)} - {case.record.id for case in known}
-    return cases(deps.store, deps.config.forget, [record for record in records if record.id in ids])
+    return cases(context.store, context.config.forget, [record for record in records if record.id in ids])
 
 
 def _spoken(mark: Mark) -> bool:
     return mark.age == 0 and bool(mark.counts.helpful or mark.counts.harmful)
 
 
-def _retired_here(record_id: str, deps: RunContext) -> bool:
-    record = deps.store.get(record_id)
+def _retired_here(record_id: str, context: RunContext) -> bool:
+    record = context.store.get(record_id)
     if record is None or record.status is not Status.RETIRED:
         return False
-    removals = [event for event in deps.store.history(record_id) if event.type == "knowledge.remove"]
+    removals = [event for event in context.store.history(record_id) if event.type == "knowledge.remove"]
     return bool(removals) and removals[-1].data["actor"] == ACTOR

@@ -28,13 +28,13 @@ class Waiting(Frozen):
     reason: str = ""
 
 
-def carried(batch: int, deps: RunContext) -> tuple[Waiting, ...]:
+def carried(batch: int, context: RunContext) -> tuple[Waiting, ...]:
     """Return what waited when a batch began: all that the batch before it in this run left."""
     if batch:
-        earlier = deps.store.events(type=WAITING, subject=deps.stream.key(batch - 1), limit=1)
+        earlier = context.store.events(type=WAITING, subject=context.stream.key(batch - 1), limit=1)
     else:  # the last batch of the pass before, or what the run took up
-        events = deps.store.events(type=WAITING, run_id=deps.stream.run_id)
-        earlier = [event for event in events if not event.subject.startswith(deps.stream.key(""))]
+        events = context.store.events(type=WAITING, run_id=context.stream.run_id)
+        earlier = [event for event in events if not event.subject.startswith(context.stream.key(""))]
     return _items(earlier[-1]) if earlier else ()
 
 
@@ -44,25 +44,25 @@ def _items(event: Event) -> tuple[Waiting, ...]:
     return tuple(item for item in items if item.op.payload != ERASED_PAYLOAD)
 
 
-def keep(batch: int, waiting: tuple[Waiting, ...], deps: RunContext) -> None:
+def keep(batch: int, waiting: tuple[Waiting, ...], context: RunContext) -> None:
     """Journal what waits after a batch, once; also that nothing does any more."""
-    if waiting or carried(batch, deps):
-        _journal(deps.stream.key(batch), waiting, deps)
+    if waiting or carried(batch, context):
+        _journal(context.stream.key(batch), waiting, context)
 
 
-def take_up(deps: RunContext) -> None:
+def take_up(context: RunContext) -> None:
     """Make what finished runs of this environment left waiting the first that this run's gates are asked about; once.
 
     Left where it is: everything, by a run whose gates run no tasks and could only wave it through, and what was written
     from tasks that `held_out` or `utility` would ask. What a stopped run left is judged when that run is resumed.
     """
-    if not deps.config.playbook.enabled or not RUNS_TASKS & {gate.name for gate in deps.gates}:
+    if not context.config.playbook.enabled or not RUNS_TASKS & {gate.name for gate in context.gates}:
         return
-    found = left_over(deps.store, deps.namespace, deps.environment.name)
-    items = tuple(item for item in found if not tainted(item.op, deps))
-    if items and _journal(f"{deps.stream.run_id}/taken", items, deps):
+    found = left_over(context.store, context.namespace, context.environment.name)
+    items = tuple(item for item in found if not tainted(item.op, context))
+    if items and _journal(f"{context.stream.run_id}/taken", items, context):
         text = f"{len(items)} changes that an earlier run left waiting are judged with the first batch"
-        deps.observers.notify(Notice(run_id=deps.stream.run_id, text=text))
+        context.observers.notify(Notice(run_id=context.stream.run_id, text=text))
 
 
 def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, ...]:
@@ -76,13 +76,13 @@ def left_over(store: Store, namespace: str, environment: str) -> tuple[Waiting, 
     return tuple(item for run_id, item in held.values() if run_id in done)
 
 
-def tainted(op: DeltaOp, deps: RunContext) -> bool:
+def tainted(op: DeltaOp, context: RunContext) -> bool:
     """Tell whether a gate of the select split, which needs tasks that a change was not written from, would run such."""
-    gates = [gate.measures if isinstance(gate, Covered) else gate for gate in deps.gates]
+    gates = [gate.measures if isinstance(gate, Covered) else gate for gate in context.gates]
     asked = {
         _scenario(task) for gate in gates if isinstance(gate, Exemplars | HeldOut | Utility) for task in gate.tasks
     }
-    found = map(deps.store.trajectory, op.provenance.trajectory_ids)
+    found = map(context.store.trajectory, op.provenance.trajectory_ids)
     return not asked.isdisjoint(_scenario(episode.task) for episode in found if episode is not None)
 
 
@@ -90,11 +90,11 @@ def _scenario(task: Task) -> str:
     return task.scenario or task.id
 
 
-def _journal(subject: str, waiting: tuple[Waiting, ...], deps: RunContext) -> bool:
+def _journal(subject: str, waiting: tuple[Waiting, ...], context: RunContext) -> bool:
     """Journal what waits under a subject; return whether it was not journalled before."""
-    if deps.store.events(type=WAITING, subject=subject, limit=1):
+    if context.store.events(type=WAITING, subject=subject, limit=1):
         return False
     data = {"waiting": [item.model_dump(mode="json") for item in waiting]}
-    event = Event(type=WAITING, namespace=deps.namespace, run_id=deps.stream.run_id, subject=subject, data=data)
-    deps.store.append(event)
+    event = Event(type=WAITING, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
+    context.store.append(event)
     return True

@@ -27,7 +27,8 @@ from evolve.episode.instrumentation import WatchedPolicy
 from evolve.loop import session
 from evolve.progress import Observers
 from evolve.telemetry.database import FILE
-from evolve.telemetry.start import Traced, traced
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
 from memory.sql import sqlite3
 from policies.protocols import Message, Policy, SamplingParams
 from policies.scripted import ScriptedPolicy

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evolve.cli.output import Json, begin, load, say, show, table
+from evolve.cli.opening import begin, load
+from evolve.cli.output import Json, say, show, table
 from evolve.cli.run import Env, Limit, Name, Policy, Set, Tag, Tasks, called, overrides
 
 if TYPE_CHECKING:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.opening import load
+from evolve.cli.output import Json, show
 
 app = typer.Typer(help="The configuration that applies here.", no_args_is_help=True)
 
@@ -12,12 +13,11 @@ app = typer.Typer(help="The configuration that applies here.", no_args_is_help=T
 @app.command("show")
 def show_all(context: typer.Context, as_json: Json = False) -> None:
     """Print every key with the value in force."""
-    from evolve.config.preset import applied
 
     config = load(context)
     data = config.model_dump(mode="json")
     lines = [f"root = {config.root}", f"digest = {config.digest}", f"preset = {config.preset or '-'}"]
-    if preset := applied(config):
+    if preset := config.applied_preset:
         lines.append(preset.sentence)
     for section, keys in data.items():
         if isinstance(keys, dict):

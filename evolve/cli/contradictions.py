@@ -6,7 +6,8 @@ from typing import Any
 
 import typer
 
-from evolve.cli.output import Json, reading, table
+from evolve.cli.opening import reading
+from evolve.cli.output import Json, table
 
 
 def register(app: typer.Typer) -> None:

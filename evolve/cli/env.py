@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.opening import load
+from evolve.cli.output import Json, show
 
 app = typer.Typer(help="Environments: check one of your own.", no_args_is_help=True)
 

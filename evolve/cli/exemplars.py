@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli.kinds import find_of, records_of, retire_of
-from evolve.cli.output import Json, reading, show, table, writing
+from evolve.cli.opening import reading, writing
+from evolve.cli.output import Json, show, table
 from evolve.cli.playbook import ACTOR, report
 
 if TYPE_CHECKING:

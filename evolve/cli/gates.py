@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, reading, say, show, table
+from evolve.cli.opening import reading
+from evolve.cli.output import Json, say, show, table
 
 if TYPE_CHECKING:
     from evolve.loop.runs import RunRecord

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from evolve.cli.output import reading, writing
+from evolve.cli.opening import reading, writing
 from evolve.cli.playbook import report
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli import forgetting
-from evolve.cli.output import Json, load, reading, say, show, table, writing
+from evolve.cli.opening import load, reading, writing
+from evolve.cli.output import Json, say, show, table
 
 if TYPE_CHECKING:
     from memory.store import Store

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, as_text, load, say, show
+from evolve.cli.opening import load
+from evolve.cli.output import Json, as_text, say, show
 
 if TYPE_CHECKING:
     from evolve.config.model import Config

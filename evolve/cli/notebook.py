@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evolve.cli.kinds import find_of, records_of, retire_of
-from evolve.cli.output import Json, reading, show, table
+from evolve.cli.opening import reading
+from evolve.cli.output import Json, show, table
 
 if TYPE_CHECKING:
     from memory.records import Record

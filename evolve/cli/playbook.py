@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from evolve.cli.output import Json, reading, show, table, writing
+from evolve.cli.opening import reading, writing
+from evolve.cli.output import Json, show, table
 
 if TYPE_CHECKING:
     from evolve.workspace.exchange import ImportedPlaybook

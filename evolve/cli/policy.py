@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, say, show, table
+from evolve.cli.opening import load
+from evolve.cli.output import Json, say, show, table
 
 if TYPE_CHECKING:
     from evolve.config.model import Config

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, load, say, show
+from evolve.cli.opening import load
+from evolve.cli.output import Json, say, show
 from memory.errors import BadInput
 
 if TYPE_CHECKING:

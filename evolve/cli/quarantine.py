@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from evolve.cli.output import Json, load, say, show, table
+from evolve.cli.opening import load
+from evolve.cli.output import Json, say, show, table
 from evolve.cli.run import Policy, Set, assigned_values, display
 
 

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.output import Json, reading, show, table, writing
+from evolve.cli.opening import reading, writing
+from evolve.cli.output import Json, show, table
 
 app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=True)
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, begin, load, say, show
+from evolve.cli.opening import begin, load
+from evolve.cli.output import Json, say, show
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
@@ -123,7 +124,7 @@ def report(
     TGC: share of tasks solved. SGC: share of scenarios of which every task was solved. Coverage: share of tasks that
     were graded (the others count as failed). Shown: mean number of records in a prompt. In brackets: 95 % intervals.
     """
-    from evolve.cli.output import reading
+    from evolve.cli.opening import reading
     from evolve.loop import curve
     from evolve.loop.report import lines, make_report
 
@@ -142,7 +143,8 @@ def report(
 
 
 def _against(context: typer.Context, first: str, second: str, as_json: bool) -> None:
-    from evolve.cli.output import reading, table
+    from evolve.cli.opening import reading
+    from evolve.cli.output import table
     from evolve.compare.against import against, lines
 
     with reading(context) as (_, store):

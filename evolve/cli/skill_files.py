@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from evolve.cli.output import Json, reading, show, writing
+from evolve.cli.opening import reading, writing
+from evolve.cli.output import Json, show
 
 Format = Literal["agent-skills", "skillbank", "voyager"]
 

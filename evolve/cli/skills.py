@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.output import Json, reading, show, table, writing
+from evolve.cli.opening import reading, writing
+from evolve.cli.output import Json, show, table
 from evolve.cli.playbook import report
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, show, table
+from evolve.cli.opening import load
+from evolve.cli.output import Json, show, table
 
 app = typer.Typer(help="Where time and tokens went, in runs with [telemetry] enabled.", no_args_is_help=True)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from evolve.cli.output import Json, load, reading, say, show, table
+from evolve.cli.opening import load, reading
+from evolve.cli.output import Json, say, show, table
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:

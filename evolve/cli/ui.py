@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, show
+from evolve.cli.opening import load
+from evolve.cli.output import Json, show
 
 
 def register(app: typer.Typer) -> None:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.output import Json, load, reading, show
+from evolve.cli.opening import load, reading
+from evolve.cli.output import Json, show
 
 _TEMPLATE = """\
 # What `evolve run` does here. Every key and its default: `evolve config show`.

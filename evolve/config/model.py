@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from evolve.config.preset import find_preset, overlay
+from evolve.config.preset import Applied, find_preset, overlay
 from evolve.config.sections import (
     BudgetSection,
     ControlsSection,
@@ -340,3 +340,15 @@ class Config(BaseSettings):
             mode="json", exclude={**whole, "run": {"concurrency", "name", "tags"}, "memory": {"workspace"}}
         )
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]
+
+    @property
+    def applied_preset(self) -> Applied | None:
+        """Return what the preset set and what it did not; None without a preset."""
+        if self.preset is None:
+            return None
+        dump, taken, overridden = self.model_dump(mode="json"), dict[str, Any](), dict[str, Any]()
+        for path, value in find_preset(self.preset).keys().items():
+            section, _, key = path.partition(".")
+            mine = dump[section][key]
+            (taken if mine == value else overridden)[path] = mine
+        return Applied(name=self.preset, taken=taken, overridden=overridden)

@@ -12,15 +12,12 @@ import tomllib
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
 from evolve.errors import ConfigError
 from memory.records import Frozen
-
-if TYPE_CHECKING:
-    from evolve.config.model import Config
 
 Values = dict[str, dict[str, Any]]
 """Section -> key -> value."""
@@ -93,15 +90,3 @@ def overlay(preset: Preset, given: Mapping[str, Any]) -> dict[str, Any]:
             own = own.model_dump(exclude_unset=True)
         merged[section] = {**keys, **own} if isinstance(own, Mapping) else own
     return merged
-
-
-def applied(config: Config) -> Applied | None:
-    """Return what the configuration's preset set and what it did not; None without a preset."""
-    if config.preset is None:
-        return None
-    dump, taken, overridden = config.model_dump(mode="json"), dict[str, Any](), dict[str, Any]()
-    for path, value in find_preset(config.preset).keys().items():
-        section, _, key = path.partition(".")
-        mine = dump[section][key]
-        (taken if mine == value else overridden)[path] = mine
-    return Applied(name=config.preset, taken=taken, overridden=overridden)

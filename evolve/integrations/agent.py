@@ -46,7 +46,8 @@ from evolve.parallel import all_of
 from evolve.progress import Observer, Observers, Tally
 from evolve.protocols import ActionFormat, Episode
 from evolve.seeds import id_for
-from evolve.telemetry.start import Traced, traced
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
 from evolve.usercode import broke_contract, checked_outcome, users
 from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
 from memory.store import Store

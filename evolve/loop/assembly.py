@@ -289,7 +289,7 @@ def shipped_curators(
         "model": lambda: ModelCurator(policy, trust=trust, keep=keep),
         "direct": lambda: DirectCurator(trust=trust),
         "notebook": lambda: make_notebook(config, policies, keep, store),
-        "distill": lambda: make_distiller(config, policy, keep, store, world),
+        "distill": lambda: make_distiller(config, policy, keep, store, lambda: world or make_environment(config)),
         **methods.curators(config, policies, keep, store),
     }
 

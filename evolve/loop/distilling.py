@@ -8,7 +8,6 @@ from evolve.config.model import Config
 from evolve.episode.prompting import described
 from evolve.errors import ConfigError
 from evolve.gates.replay import Replay, decide
-from evolve.loop.assembly import make_environment
 from evolve.loop.nodes.judge import judged
 from evolve.protocols import Environment
 from memory.records import Reflection, Trajectory, Trust
@@ -25,11 +24,11 @@ def make_distiller(
     policy: Policy,
     keep: Callable[[Reflection], object],
     store: Store | None,
-    world: Environment | None = None,
+    world: Callable[[], Environment],
 ) -> Distiller:
     """Return the curator: it reads the episodes in `store` that succeeded, by their grade or, where nobody grades, by
     the policy's own judgement. With `skills.revise` a function must read well and its episode, done again with it in
-    `world`, succeed; what is wrong goes back to the policy.
+    the environment that `world` makes, succeed; what is wrong goes back to the policy.
 
     Raises `ConfigError` without a store, for a policy with compact prompts, and for settings with which no successful
     episode would reach it, or no skill a task.
@@ -57,7 +56,7 @@ def make_distiller(
     given = Distilling(
         store.trajectory,
         succeeded,
-        examine=_examined(config, world or make_environment(config)) if config.skills.revise else nothing,
+        examine=_examined(config, world()) if config.skills.revise else nothing,
         revise=config.skills.revise,
         trust=Trust.SELF_JUDGED if run.label_free else Trust.VERIFIED,
     )

@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from evolve.config.model import Config
-from evolve.config.preset import applied
 from evolve.environments.tasks import load_tasks
 from evolve.environments.validation import check_shape, check_splits
 from evolve.episode import teacher
@@ -54,7 +53,8 @@ from evolve.loop.runs import (
 from evolve.loop.state import RunContext, Stream, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.protocols import Environment, max_steps_of, tools_of
-from evolve.telemetry.start import Traced, traced
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
 from memory.records import Frozen, Task, Trajectory, new_id
@@ -353,7 +353,7 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
     world = _world_cost(opened, run)
     cost = estimate(config, count, share, world, validation=planned - count * passes, gates=record.gates)
     notify(RunStarted(run_id=record.run_id, mode=record.mode, tasks=planned, estimate=cost.sentence, resumed=resumed))
-    if preset := applied(config):
+    if preset := config.applied_preset:
         notify(Notice(run_id=record.run_id, text=preset.sentence))
     if generation := generations.sentence(opened.policy):
         notify(Notice(run_id=record.run_id, text=generation))

@@ -12,12 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.telemetry import names
+from policies.protocols import Policy
 
 Attributes = Mapping[str, Any]
 """None leaves an attribute out."""
 _RAISED = re.compile(r"[A-Z]\w{0,60}(?:Error|Exception|Warning|Exit|Interrupt)\b")
 OTHER = "_OTHER"
 """An error without a type of its own."""
+
+
+@dataclass(frozen=True)
+class Traced:
+    """The run that is traced."""
+
+    run_id: str
+    mode: str
+    policy: Policy | None
+    """Who answers; None = nobody, a training on the journal."""
+    environment: str
 
 
 @dataclass(frozen=True)

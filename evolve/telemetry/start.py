@@ -9,7 +9,6 @@ import logging
 import os
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evolve.config.model import Config
@@ -17,7 +16,7 @@ from evolve.episode.instrumentation import watching
 from evolve.errors import ConfigError
 from evolve.progress import Observers
 from evolve.telemetry.database import FILE
-from policies.protocols import Policy
+from evolve.telemetry.described import Traced
 
 if TYPE_CHECKING:
     from evolve.telemetry.exporter import Courier, Destination
@@ -27,17 +26,6 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 EXTRA = "pip install 'evolve-agents[telemetry]'"
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Traced:
-    """The run that is traced."""
-
-    run_id: str
-    mode: str
-    policy: Policy | None
-    """Who answers; None = nobody, a training on the journal."""
-    environment: str
 
 
 @contextmanager

@@ -12,9 +12,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from evolve.progress import Evaluated, Progress, RunFinished
 from evolve.telemetry import names
 from evolve.telemetry.acting import provider
-from evolve.telemetry.described import Begun, Noted, evaluation
+from evolve.telemetry.described import Begun, Noted, Traced, evaluation
 from evolve.telemetry.exporter import Courier
-from evolve.telemetry.start import Traced
 from evolve.telemetry.tracing import Tracing
 
 

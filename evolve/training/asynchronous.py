@@ -20,7 +20,8 @@ from evolve.errors import ConfigError
 from evolve.generations import workspace as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.progress import Observers, RunFinished
-from evolve.telemetry.start import Traced, traced
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
 from evolve.training import ledger
 from evolve.training.admission import Weighed
 from evolve.training.async_worker import Buffer, RolloutWorker, Source, summed

@@ -17,7 +17,8 @@ from evolve.generations import workspace as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.progress import Observers, RunFinished
 from evolve.protocols import Environment, max_steps_of
-from evolve.telemetry.start import Traced, traced
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
 from evolve.training import ledger
 from evolve.training.ab_groups import Matching, matching_of
 from evolve.training.admission import Weighed, weigh

@@ -21,7 +21,8 @@ from evolve.generations import workspace as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.runs import alone
 from evolve.progress import Observers, RunFinished
-from evolve.telemetry.start import Traced, traced
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
 from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
 from evolve.training.asynchronous import asynchronously

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from evolve.cli.main import app
 from evolve.config.file import load_config
 from evolve.config.model import Config, NotebookSection, PlaybookSection
-from evolve.config.preset import applied, find_preset, preset_names
+from evolve.config.preset import find_preset, preset_names
 from evolve.errors import ConfigError
 from evolve.loop.assembly import make_curator, make_reflector, open_store
 from policies.roles import Policies
@@ -26,8 +26,8 @@ NAMES = preset_names()
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_is_a_configuration_and_its_roles_can_be_built(name: str, tmp_path: Path) -> None:
     preset, config = find_preset(name), Config(preset=name, root=tmp_path)
-    assert applied(config) is not None
-    assert applied(config).taken == preset.keys()  # pyright: ignore[reportOptionalMemberAccess]
+    assert config.applied_preset is not None
+    assert config.applied_preset.taken == preset.keys()  # pyright: ignore[reportOptionalMemberAccess]
     assert name in ("none",) or re.search(r"arXiv \d{4}\.\d{5}", preset.about.paper)
     assert name == "none" or preset.about.deviates
     policy = ScriptedPolicy(["x"])
@@ -41,13 +41,13 @@ def test_the_values_of_a_preset_are_those_of_its_file() -> None:
     assert (config.playbook.reflector, config.playbook.curator, config.run.batch_size) == ("none", "notebook", 16)
     assert not Config(preset="none").playbook.enabled
     assert Config().preset is None
-    assert applied(Config()) is None
+    assert Config().applied_preset is None
 
 
 def test_the_user_wins_key_by_key_and_both_are_said() -> None:
     config = Config(preset="mnl", notebook=NotebookSection(batch=1))
     assert (config.notebook.batch, config.notebook.neighbours) == (1, 3)
-    told = applied(config)
+    told = config.applied_preset
     assert told is not None
     assert told.overridden == {"notebook.batch": 1}
     assert "notebook.batch" not in told.taken

@@ -71,7 +71,7 @@ AREAS = (
     ),
     Area(
         "sandbox",
-        ("skills/sandbox/*.py", "skills/static.py", "skills/gate.py", "skills/names.py", "skills/triggers.py"),
+        ("skills/sandbox/*.py", "skills/static.py", "skills/gate.py", "skills/names.py", "skills/gate.py"),
         ("tests/contracts/test_sandbox*.py", "tests/skills/test_*.py"),
     ),
     Area(

@@ -17,7 +17,7 @@ import evolve
 from evolve.config.model import Config, EnvironmentSection
 from evolve.config.preset import Preset, find_preset, preset_names
 from evolve.config.sections import Section
-from evolve.inspector.glossary import glossary
+from evolve.inspector.rendering import glossary
 from evolve.loop.assembly import ENVIRONMENTS
 from evolve.registry import load_object
 from evolve.surface import HOME

@@ -5,6 +5,8 @@ changed after the `expected_version` that the commit names. ADD and TAG are neve
 TAG's `base_version` says which version was seen, and is journalled with the counts.
 RESTORE gives its target the op's status and pin, which is also how a gate promotes; REMOVE retires, or rejects when
 the op's status says so.
+
+At most one record in use has a name: for kinds that are called by one (`Payload.unique`), whoever writes at once.
 """
 
 from __future__ import annotations
@@ -18,10 +20,23 @@ from memory.content import canonical, clean_body
 from memory.errors import ConflictError
 from memory.forget import tombstone
 from memory.journal import Journal
+from memory.kinds import parse_payload
 from memory.proposals import Prepared
-from memory.records import FROM_OUTSIDE, JUDGES, RECALLABLE, Commit, DeltaOp, Op, OpResult, Status, Trust, UsageCounts
+from memory.records import (
+    FROM_OUTSIDE,
+    JUDGES,
+    RECALLABLE,
+    Commit,
+    DeltaOp,
+    Op,
+    OpResult,
+    Payload,
+    Status,
+    Trust,
+    UsageCounts,
+)
+from memory.sql import sqlite3
 from memory.targets import Target, find_target, inherit, total_usage
-from memory.unique_names import holder
 
 LIVE = RECALLABLE | {Status.CANDIDATE}
 
@@ -236,3 +251,31 @@ _HANDLERS: dict[Op, Callable[[Change, Prepared], tuple[str, int]]] = {
     Op.REMOVE: _remove,
     Op.RESTORE: _restore,
 }
+
+
+_BODY = (
+    "SELECT r.id, printf('%s-%05d', r.slug, r.number), c.body FROM records r JOIN content c ON c.hash = r.content_hash"
+    " WHERE "
+)
+_USED = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
+
+
+def holder(conn: sqlite3.Connection, namespace: str, op: DeltaOp, payload: Payload | None) -> str | None:
+    """Return why an op may not bring its record into use: another one there has its name. None where it may.
+
+    To be asked inside the transaction that applies the op. What the op replaces does not count.
+    """
+    if op.op in (Op.TAG, Op.REMOVE) or op.status not in RECALLABLE:
+        return None
+    if payload is None:
+        row = conn.execute(_BODY + "r.id = ?", (op.target_id or "",)).fetchone()
+        payload = parse_payload(row[2]) if row else None
+    name = payload.unique() if payload else ""
+    if payload is None or not name:
+        return None
+    replaced = {op.target_id, *op.parent_ids}
+    rows = conn.execute(f"{_BODY}r.namespace = ? AND r.kind = ? AND r.status IN ({_USED})", (namespace, payload.kind))
+    for record_id, label, body in rows:
+        if record_id not in replaced and parse_payload(body).unique() == name:
+            return f"taken: {label} is in use and named {name!r}; edit it, or choose another name"
+    return None

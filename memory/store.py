@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from memory import applied, doctor, episodes, events, forget, snapshots
+from memory import doctor, episodes, events, forget, snapshots
 from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
-from memory.embedding_cache import CachedEmbedder
+from memory.embedding_cache import CachedEmbedder, reindex
 from memory.journal import Journal
 from memory.live_index import LiveIndex
 from memory.owner import Owner
@@ -35,7 +35,6 @@ from memory.records import (
     Snapshot,
     Trajectory,
 )
-from memory.reindex import reindex
 from memory.view import Reader, View
 
 
@@ -228,15 +227,15 @@ class Store:
 
     def ops_of(self, record_id: str) -> frozenset[str]:
         """Return the ids of the operations that changed a record."""
-        return applied.ops_of(self.journal, record_id)
+        return events.ops_of(self.journal, record_id)
 
     def records_of(self, op_ids: Sequence[str]) -> dict[str, str]:
         """Return op id -> id of the record that it changed, for those that were applied."""
-        return applied.records_of(self.journal, op_ids)
+        return events.records_of(self.journal, op_ids)
 
     def written_by(self, op_ids: Sequence[str]) -> list[tuple[str, str]]:
         """Return (record id, content hash) of each version that these operations wrote. TAG writes none."""
-        return applied.written_by(self.journal, op_ids)
+        return events.written_by(self.journal, op_ids)
 
     def add_trajectory(self, trajectory: Trajectory) -> None:
         """Store an episode; one that is stored already stays as it is."""

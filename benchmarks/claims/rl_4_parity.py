@@ -29,14 +29,13 @@ from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from policies.recordings import Recordings
 from policies.rl.advantages.grpo import grpo
-from policies.rl.aggregation import aggregate
 from policies.rl.batch import batch_of
 from policies.rl.losses.cispo import Cispo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Aggregation, Array, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import OptimiserOptions, Trainer, aggregate
 
 DEPLOYMENT, UPDATES, MOST = 640, 3, 512
 CASES: dict[str, tuple[PolicyLoss, Aggregation, dict[str, Any]]] = {

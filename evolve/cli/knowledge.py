@@ -1,21 +1,28 @@
-"""`evolve memory`: search it, count it, forget things, check and repair it."""
+"""`evolve memory`: search it, count it, forget things, check and repair it.
+
+`evolve playbook contradictions`: which rules exclude each other, and which one of them holds.
+
+Says what `evolve memory forget` takes, before it is done and after.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli import forgetting
 from evolve.cli.opening import load, reading, writing
 from evolve.cli.output import Json, say, show, table
 
 if TYPE_CHECKING:
+    from memory.forget import Forgotten
     from memory.store import Store
+
 
 app = typer.Typer(help="The memory underneath: search, stats, forget, doctor, salvage, reindex.", no_args_is_help=True)
 
@@ -65,8 +72,8 @@ def forget(
     with writing(context) as (config, store):
         plan = forgets.preview(store, config, record, task=task, purge=purge)
         if not yes:
-            _ask(forgets.as_data(plan), forgetting.lines(store, plan, purge=purge, done=False), as_json)
-        told = forgetting.lines(store, plan, purge=purge, done=True)
+            _ask(forgets.as_data(plan), lines(store, plan, purge=purge, done=False), as_json)
+        told = lines(store, plan, purge=purge, done=True)
         gone = forgets.forget(store, config, record, task=task, purge=purge, reason=reason)
     show({"done": True, **forgets.as_data(gone)}, as_json, "\n".join(told))
 
@@ -167,3 +174,75 @@ def reindex(context: typer.Context, as_json: Json = False) -> None:
         count = store.reindex()
         store.index.flush(600)
     show({"records": count}, as_json, f"re-indexed {count} records")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `evolve playbook`."""
+    app.command("contradictions")(contradictions)
+
+
+def contradictions(context: typer.Context, as_json: Json = False) -> None:
+    """List the rules that contradict each other, and which one is shown; `possible` ones are for you to judge."""
+    from evolve.episode.evidence import evidence_of
+    from evolve.episode.skill_runtime.showing import texts
+    from playbooks.contradictions import contradictions as certain
+    from playbooks.contradictions import possible, weaker
+
+    with reading(context) as (config, store):
+        records = texts(store.view(config.memory.namespace))
+        found = (*certain(records), *possible(records, store.embedder))
+        by_id = {record.id: record for record in records}
+        known = evidence_of(store, config.forget, records)
+    rows: list[dict[str, Any]] = []
+    for pair in found:
+        a, b = by_id[pair.first], by_id[pair.second]
+        holds = b if weaker(a, b, known) is a else a
+        rows.append(
+            {
+                "rules": f"{a.label}, {b.label}",
+                "difference": pair.difference,
+                "holds": holds.label if pair.certain else None,
+                "sure": "certain" if pair.certain else "possible",
+                "texts": f"{a.payload.text()} | {b.payload.text()}",
+            }
+        )
+    table(rows, as_json, empty="no contradiction")
+
+
+_NAMES = {"trajectory": "episodes", "reply": "replies", "reflection": "reflections", "run": "run records"}
+_SHOWN = 60
+"""Characters of a record that are shown."""
+
+
+def lines(store: Store, gone: Forgotten, *, purge: bool, done: bool) -> list[str]:
+    """Return what is gone as text for people; call it before it is done, while the records can be named."""
+    told = ["forgot:" if done else "this would be forgotten:"]
+    told += [f"  record {_named(store, key, quote=not done)}" for key in gone.records]
+    if gone.episodes:
+        told.append(f"  episodes: {_counted(gone.episodes)}; their figures stay, their content is out of reach")
+    if purge:
+        told.append(f"  {gone.bodies} stored texts erased whole")
+        if gone.quoted:
+            kinds = {_NAMES.get(kind, f"events {kind!r}"): count for kind, count in gone.quoted.items()}
+            told.append(f"  the same text cut out of others, which stay: {_counted(kinds)}")
+        told.append("  all log files of the workspace, and captured content in its traces")
+    if gone.runs:
+        told.append(f"  runs concerned, their figures stay: {', '.join(gone.runs)}")
+    if gone.descendants:
+        told.append(
+            f"  kept, made from a forgotten record: {', '.join(_named(store, key) for key in gone.descendants)}"
+        )
+    return told + [f"  this copy still holds the text, delete it: {path}" for path in gone.backups]
+
+
+def _named(store: Store, record_id: str, *, quote: bool = False) -> str:
+    record = store.get(record_id)
+    if record is None:
+        return f"{record_id} (forgotten before)"
+    others = record.provenance.task_ids
+    text = json.dumps(record.payload.text()[:_SHOWN], ensure_ascii=False)
+    return f"{record.label}" + (f" {text}, drawn from {', '.join(others) or 'no task'}" if quote else "")
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -18,7 +18,6 @@ from typer.core import TyperGroup
 from evolve.cli import (
     compare,
     config,
-    contradictions,
     cycle,
     env,
     exemplars,
@@ -31,10 +30,8 @@ from evolve.cli import (
     policy,
     policy_serve,
     presets,
-    quarantine,
     review,
     run,
-    skill_files,
     skills,
     traces,
     train,
@@ -109,8 +106,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-contradictions.register(playbook.app)
-quarantine.register(playbook.app)
+knowledge.register(playbook.app)
+review.register(playbook.app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(exemplars.app, name="exemplars")
@@ -124,7 +121,7 @@ app.add_typer(policy.app, name="policy")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
 app.add_typer(presets.app, name="presets")
-skill_files.register(skills.app)
+skills.register(skills.app)
 app.add_typer(skills.app, name="skills")
 app.add_typer(train.app, name="train")
 workspace.register(app)

@@ -1,4 +1,7 @@
-"""`evolve review`: decide about learned changes that wait for a person (`evolve run --review`)."""
+"""`evolve review`: decide about learned changes that wait for a person (`evolve run --review`).
+
+`evolve playbook test`: lets the configured gates judge what is quarantined.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.opening import reading, writing
-from evolve.cli.output import Json, show, table
+from evolve.cli.opening import load, reading, writing
+from evolve.cli.output import Json, say, show, table
+from evolve.cli.run import Policy, Set, assigned_values, display
 
 app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=True)
 
@@ -115,3 +119,36 @@ def edit(
     show(commit.model_dump(mode="json"), as_json, f"{len(commit.applied)} applied{refused}")
     if commit.refused:
         raise typer.Exit(1)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb to `evolve playbook`."""
+    app.command("test")(judge)
+
+
+def judge(context: typer.Context, policy: Policy = None, values: Set = None, as_json: Json = False) -> None:
+    """Run the gates over what is quarantined, on the select split: what passes is shown from now on.
+
+    The rest stays, with the reasons. Stopped or killed, `evolve resume` goes on with it.
+    """
+    from evolve.gates.account import account, lines
+    from evolve.loop import session
+    from evolve.loop.assembly import open_store
+    from evolve.loop.modes.quarantine import judged
+
+    changes = assigned_values(None, values) | ({"policy.name": policy} if policy else {})
+    config = load(context, changes | {"run.mode": "quarantine"})
+    with display(as_json) as shown:
+        result = session.run(config, observers=[shown] if shown else ())
+    with open_store(config, read_only=True) as store:
+        rows = [each.model_dump() for each in judged(store, config.memory.namespace, result.run_id)]
+        spent = account(store, result.run_id)
+    if as_json:
+        data = {"run_id": result.run_id, "status": result.status, "texts": rows, "gates": spent.model_dump(mode="json")}
+        show(data, True, "")
+    else:
+        table(rows, False, empty="nothing is quarantined")
+        say("\n".join(lines(spent)))
+    if result.status == "stopped":
+        say(result.reason, error=True)
+        raise typer.Exit(3)

@@ -2,24 +2,29 @@
 
 First all arms of a replicate learn, batch by batch in turns; then all are judged, a group of tasks at a time. A life
 that is done is not lived again; one that was killed or stopped goes on by `aresume`, which repeats no answered call.
+
+Lets several runs take turns, so that whatever changes on the machine meanwhile meets all of them alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from evolve.archive.transfer import copy_database
 from evolve.compare.arms import Arm
 from evolve.compare.plan import Plan, Replicate
-from evolve.compare.turns import Turns
 from evolve.config.model import Config, ModelSection
 from evolve.generations.workspace import home
 from evolve.loop import assembly as app
 from evolve.loop.runs import DONE, RunRecord, exclusive
 from evolve.loop.session import Parts, aresume, arun
+from evolve.loop.state import Turn
 from evolve.parallel import all_of
 from evolve.progress import Observer
 from policies.errors import BudgetExceeded
@@ -125,3 +130,32 @@ def find_run(config: Config, *, frozen: bool) -> RunRecord | None:
     mine = [r for r in records if (r.mode == "frozen") == frozen]
     mine = [r for r in mine if r.config["run"].get("snapshot") == config.run.snapshot]
     return mine[-1] if mine else None
+
+
+class Turns:
+    """One run works at a time; at each `turn()` it hands on to the next in order and waits until it is asked again."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._order = deque(names)
+        self._asked = {name: asyncio.Event() for name in self._order}
+        self._ask()
+
+    @asynccontextmanager
+    async def of(self, name: str) -> AsyncGenerator[Turn]:
+        """Wait for the first turn of a run, give what it awaits between its batches, and let it leave at the end."""
+        try:
+            await self._asked[name].wait()
+            yield partial(self._next, name)
+        finally:
+            self._order.remove(name)
+            self._ask()
+
+    async def _next(self, name: str) -> None:
+        self._asked[name].clear()
+        self._order.rotate(-1)
+        self._ask()
+        await self._asked[name].wait()
+
+    def _ask(self) -> None:
+        if self._order:
+            self._asked[self._order[0]].set()

@@ -36,7 +36,7 @@ class StaticGate:
     `tasks` returns the instructions that there are, beside those of the episodes: by them a template is known.
     `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload what
     prompts show is read here; of a skill also docstring, comments and literals, which are shown on demand. What code of
-    little trust may do is for its own gate (`skills.triggers`), what it achieves for the gates that run tasks.
+    little trust may do is for its own gate (`skills.gate`), what it achieves for the gates that run tasks.
     """
 
     name = "static"

@@ -279,8 +279,7 @@ def shipped_curators(
 ) -> Mapping[str, Callable[[], Curator]]:
     """Return name -> builder."""
     from evolve.loop import methods
-    from evolve.loop.distilling import make_distiller
-    from evolve.loop.notebook import make_notebook
+    from evolve.loop.methods import make_distiller, make_notebook
     from playbooks.curator import DirectCurator, ModelCurator
 
     trust = Trust.SELF_JUDGED if config.run.label_free else Trust.VERIFIED

@@ -81,18 +81,50 @@ async def run_pass(context: RunContext, checkpoints: Path) -> None:
 
 async def _finish(context: RunContext, checkpoints: Path, thread: str, config: Any) -> None:
     await asyncio.to_thread(use_wal, checkpoints)
-    async with AsyncSqliteSaver.from_conn_string(str(checkpoints)) as saver:
+    async with _Saver.from_conn_string(str(checkpoints)) as saver:
+        assert isinstance(saver, _Saver)
         saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)  # plain values, whoever imported langgraph first
         await saver.conn.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
         graph = build(context).compile(checkpointer=saver)
-        stopped = await graph.aget_state(config)
-        batch = stopped.values.get("batch", 0)
-        while batch < context.stream.batches or stopped.tasks:
-            # `tasks`, not `next`: a step that was killed after its last write has tasks and no next
-            start: State | None = None if stopped.tasks else {"batch": batch}
-            batch = (await graph.ainvoke(start, config, durability="async"))["batch"]
+        try:
             stopped = await graph.aget_state(config)
-        await saver.adelete_thread(thread)
+            batch = stopped.values.get("batch", 0)
+            while batch < context.stream.batches or stopped.tasks:
+                # `tasks`, not `next`: a step that was killed after its last write has tasks and no next
+                start: State | None = None if stopped.tasks else {"batch": batch}
+                batch = (await graph.ainvoke(start, config, durability="async"))["batch"]
+                stopped = await graph.aget_state(config)
+            await saver.adelete_thread(thread)
+        finally:
+            await saver.settle()
+
+
+class _Saver(AsyncSqliteSaver):
+    """A saver that can wait for its writes.
+
+    LangGraph leaves writes under way where a node fails. Closed under them, the file stays locked for as long as
+    somebody keeps the error, whose frames hold an open statement.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._writes = set[asyncio.Task[Any]]()
+
+    async def aput_writes(self, *args: Any, **kwargs: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._writes.add(task)
+        try:
+            await super().aput_writes(*args, **kwargs)
+        finally:
+            self._writes.discard(task)
+
+    async def settle(self) -> None:
+        """Return when no write is under way; undo one that was cancelled half way."""
+        await asyncio.sleep(0)  # those that were only planned begin
+        while self._writes:
+            await asyncio.wait(self._writes)
+        await self.conn.rollback()
 
 
 async def _awaited(

@@ -1,4 +1,9 @@
-"""Builds the writers of published methods from the configuration and an open workspace."""
+"""Builds the writers of published methods from the configuration and an open workspace.
+
+Builds the distiller of skills from the configuration and an open workspace.
+
+Builds the curator of the mistake notebook from the configuration and an open workspace.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,29 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from evolve.config.model import Config
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import described
+from evolve.episode.skill_runtime.credit import faults
 from evolve.errors import ConfigError
+from evolve.gates.replay import Replay, decide
+from evolve.loop.nodes.judge import judged
+from evolve.protocols import Environment
 from evolve.seeds import id_for
-from memory.records import Event, Reflection, Trust
+from memory.records import Event, Reflection, Trajectory, Trust
 from memory.store import Store
+from playbooks.notebook.curator import Episodes, NotebookCurator, Settings
+from playbooks.notebook.judge import Audit
 from playbooks.protocols import Curator
+from policies.protocols import Policy
 from policies.roles import Policies
+from skills.distill import Distiller, Distilling, Examine, nothing
+from skills.gate import objections
+from skills.library import Overlay
+from skills.record import Skill
 
 if TYPE_CHECKING:
     from playbooks.methods.atlas import Session
+
 
 LANE, TARGET, GROWTH = "atlas.lane", "regimes.target", "yunjue.growth"
 """Events: which supervision an episode got and why; the failures of a batch by regime; what a batch added."""
@@ -125,3 +144,92 @@ class _Writers:
         events = self._opened.events(type=LANE, namespace=self.config.memory.namespace)
         found = (Session.model_validate(event.data) for event in events)
         return [session for session in found if session.key == key]
+
+
+def make_distiller(
+    config: Config,
+    policy: Policy,
+    keep: Callable[[Reflection], object],
+    store: Store | None,
+    world: Callable[[], Environment],
+) -> Distiller:
+    """Return the curator: it reads the episodes in `store` that succeeded, by their grade or, where nobody grades, by
+    the policy's own judgement. With `skills.revise` a function must read well and its episode, done again with it in
+    the environment that `world` makes, succeed; what is wrong goes back to the policy.
+
+    Raises `ConfigError` without a store, for a policy with compact prompts, and for settings with which no successful
+    episode would reach it, or no skill a task.
+    """
+    if store is None:
+        raise ConfigError("curator 'distill' reads successful episodes from a workspace; got none: give its store")
+    if policy.profile == "compact":
+        raise ConfigError(
+            f"curator 'distill' has no compact prompt, and policy {policy.name!r} needs one: choose a policy with full "
+            "prompts, or leave 'distill' out (with compact prompts what the agent itself writes and calls is proposed)"
+        )
+    run, playbook = config.run, config.playbook
+    if not config.skills.enabled:
+        raise ConfigError("curator 'distill' writes skills, and skills.enabled is false: set it to true")
+    if run.label_free and run.judge == "none":
+        raise ConfigError(
+            "curator 'distill' needs to know what succeeded: with run.label_free set run.judge = 'policy'"
+        )
+    if playbook.reflect_on == "failures" and not run.label_free:
+        raise ConfigError("curator 'distill' reads successes, got playbook.reflect_on = 'failures': set it to 'all'")
+
+    def succeeded(trajectory: Trajectory) -> bool:
+        return judged(trajectory, config, store) is True
+
+    given = Distilling(
+        store.trajectory,
+        succeeded,
+        examine=_examined(config, world()) if config.skills.revise else nothing,
+        revise=config.skills.revise,
+        trust=Trust.SELF_JUDGED if run.label_free else Trust.VERIFIED,
+    )
+    return Distiller(policy, given, keep)
+
+
+def _examined(config: Config, world: Environment) -> Examine:
+    """Return what reads a function as gate `static` does and, where nothing is wrong with it, replays its episode."""
+    if config.run.label_free:
+        raise ConfigError("skills.revise reads how replays end, and run.label_free says that nobody does: set it to 0")
+    gate = Replay(world, config.run.seed)
+    said = described(config.gate.allow, world)
+
+    async def examine(skill: Skill, library: Overlay, trajectory: Trajectory) -> Sequence[str]:
+        if wrong := objections(skill, said, library.names):
+            return wrong
+        decision = decide(await gate.trial(skill, library.overlay(), {trajectory.task.id: trajectory.task}))
+        return () if decision.accepted else (decision.reason,)
+
+    return examine
+
+
+AUDIT = "notebook.audit"
+"""Event: how the failures of one batch were found, by which judge, and which episodes have no verdict."""
+
+
+def make_notebook(
+    config: Config, policies: Policies, keep: Callable[[Reflection], object], store: Store | None
+) -> NotebookCurator:
+    """Return the curator: it reads episodes from `store`, embeds with its embedder and journals an audit per batch.
+
+    Without grades (`run.label_free`) the judge says which episodes failed. Raises `ConfigError` without a store.
+    """
+    if store is None:
+        raise ConfigError("curator 'notebook' reads failed episodes from a workspace; got none: give its store")
+
+    def record(audit: Audit) -> None:
+        subject = id_for("notebook", *audit.passed, *audit.failed, *audit.missing)
+        if not store.events(type=AUDIT, subject=subject, limit=1):
+            data = audit.model_dump(mode="json")
+            store.append(Event(type=AUDIT, namespace=config.memory.namespace, subject=subject, data=data))
+
+    settings = Settings(**config.notebook.model_dump(), label_free=config.run.label_free)
+
+    def failed_uses(trajectory: Trajectory) -> tuple[str, ...]:
+        return faults(trajectory, shown_again(store, trajectory.injected).skills)
+
+    episodes = Episodes(store.trajectory, failed_uses, policies.judge)
+    return NotebookCurator(policies.curator, store.embedder, episodes, settings=settings, keep=keep, record=record)

@@ -1,6 +1,8 @@
 """What a run came to, read from the journal alone: figures by half, controls, cost, and the points of its curve.
 
 Nothing is remembered outside the journal, so a report can be printed again at any time and says the same.
+
+The latest held-out evaluations that stand beside a run: how its policy does with what is known, and without.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from evolve.loop.advice import advice
 from evolve.loop.attempts import ATTEMPTS, AttemptsReport
 from evolve.loop.attempts import lines as attempt_lines
 from evolve.loop.evaluate import EvalReport
-from evolve.loop.held_out_figures import HeldOut, held_out
 from evolve.loop.history import (
     CHANGES,
     STALE,
@@ -36,11 +37,42 @@ from evolve.loop.pass_at_k import PassAtK, pass_at_k
 from evolve.loop.pass_at_k import lines as pass_lines
 from evolve.loop.roles import RoleUse, used
 from evolve.loop.roles import lines as role_lines
-from evolve.loop.runs import COMPARE, RESUMABLE, RunRecord, load_run
+from evolve.loop.runs import COMPARE, EVAL, RESUMABLE, RunRecord, load_run
 from memory import paging
 from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
+from memory.runlist import RunFilter
 from memory.store import Store
+
+LOOKED = 50
+"""Evaluations that are looked through, the latest."""
+
+
+class HeldOut(Frozen):
+    """One arm of one split, of the latest evaluation that has it."""
+
+    run_id: str
+    """The evaluation's."""
+    started: datetime
+    parent: str | None
+    """The run that ended with the knowledge it evaluated."""
+    report: EvalReport
+
+
+def held_out(store: Store, record: RunRecord) -> tuple[HeldOut, ...]:
+    """Return the latest evaluations of a run's policy in its environment, each split with memory before without."""
+    found: dict[tuple[str, str], HeldOut] = {}
+    rows, _ = list_runs(store, RunFilter(kinds=(EVAL,)), limit=LOOKED)
+    same = (record.policy, record.policy_version, record.environment)
+    for row in rows:
+        if (row.policy, row.policy_version, row.environment) != same:
+            continue
+        for event in store.events(type="evaluation", run_id=row.run_id):
+            if event.data.get("arm") in (MAIN, NO_MEMORY):
+                report = EvalReport.model_validate(event.data)
+                each = HeldOut(run_id=row.run_id, started=row.started, parent=row.parent, report=report)
+                found.setdefault((report.split, report.arm), each)
+    return tuple(found[key] for key in sorted(found))
 
 
 class Report(Frozen):

@@ -22,7 +22,7 @@ from policies.protocols import Policy
 from policies.roles import Policies
 
 Turn = Callable[[], Awaitable[None]]
-"""Hands the machine on to the next of several runs and waits until it comes round again (`evolve.compare.turns`)."""
+"""Hands the machine on to the next of several runs and waits until it comes round again (`evolve.compare.conduct`)."""
 
 
 def gather_ids(old: list[str] | None, new: list[str] | None) -> list[str]:

@@ -75,7 +75,7 @@ def _started(config: Config, run_id: str, *, told: bool) -> list[Courier]:
 
         found.append(LocalFile(config.workspace / FILE, run_id))
     if config.telemetry.otlp_endpoint or told:
-        from evolve.telemetry.otlp import Collector
+        from evolve.telemetry.local import Collector
 
         found.append(Collector(config.telemetry.otlp_endpoint))
     return [Courier(destination) for destination in found]

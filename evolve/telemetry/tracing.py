@@ -1,9 +1,12 @@
-"""The watcher that makes OpenTelemetry spans and metrics of watched work. Imported only where telemetry is on."""
+"""The watcher that makes OpenTelemetry spans and metrics of watched work. Imported only where telemetry is on.
+
+Which span belongs to which kind of watched work (`evolve.episode.instrumentation.watched`).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,9 +14,8 @@ from opentelemetry import context
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, set_span_in_context
 
-from evolve.telemetry import names
+from evolve.telemetry import acting, learning, names
 from evolve.telemetry.described import Attributes, Begun, Noted
-from evolve.telemetry.kinds import KINDS
 from memory.content import canonical, clean
 from memory.redact import redact
 
@@ -126,3 +128,21 @@ def _known(value: str) -> str:
 
 def _content(value: Any) -> str:
     return redact(value) if isinstance(value, str) else canonical(clean(value))
+
+
+KINDS: Mapping[str, Callable[..., Begun | None]] = {
+    "episode": acting.episode,
+    "solve": acting.solve,
+    "chat": acting.chat,
+    "step": acting.step,
+    "recall": learning.recall,
+    "search": learning.search,
+    "commit": learning.commit,
+    "gate": learning.gate,
+    "reflect": learning.reflect,
+    "curate": learning.curate,
+    "iteration": learning.iteration,
+    "update": learning.update,
+    "fitting": learning.fitting,
+}
+"""Kind of watched work -> its span."""

@@ -6,6 +6,8 @@ that needs nothing of an environment but that it is deterministic, and it shows 
 would be no less work here, and few worlds offer one.
 Source: R3L, arXiv 2601.03715. Deviations: successes are not retried, and a retry that guidance cannot be cut out of
 token by token is dropped; what is dropped is counted by its reason.
+
+One retry: an episode done anew from one of its steps, and the two as rows that are one up to there.
 """
 
 from __future__ import annotations
@@ -14,24 +16,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evolve.config.training import TrainSection
+from evolve.episode.prompting import guiding
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
-from evolve.seeds import seed_for
+from evolve.seeds import id_for, seed_for
 from evolve.training.batches import Prepared, ScoredEpisode, assembled
-from evolve.training.pivot import PivotFinder
+from evolve.training.pivot import Pivot, PivotFinder
 from evolve.training.pivots.policy import policy as by_policy
 from evolve.training.pivots.rules import rules as by_rules
-from evolve.training.replay import Calls, Dropped
-from evolve.training.retry import DROPPED, Again, retry, rolled_out
+from evolve.training.replay import Anew, Calls, Dropped, anew, guided
 from evolve.training.rollouts import ChainSpec
-from evolve.training.turns import turns_of
+from evolve.training.turns import Replies, said, turns_of
 from memory.errors import BadInput
 from memory.records import Trajectory
 from policies.errors import PolicyRefused
-from policies.protocols import Profile, SamplingParams
-from policies.rl.protocols import TrajectoryTransform
-from policies.rl.rows import TrainRow
+from policies.protocols import Profile, Reply, SamplingParams
+from policies.rl.protocols import Retry, TrajectoryTransform
+from policies.rl.rows import TrainRow, Turn, rows_of
 
 FINDERS: Mapping[str, PivotFinder] = {"policy": by_policy, "rules": by_rules}
 REFLECTION_TOKENS = 1024
@@ -147,3 +149,51 @@ def _counts(found: Sequence[Again | str]) -> dict[str, int]:
         counts[BETTER if gain > 0 else WORSE if gain < 0 else SAME] += 1
         counts[SOLVED] += each.retry.retry.reward >= 1
     return counts
+
+
+DROPPED = ("no_pivot", "refused", "forked", "diverged", "not_graded", "no_token_ids", "not_cut")
+"""Why a failed base has no retry: nothing says where it went wrong, a prompt was refused, a conversation broke into
+several rows, the world answered the same steps otherwise, the retry was not graded, its tokens are not known, or
+without its guidance it does not read what its base read."""
+
+
+@dataclass(frozen=True)
+class Again:
+    """A retry, and the episode that it was made of."""
+
+    retry: Retry
+    trajectory: Trajectory
+
+
+async def rolled_out(
+    base: Trajectory, turns: Sequence[Turn], pivot: Pivot, setting: ChainSpec, calls: Calls
+) -> Trajectory:
+    """Return the episode done anew with guidance, from the last of the base's `turns`. Raises `Dropped`."""
+    guidance = guiding(pivot.lessons, calls.policy.profile)
+    return await anew(base, turns, setting, calls, Anew(id_for("rt", base.id), "retry", guidance))
+
+
+def retry(row: TrainRow, turns: Sequence[Turn], pivot: Pivot, again: Trajectory, replies: Replies) -> Retry:
+    """Return what the transform is given: the base's row, and the retry's with all that was said again in it."""
+    step = turns[-1].step
+    fresh = [turn for turn in turns_of(again, replies) or () if turn.step >= step]
+    if not fresh:
+        raise Dropped("no_token_ids")
+    found = guided(turns, fresh[0])
+    if found is None:
+        raise Dropped("not_cut")
+    replayed, guidance = found
+    rewards = row.rewards | {"outcome": float(again.success)}
+    made = rows_of((*replayed, *fresh), row.model_copy(update={"trajectory_id": again.id, "rewards": rewards}))
+    if len(made) != 1:
+        raise Dropped("forked")
+    return Retry(row, made[0], step, guidance, _reflection(made[0], pivot.reflection))
+
+
+def _reflection(row: TrainRow, reply: Reply | None) -> TrainRow | None:
+    """Return a reflection as a row; None where no model wrote it, or its tokens are not known."""
+    turn = said(reply) if reply is not None else None
+    if turn is None:
+        return None
+    (made,) = rows_of([turn], row.model_copy(update={"trajectory_id": f"{row.trajectory_id}/reflection"}))
+    return made

@@ -26,11 +26,10 @@ from evolve.telemetry.start import traced
 from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
 from evolve.training.asynchronous import asynchronously
-from evolve.training.internalise import Internalising
+from evolve.training.internalise import Internalising, reflection_examples
 from evolve.training.ledger import METRICS
 from evolve.training.logs import Offer, offer
 from evolve.training.online import Report, methods_of, rolled_out
-from evolve.training.reflections import reflection_examples
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.turns import TurnReader, turns_of

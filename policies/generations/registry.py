@@ -3,6 +3,8 @@
 Exactly one generation is live. `promote` and `rollback` move that in one transaction, each with its entries in an
 append-only history; a process killed in between leaves what was before. The order of c.3 in the reference (canary
 before promotion) is held here: only what passed its canary can go live.
+
+Tables of `policies.db`: the generations, and an append-only list of everything that happened to them.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from sqlite_utils import Database, Migrations
+
 from memory.base import now
 from memory.database import clear_errors, open_database
 from memory.errors import NotFound
+from memory.schema import run_script
 from memory.sql import sqlite3
 from policies.generations.adapters import fingerprint, inspect_adapter
 from policies.generations.base import Base
 from policies.generations.errors import AdapterRefused, WrongState
 from policies.generations.records import Change, Generation, State
-from policies.generations.schema import MIGRATIONS
 from policies.generations.storage import FOLDER, numbering, version_name, write_adapter
 
 DATABASE = "policies.db"
@@ -287,3 +291,43 @@ def _change(row: tuple[Any, ...]) -> Change:
 
 def _json(value: Mapping[str, Any] | None) -> str:
     return json.dumps(value or {}, sort_keys=True, default=str)
+
+
+MIGRATIONS = Migrations("evolve.policies")
+
+TABLES = """
+CREATE TABLE generations (
+    number INTEGER PRIMARY KEY,
+    version TEXT NOT NULL UNIQUE,
+    adapter TEXT,                -- folder below the registry's; none = the base model itself
+    sha256 TEXT NOT NULL,        -- of the adapter
+    model TEXT NOT NULL,
+    weights TEXT NOT NULL,       -- hashes of the base
+    tokenizer TEXT NOT NULL,
+    parent TEXT REFERENCES generations (version),
+    metrics TEXT NOT NULL,
+    config TEXT NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('candidate', 'canary', 'live', 'retired')),
+    before TEXT REFERENCES generations (version),    -- what was live when it was promoted
+    created_at TEXT NOT NULL
+);
+CREATE UNIQUE INDEX one_live ON generations (state) WHERE state = 'live';
+CREATE TABLE events (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    type TEXT NOT NULL,
+    version TEXT NOT NULL,
+    state TEXT NOT NULL,         -- afterwards
+    reason TEXT NOT NULL,
+    data TEXT NOT NULL,
+    created_at TEXT NOT NULL
+);
+CREATE INDEX events_version ON events (version);
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events BEGIN SELECT RAISE(ABORT, 'the events are append-only'); END;
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, 'the events are append-only'); END;
+"""
+
+
+@MIGRATIONS()
+def m001_generations(db: Database) -> None:
+    """Schema version 1."""
+    run_script(db, TABLES)

@@ -2,14 +2,30 @@
 
 It never learns which algorithm made its advantages. Rows that begin alike are computed together (`rl.packing`), and a
 step sees its batch as a whole however that is cut into packs: the gradients of parts add up to that of the batch.
+
+How token losses become one number. Every way is a weight for each token, so a batch can be cut into parts.
+
+    token-mean               1 / T              T = trained tokens of the batch
+    seq-mean-token-sum       1 / B              B = rows with a trained token
+    seq-mean-token-mean      1 / (B T_i)        T_i = trained tokens of the row
+    seq-mean-token-sum-norm  1 / (B L_max)      L_max = a constant of the run, `max_tokens`
+
+The loss of a part is the sum of loss x weight, with the weights of the whole batch; then the gradients of the parts add
+up to that of the batch. Sources: DAPO, arXiv 2503.14476 (token-mean); GRPO, arXiv 2402.03300 (seq-mean-token-mean);
+Dr. GRPO, arXiv 2503.20783 (norm). Deviation: verl's norm divides by the padded length for L_max, and not by B.
+
+Files that packages write: what they raise where the disk is full becomes the `OSError` that was behind it.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -19,12 +35,11 @@ from accelerate import Accelerator
 from pydantic import Field
 from torch import Tensor
 
+from memory.errors import BadInput
 from memory.records import Frozen
 from policies.errors import PolicyError, PolicyRefused
 from policies.local.loading import Dtype, load_model, load_tokenizer, peft_package
-from policies.rl.aggregation import token_weights
 from policies.rl.batch import Batch, batch_of, score
-from policies.rl.disk import writing
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
@@ -276,3 +291,57 @@ def lora(settings: OptimiserOptions) -> Any:
     return peft_package().LoraConfig(
         r=settings.rank, lora_alpha=2 * settings.rank, target_modules="all-linear", task_type="CAUSAL_LM"
     )
+
+
+WAYS = ("token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm")
+
+
+def token_weights(mask: Tensor, way: Aggregation, max_tokens: int | None = None) -> Tensor:
+    """Return a weight for each token [b, t], 0 where `mask` is False.
+
+    Raises `BadInput` for an unknown way, a batch without trained tokens, and a norm without `max_tokens`.
+    """
+    if way not in WAYS:
+        raise BadInput(f"got aggregation {way!r}; expected one of {', '.join(WAYS)}")
+    if not mask.any():
+        raise BadInput("got a batch without a trained token; drop it, or check the loss mask")
+    weights = mask.float()
+    tokens = weights.sum(-1, keepdim=True)
+    if way == "token-mean":
+        return weights / tokens.sum()
+    weights = weights / (tokens > 0).sum()
+    if way == "seq-mean-token-mean":
+        return weights / tokens.clamp(min=1)
+    if way == "seq-mean-token-sum":
+        return weights
+    if max_tokens is None or max_tokens < 1:
+        raise BadInput(f"got max_tokens={max_tokens!r}; {way} expects the run's limit on trained tokens of a row")
+    return weights / max_tokens
+
+
+def aggregate(loss: Tensor, mask: Tensor, way: Aggregation, max_tokens: int | None = None) -> Tensor:
+    """Return the sum of loss x weight over a whole batch [b, t]. Raises as `token_weights`."""
+    return (loss.masked_fill(~mask, 0.0) * token_weights(mask, way, max_tokens)).sum()
+
+
+@contextmanager
+def writing(path: Path) -> Generator[None]:
+    """Raise `OSError`, with its number and `path`, where torch or safetensors could not write in this block."""
+    try:
+        yield
+    except Exception as error:
+        number = _number(error)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), str(path)) from error
+
+
+def _number(error: BaseException | None) -> int | None:
+    """Return the number of the system's error: of one in the chain, or told in a text."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None:
+            return error.errno
+        if told := re.search(r"\(os error (\d+)\)", str(error)):
+            return int(told[1])
+        error = error.__context__
+    return None

@@ -8,22 +8,34 @@ come and publishes the adapter to that server after each update, under a new nam
 
 Added to it: dual clip, which TRL has not, and a mean over the tokens of the whole update, not of each part of it. Rows
 older than `MAX_STALENESS` updates are left out. One process; without CUDA attention is that of `trl_attention`.
+
+TRL 1.16's AsyncGRPOTrainer with what our training adds to it: see `policies.rl.trl_async`.
+
+What TRL 1.16's async trainer computes on a CUDA device alone, computed by torch, so that it also runs on a CPU.
+
+TRL packs rows that begin alike into a tree: attention of each segment is over the path from the root to it, which TRL
+leaves to FlashAttention 3, a kernel for GPUs. Here every segment is one call of torch's own attention.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import shutil
 import warnings
 import zlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
 from transformers.utils import logging
 
 from policies.errors import PolicyRefused, PolicyUnavailable
@@ -32,11 +44,9 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, lora, precision
+from policies.rl.trainer import OptimiserOptions, Trainer, lora, precision, stopped
 from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
-from policies.rl.trl_attention import register
 from policies.rl.trl_server import adapter_name, require_server, version_of
-from policies.rl.trl_updater import ASYNC, updater
 
 MAX_STALENESS = 2
 """Updates between the version that sampled a row and the one that it trains. A server holds two adapters more
@@ -251,3 +261,89 @@ def _async_trainer(model: str, config: Any, worker: Any, adapter: Any) -> Any:
 
 def _unknown(*_: object) -> None:
     """Return what a CPU computes a second: TRL asks CUDA for it."""
+
+
+ASYNC = "trl.experimental.async_grpo"
+
+
+@cache
+def updater() -> Any:
+    """Return AsyncGRPOTrainer with dual clip, a mean over the update's tokens, and figures told as they come."""
+
+    class Updater(package(ASYNC).AsyncGRPOTrainer):  # pyright: ignore[reportUntypedBaseClass]
+        """Stops before a gradient that is no number is applied."""
+
+        def get_batch_samples(self, epoch_iterator: Iterator[Any], num_batches: int, device: Any) -> tuple[Any, Any]:
+            parts, items = super().get_batch_samples(epoch_iterator, num_batches, device)
+            each = sum(part["global_n_tokens"] for part in parts) / max(1, len(parts))
+            for part in parts:
+                part["global_n_tokens"] = each
+            return parts, items
+
+        def compute_loss(self, model: Any, inputs: dict[str, Tensor], *others: Any, **named: Any) -> Any:
+            if self.dual_clip is not None:
+                model, inputs = _bounded(model, dict(inputs), math.log(self.dual_clip))
+            return super().compute_loss(model, inputs, *others, **named)
+
+        def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+            super().log(logs, start_time)
+            if "loss" in logs and self.note(logs):
+                self.control.should_training_stop = True
+
+        def _clip_grad_norm(self, model: Any) -> Any:
+            found = super()._clip_grad_norm(model)
+            if not math.isfinite(float(found)):
+                raise stopped(float(found), self.made + self.state.global_step + 1)
+            return found
+
+    return Updater
+
+
+def _bounded(model: Any, inputs: dict[str, Tensor], most: float) -> tuple[Callable[..., Any], dict[str, Tensor]]:
+    """Return the model, and inputs for its loss, with log-probabilities at most `most` nats above the old ones.
+
+    Where A < 0 that is dual clip: the loss stays at -c A with no gradient. Where A > 0 they are clipped before. A token
+    that rows share is scored once and weighed for each: the model then gives one number for each, and not for a place.
+    """
+    chosen = inputs["token_index"] >= 0
+    at, limit = inputs["token_index"][chosen], inputs["old_log_probs"][chosen] + most
+
+    def scored(**given: Any) -> Any:
+        outputs = model(**given)
+        outputs.log_probs = torch.minimum(outputs.log_probs.flatten()[at], limit)
+        outputs.entropy = outputs.entropy.flatten()[at]
+        return outputs
+
+    return scored, inputs | {"token_index": torch.where(chosen, chosen.cumsum(-1) - 1, -1)}
+
+
+def tree_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **tree: Any
+) -> tuple[Tensor, None]:
+    """Return the attention of a packed tree [1, n, h, d]; query [1, h, n, d], key and value [1, k, n, d], k heads.
+
+    Segment i stands at `tree_cu_seqlens_q[i : i + 2]`; the positions of its path, itself at the end, are
+    `tree_kv_index` between `tree_cu_seqlens_k[i]` and the next.
+    """
+    starts, paths = (tree[f"tree_cu_seqlens_{side}"].tolist() for side in "qk")
+    window: int | None = tree.get("sliding_window")
+    found = torch.empty_like(query)
+    for at in range(len(starts) - 1):
+        own, path = slice(starts[at], starts[at + 1]), tree["tree_kv_index"][paths[at] : paths[at + 1]]
+        length, whole = own.stop - own.start, len(path)
+        seen = torch.ones(length, whole, dtype=torch.bool, device=query.device).tril(whole - length)
+        seen = seen if window is None else seen.triu(whole - length - window + 1)
+        found[:, :, own] = scaled_dot_product_attention(
+            query[:, :, own],
+            key.index_select(2, path),
+            value.index_select(2, path),
+            attn_mask=seen,
+            scale=tree.get("scaling"),
+            enable_gqa=True,
+        )
+    return found.transpose(1, 2), None
+
+
+def register(name: str) -> None:
+    """Make this what models compute that ask for the attention `name`."""
+    AttentionInterface.register(name, tree_attention)

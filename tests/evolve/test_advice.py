@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
-from evolve.integrations.conversation import steps_of
+from evolve.integrations.langchain_middleware import steps_of
 from evolve.loop.assembly import open_store
 from evolve.loop.report import lines, make_report
 from evolve.loop.session import Parts, run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from evolve.cli.training_table import ROWS, Figures
+from evolve.cli.train import ROWS, Figures
 
 ITERATION = {"success": 0.25, "reward": 0.5, "written": 31.75, "valid": 0.9, "skill_use": 0.125, "iterations": 40.0}
 UPDATE = {"loss": -0.01234, "entropy": 0.5, "rollout_kl": 0.0001, "seconds": 2.0}

@@ -16,7 +16,7 @@ import pytest
 from evolve.config.file import load_config
 from evolve.environments.office.worker import worker
 from evolve.loop.assembly import open_store
-from evolve.loop.notebook import AUDIT
+from evolve.loop.methods import AUDIT
 from memory.records import DeltaOp, Op
 from memory.store import Store
 from policies.protocols import Message, Reply, SamplingParams

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evolve.corpus.generate import Share, make
+from evolve.corpus.__main__ import Share, make
 from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
 from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
 from evolve.environments.office.environment import DEPLOYMENTS, Office, OfficeConfig

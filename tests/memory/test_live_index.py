@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from memory import agreement as compared
+from memory import doctor as compared
 from memory import index_worker
-from memory.agreement import agreement
+from memory.doctor import agreement
 from memory.embedders.hashing import HashingEmbedder
 from memory.health import probe
 from memory.index_worker import IndexWorker

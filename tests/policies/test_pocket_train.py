@@ -17,15 +17,12 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
 from policies.errors import PolicyError
 from policies.local import LocalPolicy
-from policies.pocket.attention import causal_attention
 from policies.pocket.compiling import Compiling
 from policies.pocket.corpus import ASSISTANT, END, SPECIAL_TOKENS, CorpusInvalid, Documents, batches, read_corpus
-from policies.pocket.evaluate import exact_turns
-from policies.pocket.forward import FastForward
+from policies.pocket.forward import FastForward, causal_attention
 from policies.pocket.initial import initialise
-from policies.pocket.optimizer import make_optimizers, rate
 from policies.pocket.shape import CONTEXT, pocket_config
-from policies.pocket.train import Settings, Trainer, main
+from policies.pocket.train import Settings, Trainer, exact_turns, main, make_optimizers, rate
 from policies.protocols import Message, SamplingParams
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skills.sandbox.values import TooLarge, expanded_size
+from skills.sandbox.hosts import TooLarge, expanded_size
 
 
 def test_sizes() -> None:

@@ -6,9 +6,8 @@ import pytest
 
 from memory.records import DeltaOp, Op, Provenance, Trust
 from playbooks.view import RecordView
-from skills.gate import SkillGate
+from skills.gate import SkillGate, triggers
 from skills.record import Skill
-from skills.triggers import triggers
 
 HEAD = 'def pay(to: str, memo: str) -> None:\n    """Pay somebody."""\n'
 CANCEL = 'apps.calendar.cancel(id="e5")'

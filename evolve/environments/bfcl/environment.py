@@ -1,21 +1,27 @@
 """BFCL v4 multi-turn as an `Environment`: native tool calls act, an answer in words ends the turn.
 
 Split by scenario number, since the four variants of a number share most of their gold. `seed` changes nothing.
+
+Grades an episode as the benchmark does: after each turn the systems' public state must equal the gold run's, and the
+gold responses of the turn must be among the responses so far.
+
+The benchmark's own state and response checkers judge; its executor, which passes text to `eval`, is replaced by
+`BfclWorld`.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
 from evolve.config.sections import Section
 from evolve.environments.bfcl.data import VARIANTS, Entry, Variant, entries, functions
-from evolve.environments.bfcl.grade import grade
 from evolve.environments.bfcl.world import BfclWorld
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.errors import BadInput, NotFound
-from memory.records import Outcome, Task, ToolCall
+from memory.records import Check, Outcome, Task, ToolCall
 from policies.protocols import ToolSpec
 
 SIZES = {"train": 80, "dev": 20, "test_normal": 60, "test_challenge": 40}
@@ -216,3 +222,28 @@ _UNASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("trading_login", {"username": "unasked", "password": "unasked"}),
     ("follow_user", {"username_to_follow": "unasked"}),
 )
+
+
+def grade(entry: Entry, turns: Sequence[Sequence[ToolCall]]) -> Outcome:
+    """Run the agent's calls and the gold calls side by side on fresh worlds. Reward is 1.0 or 0.0.
+
+    `turns` holds the calls of each turn that was begun; a missing turn fails, and so does a turn without calls where
+    the gold has some.
+    """
+    checker: Any = importlib.import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker")
+    agent, gold = BfclWorld(entry), BfclWorld(entry)
+    responses = list[str]()
+    checks = list[Check]()
+    for index, wanted in enumerate(entry.gold):
+        calls = turns[index] if index < len(turns) else ()
+        responses += [agent.call(call.name, call.arguments)[0] for call in calls]
+        parsed = [gold.parse(source) for source in wanted]
+        expected = [gold.call(call.name, call.arguments)[0] for call in parsed]
+        if not wanted:
+            continue  # nothing can be done in this turn: what the agent tried shows in the next turn's state
+        state = checker.state_checker(agent.instances, gold.instances)["valid"]
+        answered = bool(calls) and checker.response_checker(responses, expected, index)["valid"]
+        checks += [Check(name=f"turn {index + 1}: state", passed=bool(state))]
+        checks += [Check(name=f"turn {index + 1}: responses", passed=bool(answered))]
+    success = len(turns) >= len(entry.gold) and all(check.passed for check in checks)
+    return Outcome(success=success, reward=float(success), checks=tuple(checks))

@@ -2,6 +2,11 @@
 
 Before a batch, `hide` draws lots for the items under test; the recall event holds them. After it, `expose` journals the
 exposures and a verdict on each item about which they say enough; `commit` makes of it what `settled` returns.
+
+The version of a skill that a new one has to beat: where chance hides the new one, the task gets this one instead.
+
+ReSkill (arXiv 2606.01619) lets each rollout draw the old or the new version. Only a version that was active is one to
+go back to: a skill that never was is hidden, like any other record under test.
 """
 
 from __future__ import annotations
@@ -13,9 +18,8 @@ from evolve.episode.injection import Shown
 from evolve.episode.skill_runtime.showing import usable
 from evolve.gates.batch_screen import family
 from evolve.gates.events import VERDICT
-from evolve.gates.online_ab import OnlineAB, OnlineTrial, decide, draw, item_of
+from evolve.gates.online_ab import OnlineAB, OnlineTrial, decide, draw, item_of, under_test
 from evolve.loop.nodes.episodes import batch_episodes
-from evolve.loop.nodes.incumbent import exchanged, incumbents, reverted
 from evolve.loop.state import RunContext, State
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
@@ -177,3 +181,39 @@ def _verdicts(batch: int, context: RunContext) -> list[Event]:
 def _journal(kind: str, subject: str, data: dict[str, Any], context: RunContext) -> None:
     event = Event(type=kind, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
     context.store.append(event)
+
+
+def incumbent(store: Store, record: Record[Skill]) -> Record[Skill] | None:
+    """Return the last active version of a skill that reads otherwise than it does now; None where there is none."""
+    earlier = [each for each in store.reader.versions(record.id) if each.version < record.version]
+    kept = (each for each in reversed(earlier) if each.status is Status.ACTIVE and each.payload != record.payload)
+    return next(kept, None)
+
+
+def incumbents(store: Store, skills: Sequence[Record[Skill]]) -> dict[str, Record[Skill]]:
+    """Return record id -> the version before, of those skills that are under test and have one."""
+    tested = (record for record in skills if under_test(record))
+    return {record.id: old for record in tested if (old := incumbent(store, record))}
+
+
+def exchanged(
+    injected: Sequence[Injection], gone: Collection[str], before: Mapping[str, Record[Skill]]
+) -> tuple[Injection, ...]:
+    """Return what is injected: of what is `gone` nothing, but skills in the version before, where there is one."""
+    kept = (item for item in injected if item.record_id not in gone or item.record_id in before)
+    return tuple(
+        item.model_copy(update={"version": before[item.record_id].version}) if item.record_id in gone else item
+        for item in kept
+    )
+
+
+def reverted(store: Store, record: Record[Skill], op_id: str, author: str, reason: str) -> tuple[DeltaOp, ...]:
+    """Return the ops that make the incumbent the current version again, active; empty where there is none."""
+    old = incumbent(store, record)
+    if old is None:
+        return ()
+    origin = Provenance(author=author)
+    about: dict[str, Any] = {"kind": record.kind, "target_id": record.id, "provenance": origin, "reason": reason}
+    payload = old.payload.model_dump(mode="json")
+    text = DeltaOp(op=Op.EDIT, op_id=op_id, payload=payload, base_version=record.version, **about)
+    return text, DeltaOp(op=Op.RESTORE, op_id=f"{op_id}/status", status=Status.ACTIVE, pinned=record.pinned, **about)

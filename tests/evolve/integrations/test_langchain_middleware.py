@@ -23,8 +23,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from evolve.config.model import Config
-from evolve.integrations.conversation import steps_of, task_message
-from evolve.integrations.langchain_middleware import Learning
+from evolve.integrations.langchain_middleware import Learning, steps_of, task_message
 from evolve.loop.assembly import open_store
 from examples.langgraph_learns import Doorman, open_door, politely
 from memory.errors import BadInput

@@ -12,7 +12,7 @@ from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from evolve.training.ab_groups import matched
-from evolve.training.reflections import reflection_examples
+from evolve.training.internalise import reflection_examples
 from memory.records import DeltaOp, Op, Status
 from playbooks.bullets import Bullet
 from playbooks.formats.entry import Entry

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.errors import BadInput
-from policies.rl.aggregation import WAYS, aggregate, token_weights
 from policies.rl.protocols import Aggregation
+from policies.rl.trainer import WAYS, aggregate, token_weights
 
 LOSS = torch.tensor([[1.0, 2, 3, 4], [10, 20, 30, 40]])
 MASK = torch.tensor([[True, True, True, False], [True, True, True, True]])

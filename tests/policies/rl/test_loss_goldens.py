@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from policies.rl.aggregation import aggregate
 from policies.rl.losses.cispo import Cispo
 from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Aggregation, PolicyLoss
+from policies.rl.trainer import aggregate
 
 MASK = torch.tensor([[True, True, True, False], [True, True, True, True]])
 RATIOS = torch.tensor([[1.5, 0.5, 1.1, 1.0], [3.5, 0.7, 1.25, 1.0]], dtype=torch.float64)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from memory.errors import BadInput
 from policies.rl import slots
-from policies.rl.aggregation import aggregate
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import PolicyLoss
+from policies.rl.trainer import aggregate
 
 every = pytest.mark.parametrize("name", slots.names("losses"))
 HALVED = {"opmd": {"tau": 0.0}}

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from memory.errors import BadInput
-from policies.rl.aggregation import aggregate
 from policies.rl.losses.aepo import Aepo
 from policies.rl.losses.bapo import Bapo
 from policies.rl.losses.gmpo import Gmpo
@@ -17,6 +16,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.losses.sft import Sft
 from policies.rl.losses.soft_adaptive import SoftAdaptive
 from policies.rl.protocols import PolicyLoss
+from policies.rl.trainer import aggregate
 from tests.policies.rl.test_loss_goldens import ADVANTAGES, MASK, RATIOS, close, run
 
 

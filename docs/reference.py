@@ -18,8 +18,7 @@ from evolve.config.model import Config, EnvironmentSection
 from evolve.config.preset import Preset, find_preset, preset_names
 from evolve.config.sections import Section
 from evolve.inspector.rendering import glossary
-from evolve.loop.assembly import ENVIRONMENTS
-from evolve.registry import load_object
+from evolve.loop.assembly import environment_options, shipped_environments
 from evolve.surface import HOME
 from policies.rl import slots
 
@@ -62,14 +61,14 @@ def _sections(annotation: Any) -> Iterator[Any]:
 def _section(section: Any) -> str:
     title, _, what = (inspect.getdoc(section) or "").partition(": ")
     rows = [_row(name, field) for name, field in section.model_fields.items()]
-    more = map(_world, ENVIRONMENTS) if section is EnvironmentSection else ()
+    more = map(_world, shipped_environments()) if section is EnvironmentSection else ()
     return "\n".join([f"## {title}\n\n{what[:1].upper()}{what[1:]}\n", *_TABLE, *rows, "", *more])
 
 
 def _world(name: str) -> str:
     """Return the keys that `[environment]` takes for one that ships here."""
-    model = load_object(f"{ENVIRONMENTS[name].module}:{ENVIRONMENTS[name].options}")
-    rows = [_row(key, field) for key, field in model.model_fields.items()]
+    model = environment_options(name)
+    rows = [_row(key, field) for key, field in (model.model_fields if model else {}).items()]
     return "\n".join([f'### `environment.name = "{name}"`\n', *_TABLE, *rows, ""])
 
 

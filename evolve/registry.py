@@ -1,9 +1,17 @@
-"""Names in the configuration become objects: one that ships here, or `module:attribute` of the user's own."""
+"""Names in the configuration become objects: the one resolver.
+
+A name is one that ships here, one that another installed package adds as an entry point (`GROUPS`), or
+`module:attribute` of the user's own. Where alternatives are files of a folder, a file that sets `MEMBER` is one, and
+its name is the file's.
+"""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module, metadata, resources
+from types import ModuleType
 from typing import Any
 
 from evolve.errors import ConfigError
@@ -11,18 +19,17 @@ from evolve.usercode import users
 from memory import objects
 from memory.errors import NotFound
 
-EXTRAS = {
-    "pocket": "pocket",
-    "local": "pocket",
-    "openai": "openai",
-    "served": "openai",
-    "langchain": "langchain",
-    "tools": "langchain",
-    "bfcl": "bfcl",
-    "sentence": "embed",
-    "wordllama": "wordllama",
+GROUPS: Mapping[str, str] = {
+    "environment": "evolve.environments",
+    "policy": "evolve.policies",
+    "embedder": "evolve.embedders",
+    "reflector": "evolve.reflectors",
+    "curator": "evolve.curators",
+    "gate": "evolve.gates",
 }
-"""What ships here and needs packages that the core does without -> the extra that brings them."""
+"""What a name is for -> the group of entry points with which another package adds such a name."""
+DISTRIBUTION = "evolve-agents"
+_MEMBER = re.compile(r"^MEMBER\b", re.MULTILINE)
 
 
 def load_object(name: str) -> Any:
@@ -34,12 +41,28 @@ def load_object(name: str) -> Any:
         raise ConfigError(str(missing)) from missing
 
 
+def members(folder: ModuleType) -> list[str]:
+    """Return the names of the files (or folders) of a package that set `MEMBER`, sorted; none is imported."""
+    found: list[str] = []
+    for file in resources.files(folder).iterdir():
+        inside = file / "__init__.py"
+        source = inside if file.is_dir() else file
+        if source.is_file() and source.name.endswith(".py") and _MEMBER.search(source.read_text(encoding="utf-8")):
+            found.append(file.name.removesuffix(".py"))
+    return sorted(found)
+
+
+def member(folder: ModuleType, name: str) -> Any:
+    """Return the `MEMBER` of a file of a package; the file is imported now."""
+    return import_module(f"{folder.__name__}.{name}").MEMBER
+
+
 def check_name(what: str, name: str, known: Iterable[str]) -> None:
-    """Raise `ConfigError` unless a name is one that ships here, or an object of the user's; nothing is built."""
+    """Raise `ConfigError` unless a name stands for something; nothing is built."""
     if ":" in name:
         load_object(name)
         return
-    names = sorted(known)
+    names = sorted({*known, *_added(what)})
     if name not in names:
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         meant = f" (did you mean {close[0]!r}?)" if close else ""
@@ -47,16 +70,38 @@ def check_name(what: str, name: str, known: Iterable[str]) -> None:
 
 
 def choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Callable[[Any], Any]) -> Any:
-    """Return what a name stands for: a shipped builder's result, or `own` of the user's object."""
+    """Return what a name stands for: a shipped builder's result, or `own` of an object from elsewhere.
+
+    Raises `ConfigError` for a name that stands for nothing and for a shipped one whose packages are not installed,
+    `UserCodeError` for a bug elsewhere.
+    """
     check_name(what, name, known)
-    if ":" in name:
+    if ":" in name or name not in known:
         with users(f"{what} {name!r}"):
-            return own(load_object(name))
+            return own(load_object(name) if ":" in name else _added(what)[name].load())
     try:
         return known[name]()
     except ModuleNotFoundError as missing:
-        if name not in EXTRAS:
+        extra = _extra_with(missing.name or "")
+        if extra is None:
             raise
         raise ConfigError(
-            f"{what} {name!r} needs the package {missing.name!r}: pip install 'evolve-agents[{EXTRAS[name]}]'"
+            f"{what} {name!r} needs the package {missing.name!r}: pip install '{DISTRIBUTION}[{extra}]'"
         ) from missing
+
+
+def _added(what: str) -> dict[str, metadata.EntryPoint]:
+    """Return what other installed packages add, by name."""
+    group = GROUPS.get(what)
+    return {point.name: point for point in metadata.entry_points(group=group)} if group else {}
+
+
+def _extra_with(package: str) -> str | None:
+    """Return the extra of this distribution that brings an importable package; None where none does."""
+    wanted = re.sub(r"[._]+", "-", package.partition(".")[0]).lower()
+    for requirement in metadata.requires(DISTRIBUTION) or ():
+        brought, _, condition = requirement.partition(";")
+        extra = re.search(r"extra == ['\"](\w+)['\"]", condition)
+        if extra and re.split(r"[^A-Za-z0-9._-]", brought.strip())[0].lower() == wanted:
+            return extra[1]
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,6 +13,11 @@ class Section(BaseModel):
     """Base of a section."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+FROM_ROOT = "from root"
+"""Marks a key of an environment that names a file or folder, as seen from the folder of evolve.toml."""
+RootPath = Annotated[str, FROM_ROOT]
 
 
 class SkillsSection(Section):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, ValidationError
 
-from evolve.config.sections import Section
+from evolve.config.sections import RootPath, Section
 from evolve.protocols import Action, ActionFormat, Demonstration, StepResult
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, Trajectory
@@ -33,9 +33,9 @@ _NUMBER = re.compile(
 class FormulaConfig(Section):
     """Where the files are. Their paths start from the folder of evolve.toml."""
 
-    train: str
+    train: RootPath
     """JSON Lines file of the split `train`."""
-    validation: str
+    validation: RootPath
     """JSON Lines file that is divided into `dev` (for gates) and `test_normal` (held out)."""
     dev: int = Field(default=100, ge=0)
     """Questions of the validation file that are `dev`."""
@@ -192,3 +192,6 @@ def _question(where: str, name: str, line: str) -> _Question:
     question = asked[2].strip().strip('"“”').strip()
     family = {"family": asked[1]}
     return _Question(Task(id=name, instruction=question, environment="formula", metadata=family), given.target)
+
+
+MEMBER = Formula

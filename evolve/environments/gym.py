@@ -193,3 +193,6 @@ class _TextArena:
         if isinstance(said, str):
             return said
         return "\n".join(text for speaker, text, *_ in said if speaker != player)
+
+
+MEMBER = Gym

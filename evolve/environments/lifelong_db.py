@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from evolve.config.sections import Section
+from evolve.config.sections import RootPath, Section
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Task, Trajectory
@@ -53,7 +53,7 @@ Row = tuple[Any, ...]
 class LifelongDbConfig(Section):
     """Where the file is, and how it is divided."""
 
-    data: str
+    data: RootPath
     """JSON file of the tasks, from the folder of evolve.toml."""
     test: int = Field(default=61, ge=1)
     """Tasks that are held out (`test_normal`): spread over the skill labels, about tables that no other task has."""
@@ -309,3 +309,6 @@ def _read(path: Path, seed: int) -> dict[str, _Entry]:
         raise BadInput(f"{path}: {where}: {first['msg']}; {expected}") from error
     names = sorted(found, key=lambda name: Random(f"{seed} {name}").random())
     return {f"db-{name}": found[name] for name in names}
+
+
+MEMBER = LifelongDb

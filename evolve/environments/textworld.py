@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evolve.config.sections import Section
+from evolve.config.sections import RootPath, Section
 from evolve.errors import ConfigError
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.errors import BadInput
@@ -44,7 +44,7 @@ _REFUSED = re.compile(
 class TextWorldConfig(Section):
     """How many games, and how hard."""
 
-    cache: str = ".textworld"
+    cache: RootPath = ".textworld"
     """Folder that keeps the games once they are made, from the folder of evolve.toml."""
     train: int = Field(default=40, ge=1)
     """Games of the split `train`."""
@@ -223,3 +223,6 @@ def _quiet() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+MEMBER = TextWorld

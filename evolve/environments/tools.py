@@ -280,3 +280,6 @@ def _text(content: Any) -> str:
         block["text"] if isinstance(block, dict) and block.get("type") == "text" else json.dumps(block, default=str)
         for block in blocks
     )
+
+
+MEMBER = from_config

@@ -11,17 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from evolve import environments
 from evolve.config.model import Config, ModelSection
+from evolve.config.sections import FROM_ROOT
 from evolve.environments.tasks import load_tasks
 from evolve.episode.prompting import described
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
-from evolve.registry import choose, load_object
-from memory import kinds
+from evolve.registry import choose, load_object, member, members
+from memory import embedders, kinds
 from memory.errors import BadInput
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Task, Trust
@@ -33,42 +35,31 @@ from policies.roles import Policies
 if TYPE_CHECKING:
     from evolve.gates.factory import Bench
 
+WITH_MODEL = frozenset({"sentence"})
+"""Embedders that are named with the model that they load: `sentence:<path or hub name>`."""
 FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
 """Modules of the policies whose calls cost nothing but time, unless a price is configured."""
 
 
-class World(NamedTuple):
-    """Where a shipped environment is found."""
-
-    module: str
-    make: str
-    """Class or function that makes it from its options."""
-    options: str
-    """Class of the keys that `[environment]` takes for it."""
-    paths: tuple[str, ...] = ()
-    """Those keys that name files and folders, from the folder of evolve.toml."""
-
-
-ENVIRONMENTS: Mapping[str, World] = {
-    "office": World("evolve.environments.office.environment", "Office", "OfficeConfig"),
-    "tools": World("evolve.environments.tools", "from_config", "ToolsConfig"),
-    "bfcl": World("evolve.environments.bfcl", "Bfcl", "BfclConfig"),
-    "formula": World("evolve.environments.formula", "Formula", "FormulaConfig", ("train", "validation")),
-    "lifelong_db": World("evolve.environments.lifelong_db", "LifelongDb", "LifelongDbConfig", ("data",)),
-    "textworld": World("evolve.environments.textworld", "TextWorld", "TextWorldConfig", ("cache",)),
-    "gym": World("evolve.environments.gym", "Gym", "GymConfig"),
-}
-
-
 def make_environment(config: Config) -> Environment:
     """Return the configured environment, built with the section's own keys."""
-    options, name = config.environment.options, config.environment.name
-    return choose(
-        "environment",
-        name,
-        {each: partial(_configured, world, config) for each, world in ENVIRONMENTS.items()},
-        lambda own: _own_environment(own, name, options),
-    )
+    name = config.environment.name
+    shipped = {each: partial(_shipped_environment, each, config) for each in shipped_environments()}
+    return choose("environment", name, shipped, lambda own: _built(own, name, config))
+
+
+def shipped_environments() -> list[str]:
+    """Return the names of the environments that ship here: files of `evolve/environments`."""
+    return members(environments)
+
+
+def environment_options(name: str) -> type[BaseModel] | None:
+    """Return the class of the keys that `[environment]` takes for a shipped environment; None where it has none."""
+    return _options_of(member(environments, name))
+
+
+def _shipped_environment(name: str, config: Config) -> Environment:
+    return _built(member(environments, name), name, config)
 
 
 def check_skills(config: Config, environment: Environment) -> None:
@@ -80,30 +71,45 @@ def check_skills(config: Config, environment: Environment) -> None:
         )
 
 
-def _own_environment(own: Callable[..., Environment], name: str, options: Mapping[str, Any]) -> Environment:
-    signature = inspect.signature(own)
-    try:
-        signature.bind(**options)
-    except TypeError as wrong:
-        raise ConfigError(
-            f"[environment] {wrong}; the section's own keys go to {name}{signature}, and it has {sorted(options)}"
-        ) from wrong
-    return own(**options)
+def _built(make: Callable[..., Environment], name: str, config: Config) -> Environment:
+    """Return the environment that a class or function makes of the section's own keys.
 
-
-def _configured(world: World, config: Config) -> Any:
-    model: type[BaseModel] = load_object(f"{world.module}:{world.options}")
-    fields, options = model.model_fields, config.environment.options
-    paths = {key: options.get(key, fields[key].default) for key in world.paths}
-    options |= {key: str(config.root / path) for key, path in paths.items() if isinstance(path, str)}
+    Where its one parameter is a model of pydantic's, the keys are that model's fields; else they are its parameters.
+    Raises `ConfigError` for keys that it does not take.
+    """
+    options, model = config.environment.options, _options_of(make)
+    if model is None:
+        signature = inspect.signature(make)
+        try:
+            signature.bind(**options)
+        except TypeError as wrong:
+            raise ConfigError(
+                f"[environment] {wrong}; the section's own keys go to {name}{signature}, and it has {sorted(options)}"
+            ) from wrong
+        return make(**options)
+    for key, field in model.model_fields.items():
+        path = options.get(key, field.default)
+        if FROM_ROOT in field.metadata and isinstance(path, str):
+            options[key] = str(config.root / path)
     try:
-        return load_object(f"{world.module}:{world.make}")(model(**options))
+        return make(model(**options))
     except ValidationError as invalid:
         first = invalid.errors(include_url=False)[0]
         known = ", ".join(model.model_fields)
         raise ConfigError(
             f"[environment] {'.'.join(map(str, first['loc']))}: {first['msg']}; its own keys are {known}"
         ) from invalid
+
+
+def _options_of(make: Callable[..., Environment]) -> type[BaseModel] | None:
+    """Return the pydantic model that a class or function takes as its one parameter, if it does."""
+    try:
+        parameters = list(inspect.signature(make, eval_str=True).parameters.values())
+    except NameError:  # an annotation that is there for type checkers alone
+        return None
+    taken = parameters[0].annotation if len(parameters) == 1 else None
+    choices = (taken, *get_args(taken))  # `Model` and `Model | None`
+    return next((each for each in choices if inspect.isclass(each) and issubclass(each, BaseModel)), None)
 
 
 def make_policy(section: ModelSection, workspace: Path | None = None) -> Policy:
@@ -162,37 +168,20 @@ def _langchain(section: ModelSection) -> Policy:
 
 def make_embedder(config: Config) -> Embedder:
     """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
-    name = config.memory.embedder
-    if name.startswith("sentence:"):
-        sentence = {"sentence": lambda: _sentence(name.removeprefix("sentence:"))}
-        return choose("embedder", "sentence", sentence, lambda own: own)
-    return choose("embedder (or sentence:<path>)", name, shipped_embedders(), lambda own: own())
+    name, _, model = config.memory.embedder.partition(":")
+    if name in WITH_MODEL and model:
+        return choose("embedder", name, {name: lambda: member(embedders, name)(model)}, lambda own: own())
+    return choose("embedder", config.memory.embedder, shipped_embedders(), lambda own: own())
 
 
 def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
-    """Return name -> builder, but for `sentence:<path>`."""
-    return {
-        "hashing": _hashing,
-        "wordllama": _wordllama,
-    }
+    """Return name -> builder, but for those that a model's name follows."""
+    names = (name for name in members(embedders) if name not in WITH_MODEL)
+    return {name: partial(_shipped_embedder, name) for name in names}
 
 
-def _sentence(model: str) -> Embedder:
-    from memory.embedders.sentence import SentenceEmbedder
-
-    return SentenceEmbedder(model)
-
-
-def _hashing() -> Embedder:
-    from memory.embedders.hashing import HashingEmbedder
-
-    return HashingEmbedder()
-
-
-def _wordllama() -> Embedder:
-    from memory.embedders.wordllama import WordLlamaEmbedder
-
-    return WordLlamaEmbedder()
+def _shipped_embedder(name: str) -> Embedder:
+    return member(embedders, name)()
 
 
 def open_store(

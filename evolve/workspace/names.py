@@ -39,7 +39,7 @@ def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
     chosen += [("curator", name) for name in config.playbook.curator.split("+")]
     chosen += [("gate", name) for name in config.gate.names]
     if not config.memory.embedder.startswith("sentence:"):
-        chosen.append(("embedder (or sentence:<path>)", config.memory.embedder))
+        chosen.append(("embedder", config.memory.embedder))
     known = _shipped(config)
     yield from ((what, name, known[what]) for what, name in chosen)
     yield from (("policy.model of 'scripted'", model.model, ()) for model in models if model.name == "scripted")
@@ -62,10 +62,10 @@ def _shipped(config: Config) -> Mapping[str, Iterable[str]]:
 
     nobody = ScriptedPolicy((), name="none")
     return {
-        "environment": app.ENVIRONMENTS,
+        "environment": app.shipped_environments(),
         "policy": app.shipped_policies(config.policy),
         "reflector": app.shipped_reflectors(nobody),
         "curator": app.shipped_curators(config, Policies.of(nobody), lambda _: None),
         "gate": (*app.shipped_gates(config), DEFAULT),
-        "embedder (or sentence:<path>)": app.shipped_embedders(),
+        "embedder": app.shipped_embedders(),
     }

@@ -110,3 +110,6 @@ def _hashed(feature: str, dim: int) -> tuple[int, float]:
 
 
 _place = lru_cache(maxsize=65_536)(_hashed)
+
+
+MEMBER = HashingEmbedder

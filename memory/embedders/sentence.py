@@ -164,3 +164,6 @@ def _fingerprint(folder: Path) -> str:
             file.seek(max(0, size - _SAMPLE))
             digest.update(file.read(_SAMPLE))
     return digest.hexdigest()[:12]
+
+
+MEMBER = SentenceEmbedder

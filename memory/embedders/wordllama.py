@@ -58,3 +58,6 @@ class WordLlamaEmbedder:
 
         # release 0.4 looks for its tokenizer in a folder that its wheel spells otherwise; as a cache it is found
         return WordLlama.load(_CONFIG, cache_dir=self._package, dim=self.dim, disable_download=True)
+
+
+MEMBER = WordLlamaEmbedder

@@ -3,3 +3,4 @@
 from evolve.environments.bfcl.environment import Bfcl, BfclConfig
 
 __all__ = ["Bfcl", "BfclConfig"]
+MEMBER = Bfcl

@@ -1,6 +1,6 @@
 """`evolve compare`: which way of learning does better on the same stream, with honest statistics.
 
-Shows a comparison while it happens: one bar for each arm on a terminal, plain lines elsewhere.
+A comparison is shown while it happens: one bar for each arm on a terminal, plain lines elsewhere.
 """
 
 from __future__ import annotations

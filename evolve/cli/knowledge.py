@@ -1,8 +1,6 @@
-"""`evolve memory`: search it, count it, forget things, check and repair it.
+"""`evolve memory`: search it, count it, forget things, check and repair it; `evolve playbook contradictions`.
 
-`evolve playbook contradictions`: which rules exclude each other, and which one of them holds.
-
-Says what `evolve memory forget` takes, before it is done and after.
+Before something is forgotten, and after, it is said what that takes.
 """
 
 from __future__ import annotations

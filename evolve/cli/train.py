@@ -1,6 +1,6 @@
 """`evolve train`: what the journal offers, and training on it or on fresh rollouts. A training makes a candidate.
 
-Shows a training while it happens: a growing table on a terminal, a line for each iteration or update elsewhere.
+A training is shown while it happens: a growing table on a terminal, a line for each iteration or update elsewhere.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 First all arms of a replicate learn, batch by batch in turns; then all are judged, a group of tasks at a time. A life
 that is done is not lived again; one that was killed or stopped goes on by `aresume`, which repeats no answered call.
 
-Lets several runs take turns, so that whatever changes on the machine meanwhile meets all of them alike.
+Runs take turns (`Turns`), so that whatever changes on the machine meanwhile meets all of them alike.
 """
 
 from __future__ import annotations

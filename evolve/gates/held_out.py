@@ -1,15 +1,14 @@
 """Gate `held_out`: tasks that no knowledge was written from, run with and without the change on the same seeds.
 
 What is accepted: `evolve.gates.held_out_rules`; which ops are looked at together: `evolve.gates.search`; what of them
-mattered: `evolve.gates.ablation`. Each look has
-a seed of its own, for both arms: were the base run once and kept, its bad luck would speak for every candidate that
-follows. Never run on the report split.
+mattered: `evolve.gates.ablation`. Each look has a seed of its own, for both arms: were the base run once and kept, its
+bad luck would speak for every candidate that follows. Never run on the report split.
 
 A practical look goes in stages: `first` tasks, then twice as many, up to all, until the answer is plain; all stages of
 all looks at a change spend of one small error (`evolve.statistics.spending`). Nothing is accepted before all tasks of
 the protected slices were run, A/A runs only where the answer hangs on it.
 
-What the looks before this one spent: of the error of a change, and of episodes; read back from their evidence.
+What the looks before this one spent of the error of a change, and of episodes, is read back from their evidence.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from, and a lower confidence bound decides, not the sign. It does not rank chang
 Skills are measured apart. Theirs is the share of tasks that come further with them less that of tasks that come less
 far, by `evolve.statistics.progress`, where the tokens written count last; and no fewer tasks may pass.
 
-What the gates that run tasks share: which ops are measured, under which seed, and that nothing runs for nothing.
+Its base is what such gates share: which ops are measured, under which seed, and that nothing runs for nothing.
 """
 
 from __future__ import annotations

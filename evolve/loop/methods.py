@@ -1,9 +1,4 @@
-"""Builds the writers of published methods from the configuration and an open workspace.
-
-Builds the distiller of skills from the configuration and an open workspace.
-
-Builds the curator of the mistake notebook from the configuration and an open workspace.
-"""
+"""Build curators from configuration and workspace: methods of papers, the distiller of skills, the notebook."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Nothing is remembered outside the journal, so a report can be printed again at any time and says the same.
 
-The latest held-out evaluations that stand beside a run: how its policy does with what is known, and without.
+Beside a run stand the latest held-out evaluations: how its policy does with what is known, and without.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Spans of remembering and learning: recall, gates, commits. Pure functions with the parameters of what is watched.
-
-Spans of a training: iterations and updates, on the journal updates alone.
+"""Spans of remembering, learning and training: recall, gates, commits, iterations, updates.
 
 Pure functions with the parameters of what is watched.
 """

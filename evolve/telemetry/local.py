@@ -1,6 +1,6 @@
 """Writes the spans and metrics of one run into the workspace's `telemetry.db`.
 
-Sends spans and metrics to an OTLP/HTTP collector. Headers, certificates and the like come from OTEL_ variables.
+Or sends them to an OTLP/HTTP collector: headers, certificates and the like come from OTEL_ variables.
 """
 
 from __future__ import annotations

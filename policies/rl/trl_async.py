@@ -7,7 +7,7 @@ come and publishes the adapter to that server after each update, under a new nam
     rest    refused by name: other losses and aggregations, corrections, epochs, minibatches
 
 Added to it: dual clip, which TRL has not, and a mean over the tokens of the whole update, not of each part of it. Rows
-older than `MAX_STALENESS` updates are left out. One process; without CUDA attention is that of `trl_attention`.
+older than `MAX_STALENESS` updates are left out. One process; without CUDA attention is `tree_attention`.
 
 TRL 1.16's AsyncGRPOTrainer with what our training adds to it: see `policies.rl.trl_async`.
 

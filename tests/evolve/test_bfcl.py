@@ -148,7 +148,7 @@ def test_only_plain_calls_are_read(source: str) -> None:
 def test_no_eval_in_the_adapter() -> None:
     folder = Path(world_module.__file__).parent
     sources = [path.read_text(encoding="utf-8") for path in folder.glob("*.py")]
-    assert len(sources) == 5
+    assert sources
     for source in sources:
         code = source.replace('mode="eval"', "").replace("literal_eval(", "").replace("bfcl_eval", "")
         assert "eval(" not in code

@@ -80,5 +80,5 @@ def with_examples(
     if not exemplars and demonstration is not None:
         asked = Message(role="user", content=demonstration.instruction)
         return [system, asked, Message(role="assistant", content=demonstration.reply), *rest]
-    told = f"{system.content}\n\n{render('evolve', 'exemplars').strip()}"
+    told = f"{system.content}\n\n{render('evolve.episode', 'exemplars').strip()}"
     return [system.model_copy(update={"content": told}), *messages(exemplars), *rest]

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from evolve.config.model import Config
 from evolve.gates.batch_screen import BatchScreen
-from evolve.gates.factory import rules_of
-from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out import HeldOut, rules_of
 from evolve.seeds import seed_for
 from evolve.statistics.progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Task, Trajectory, Verdict

@@ -19,8 +19,8 @@ from evolve.environments.office.intents import INTENTS, Intent
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
+from evolve.gates.context import Bench as GateBench
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.factory import Bench as GateBench
 from evolve.gates.stack import DEFAULT
 from evolve.loop.assembly import make_gates, open_store
 from memory.protocols import Gate

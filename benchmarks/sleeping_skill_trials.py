@@ -18,8 +18,8 @@ from benchmarks.sleeping_skills import DEPLOYMENT, Pair, pairs
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
+from evolve.gates.context import Bench as GateBench
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.factory import Bench as GateBench
 from evolve.gates.stack import DEFAULT
 from evolve.loop.assembly import make_gates, open_store
 from memory.protocols import Gate

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rules, online_ab, replay, utility
 from evolve.gates.decisions import Replay, rounds_of
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import PROPOSAL, VERDICT
+from evolve.gates.events import PROPOSAL, journalled, verdicts
 from evolve.gates.online_ab import OnlineAB
 from evolve.gates.proposals import proposals
 from evolve.gates.review import ReviewGate
 from evolve.statistics.alpha import Look, level
 from memory import paging
-from memory.records import Event, Frozen, Op, Usage, Verdict
+from memory.records import Frozen, Op, Usage
 from memory.store import Store
 
 REPLAYS: Mapping[str, Replay] = {
@@ -68,17 +68,6 @@ class GateAccount(Frozen):
     episodes: int = 0
     usage: Usage = Usage()
     """What the gates' episodes cost; it is in no figure of the stream."""
-
-
-def verdicts(store: Store, namespace: str) -> tuple[Verdict, ...]:
-    """Return every journalled verdict of a namespace, in order, whatever its run."""
-    return tuple(verdict for _, verdict in journalled(store, namespace=namespace))
-
-
-def journalled(store: Store, *, run_id: str | None = None, namespace: str | None = None) -> list[tuple[Event, Verdict]]:
-    """Return the verdicts of a run or a namespace with their events, in order; those whose text was purged left out."""
-    found = store.events(type=VERDICT, run_id=run_id, namespace=namespace)
-    return [(event, Verdict.model_validate(event.data)) for event in found if "gate" in event.data]
 
 
 def looks(store: Store, namespace: str) -> tuple[Look, ...]:

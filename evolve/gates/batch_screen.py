@@ -21,6 +21,7 @@ from typing import Any
 from pydantic import Field
 
 from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
@@ -206,3 +207,11 @@ def _origin(op: DeltaOp, tasks: Mapping[str, Task]) -> tuple[str, ...]:
     """Return the tasks an op was written from; a new text that names none could be about all of them."""
     named = tuple(key for key in tasks if key in op.provenance.task_ids)
     return named if named or op.op is Op.RESTORE else tuple(tasks)
+
+
+def make(context: GateContext) -> BatchScreen:
+    """Return the gate. Raises as `GateContext.bench_of`."""
+    return BatchScreen(context.bench_of(BatchScreen.name).evaluator, context.config.run.seed)
+
+
+MEMBER = make

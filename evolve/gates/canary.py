@@ -18,8 +18,11 @@ from string import ascii_lowercase
 from typing import Any
 
 from evolve.episode.trust import text_of
+from evolve.errors import ConfigError
 from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
+from evolve.protocols import Environment, HasCanaries
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.paired import Passed, pair
@@ -131,3 +134,19 @@ class Canary:
 
     async def _without(self, tasks: Sequence[Task], seed: int) -> Passed:
         return await self._evaluate(None, tasks, seed)
+
+
+def make(context: GateContext) -> Canary:
+    """Return the gate. Raises as `GateContext.bench_of` and `canary_tasks`."""
+    evaluator = context.bench_of(Canary.name).evaluator
+    return Canary(evaluator, canary_tasks(evaluator.environment), context.config.run.seed)
+
+
+def canary_tasks(environment: Environment) -> tuple[Task, ...]:
+    """Return the environment's canary tasks. Raises `ConfigError` for one that has none."""
+    if not isinstance(environment, HasCanaries):
+        raise ConfigError(f"gate 'canary' needs canary tasks and {environment.name!r} has none; drop the gate")
+    return tuple(environment.canaries())
+
+
+MEMBER = make

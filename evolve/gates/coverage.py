@@ -22,6 +22,8 @@ from skills.record import Skill
 
 MOST = 64
 """Trials of a skill that are done again at most."""
+TRIES = frozenset({"batch_screen", "held_out", "replay", "utility"})
+"""Gates that run tasks with what is proposed."""
 _NAMED = 3
 
 
@@ -77,6 +79,14 @@ class Covered:
                 if missed:
                     refused[op.op_id] = sentence(missed)
         return held_back(verdict, refused)
+
+
+def exercised(gates: Sequence[Gate], environment: Environment, trials: Trials) -> tuple[Gate, ...]:
+    """Return the gates; the last that tries proposals out admits only skills whose code was exercised (`Covered`)."""
+    at = max((at for at, gate in enumerate(gates) if gate.name in TRIES), default=-1)
+    if at < 0:
+        return tuple(gates)
+    return (*gates[:at], Covered(gates[at], environment, trials), *gates[at + 1 :])
 
 
 def skill_ops(ops: Iterable[DeltaOp]) -> list[DeltaOp]:

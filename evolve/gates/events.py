@@ -1,4 +1,9 @@
-"""Types of the journal's events about gates."""
+"""The journal's events about gates: their types, and the verdicts read back."""
+
+from __future__ import annotations
+
+from memory.records import Event, Verdict
+from memory.store import Store
 
 PROPOSAL = "proposal"
 """The changes that the curator proposed for a batch."""
@@ -8,3 +13,14 @@ ALLOWANCE = "gate.allowance"
 """What the stream and the gates had spent when the gates of a batch began."""
 WAITING = "gate.waiting"
 """Changes that wait until the gates may spend what it takes to judge them."""
+
+
+def verdicts(store: Store, namespace: str) -> tuple[Verdict, ...]:
+    """Return every journalled verdict of a namespace, in order, whatever its run."""
+    return tuple(verdict for _, verdict in journalled(store, namespace=namespace))
+
+
+def journalled(store: Store, *, run_id: str | None = None, namespace: str | None = None) -> list[tuple[Event, Verdict]]:
+    """Return the verdicts of a run or a namespace with their events, in order; those whose text was purged left out."""
+    found = store.events(type=VERDICT, run_id=run_id, namespace=namespace)
+    return [(event, Verdict.model_validate(event.data)) for event in found if "gate" in event.data]

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, rounds_of, verdict_of
+from evolve.gates.events import verdicts
 from evolve.gates.held_out import PATIENCE, HeldOut
+from evolve.gates.held_out import make as make_held_out
 from evolve.gates.held_out_rules import replay
 from evolve.statistics.decision import unmeasured
 from memory.protocols import KnowledgeView
@@ -53,3 +56,13 @@ class Exemplars:
         again = not decision.accepted and refused + 1 < PATIENCE
         waiting = dict.fromkeys(ids, f"waits for more: {decision.reason}") if again else {}
         return verdict_of(self.name, ops, (Round(ids, decision),), waiting)
+
+
+def make(context: GateContext) -> Exemplars:
+    """Return the gate. Raises as gate `held_out`."""
+    held_out, config = make_held_out(context), context.config
+    store, namespace = context.bench_of(Exemplars.name).evaluator.store, config.memory.namespace
+    return Exemplars(held_out, lambda: verdicts(store, namespace), floor=config.gate.trust)
+
+
+MEMBER = make

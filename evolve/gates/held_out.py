@@ -16,12 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from evolve.config.model import Config
 from evolve.gates.ablation import Ablated, Ablation, Seen
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.canary import SLICE, Canary, canary_tasks
+from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
+from evolve.gates.events import verdicts
 from evolve.gates.held_out_rules import NAME, HeldOutTrial, Rules, decide, look_of, looks, replay
 from evolve.gates.search import Found, search
+from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
@@ -240,3 +245,32 @@ def _runs(look: Evidence, first: int) -> tuple[object, ...]:
         for task in trial["cohort"][:first]
     ]
     return (*look["ops"], *marks)
+
+
+def make(context: GateContext) -> HeldOut:
+    """Return the gate; where `canary` is named too, its tasks are a protected slice.
+
+    Raises as `GateContext.bench_of`, `select_tasks` and `canary_tasks`.
+    """
+    config, bench = context.config, context.bench_of(HeldOut.name)
+    evaluator, store, namespace = bench.evaluator, bench.evaluator.store, config.memory.namespace
+    tasks = select_tasks(config, evaluator.environment, bench.stream)
+    canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()
+    protected = dict(slices(config, tasks)) | ({SLICE: tuple(task.id for task in canaries)} if canaries else {})
+    return HeldOut(
+        evaluator,
+        (*tasks, *canaries),
+        config.run.seed,
+        rules=rules_of(config),
+        slices=protected,
+        past=lambda: verdicts(store, namespace),
+    )
+
+
+def rules_of(config: Config) -> Rules:
+    """Return how the gate decides."""
+    gate = config.gate
+    return Rules(mode=gate.mode, alpha=gate.alpha, first=gate.first_stage, trust=gate.trust)
+
+
+MEMBER = make

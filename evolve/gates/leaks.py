@@ -6,15 +6,17 @@ frozen evaluation would hand out its own answers. Nothing is run. Ops of other k
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from pydantic import ValidationError
 
-from evolve.gates.static import ngrams, plain
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Trajectory, Verdict
 from playbooks.exemplars import Exemplar
+
+_WORD = re.compile(r"\w+")
 
 
 class ExemplarGate:
@@ -53,3 +55,15 @@ class ExemplarGate:
         more = set(ngrams(text, self._n)) - set(ngrams(exemplar.task, self._n))
         quoted = next((" ".join(run) for run in sorted(more & self._runs)), "")
         return f"quotes a held-out task ({quoted!r}), which figures are taken from" if quoted else ""
+
+
+@lru_cache(maxsize=4096)
+def plain(text: str) -> str:
+    """Return the words of a text, lower-cased, with one blank between two."""
+    return " ".join(word.lower() for word in _WORD.findall(text))
+
+
+def ngrams(text: str, n: int) -> list[tuple[str, ...]]:
+    """Return all runs of `n` words, lower-cased, without punctuation."""
+    words = plain(text).split()
+    return [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.gates.ablation_rules import cut_in
-from evolve.gates.account import REPLAYS, journalled
+from evolve.gates.account import REPLAYS
 from evolve.gates.decisions import ablated_of, redecided, rounds_of
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import ALLOWANCE, PROPOSAL, WAITING
+from evolve.gates.events import ALLOWANCE, PROPOSAL, WAITING, journalled
 from memory import paging
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from evolve.gates.context import GateContext
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure, first_reached, wealth
@@ -125,3 +126,13 @@ class OnlineAB:
         """Return a verdict that admits all ops as provisional, with the rules of the test that begins."""
         evidence = {"rules": self.rules.model_dump(mode="json")}
         return Verdict(gate=self.name, accepted=tuple(op.op_id for op in ops), evidence=evidence)
+
+
+def make(context: GateContext) -> OnlineAB:
+    """Return the gate. Raises `ConfigError` where no outcome may be read."""
+    context.refuse_label_free(OnlineAB.name)
+    gate = context.config.gate
+    return OnlineAB(Rules(probability=gate.hide, alpha=gate.error, harm_alpha=gate.error))
+
+
+MEMBER = make

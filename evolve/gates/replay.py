@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.episode.skill_runtime.prelude import start
+from evolve.gates.context import GateContext
 from evolve.gates.coverage import Trials
 from evolve.gates.decisions import Round, verdict_of
 from evolve.protocols import Action, Environment
@@ -113,3 +114,12 @@ class Replay:
         self._trials.take(closure[-1].payload, episode, world_seed)
         used = any(use.ok and use.record_id == closure[-1].id for use in uses(episode, closure))
         return Run(task_id=task.id, error=result.error, passed=episode.success, used=used)
+
+
+def make(context: GateContext) -> Replay:
+    """Return the gate. Raises as `GateContext.bench_of`."""
+    evaluator = context.bench_of(Replay.name).evaluator
+    return Replay(evaluator.environment, context.config.run.seed, evaluator.trials)
+
+
+MEMBER = make

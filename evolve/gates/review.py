@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from evolve.gates.context import GateContext
 from evolve.statistics.decision import changes
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Trajectory, Verdict
@@ -24,3 +25,11 @@ class ReviewGate:
         held = {op.op_id: WAITS for op in changes(ops)}
         accepted = tuple(op.op_id for op in ops if op.op_id not in held)
         return Verdict(gate=self.name, accepted=accepted, rejected=held)
+
+
+def make(context: GateContext) -> ReviewGate:
+    """Return the gate."""
+    return ReviewGate()
+
+
+MEMBER = make

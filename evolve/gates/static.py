@@ -8,21 +8,22 @@ tasks have those words: tickets and forms are written from a template. An operat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from itertools import islice
 
 from evolve.episode.echo import echo
 from evolve.episode.trust import payload_of, text_of, texts_of
+from evolve.gates.context import GateContext
+from evolve.gates.leaks import ExemplarGate, ngrams, plain
 from memory.content import canonical
 from memory.protocols import Gate, KnowledgeView
 from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
 from playbooks.exemplars import Exemplar
+from skills.gate import SkillGate
+from skills.record import Skill
 
-_WORD = re.compile(r"\w+")
 LONGEST = 50_000
 """Characters of a payload as JSON. Kinds have shorter limits of their own."""
 TEMPLATE = 5
@@ -117,13 +118,20 @@ def _too_long(ops: Sequence[DeltaOp]) -> dict[str, str]:
     }
 
 
-@lru_cache(maxsize=4096)
-def plain(text: str) -> str:
-    """Return the words of a text, lower-cased, with one blank between two."""
-    return " ".join(word.lower() for word in _WORD.findall(text))
+def make(context: GateContext) -> StaticGate:
+    """Return the gate, with those of skills and exemplars."""
+    gate = context.config.gate
+    return StaticGate(
+        Rules(max_chars=gate.max_chars, near_duplicate=gate.near_duplicate),
+        gate.leak_ngram,
+        known=context.described,
+        trust=gate.trust,
+        kinds={
+            Skill.kind: SkillGate(context.described),
+            Exemplar.kind: ExemplarGate(context.held_out, gate.leak_ngram),
+        },
+        tasks=context.instructions,
+    )
 
 
-def ngrams(text: str, n: int) -> list[tuple[str, ...]]:
-    """Return all runs of `n` words, lower-cased, without punctuation."""
-    words = plain(text).split()
-    return [tuple(words[at : at + n]) for at in range(len(words) - n + 1)]
+MEMBER = make

@@ -21,7 +21,9 @@ from pydantic import Field
 
 from evolve.gates.ablation import Ablation, Seen
 from evolve.gates.call_budget import OutOfCalls
+from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
+from evolve.gates.splits import select_tasks
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.evalues import mean_bound
@@ -173,3 +175,14 @@ class Utility(MeasuringGate):
             reach=tuple(map(reaches, without, with_change)) if skills else (),
         )
         return decide(trial, self._rules)
+
+
+def make(context: GateContext) -> Utility:
+    """Return the gate. Raises as `GateContext.bench_of` and `select_tasks`."""
+    config, bench = context.config, context.bench_of(Utility.name)
+    tasks = select_tasks(config, bench.evaluator.environment, bench.stream)
+    rules = Rules(alpha=config.gate.error, trust=config.gate.trust)
+    return Utility(bench.evaluator, tasks, config.run.seed, rounds=config.gate.rounds, rules=rules)
+
+
+MEMBER = make

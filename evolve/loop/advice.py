@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolve.gates.account import GateAccount, journalled
-from evolve.gates.events import PROPOSAL, WAITING
+from evolve.gates.account import GateAccount
+from evolve.gates.events import PROPOSAL, WAITING, journalled
 from evolve.gates.review import ReviewGate
 from evolve.loop.runs import RunRecord
 from memory.records import Op, Reflection, Status, Trajectory, Trust

@@ -7,33 +7,29 @@ are imported by the branch that needs them.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from evolve import environments
+from evolve import environments, gates
 from evolve.config.model import Config, ModelSection
 from evolve.config.sections import FROM_ROOT
-from evolve.environments.tasks import load_tasks
-from evolve.episode.prompting import described
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from evolve.registry import choose, load_object, member, members
 from memory import embedders, kinds
-from memory.errors import BadInput
 from memory.protocols import Embedder, Gate
-from memory.records import Reflection, Task, Trust
+from memory.records import Reflection, Trust
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
 from policies.roles import Policies
 
 if TYPE_CHECKING:
-    from evolve.gates.factory import Bench
+    from evolve.gates.context import Bench, GateContext
 
 WITH_MODEL = frozenset({"sentence"})
 """Embedders that are named with the model that they load: `sentence:<path or hub name>`."""
@@ -292,77 +288,38 @@ def make_gates(
     """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
 
     Those that run tasks need a `bench`; without one `default` names none. `tasks` returns the instructions that were
-    given so far where no bench knows the stream. Raises as `gates.measured.make`, and
+    given so far where no bench knows the stream. Raises as `GateContext.bench_of`, and
     `ConfigError` for a gate after `review`.
     """
     from evolve.gates.review import ReviewGate
 
-    gates = own if own is not None else _configured_gates(config, bench, tasks)
-    first = next((at for at, gate in enumerate(gates) if isinstance(gate, ReviewGate)), len(gates))
-    if first < len(gates) - 1:
-        raise ConfigError(f"gate {gates[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
-    return (*gates, ReviewGate()) if config.run.review and first == len(gates) else gates
+    chosen = own if own is not None else _configured_gates(config, bench, tasks)
+    first = next((at for at, gate in enumerate(chosen) if isinstance(gate, ReviewGate)), len(chosen))
+    if first < len(chosen) - 1:
+        raise ConfigError(f"gate {chosen[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
+    return (*chosen, ReviewGate()) if config.run.review and first == len(chosen) else chosen
 
 
 def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
-    from evolve.gates import factory
+    from evolve.gates.context import GateContext
+    from evolve.gates.coverage import exercised
     from evolve.loop.live import gates_of
 
-    known = shipped_gates(config, bench, tasks)
+    context = GateContext(config, bench, tasks)
+    known = {each: partial(_shipped_gate, each, context) for each in shipped_gates()}
     names = gates_of(config, bench.evaluator.environment if bench else None)
-    gates = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
-    return factory.exercised(gates, bench)
+    made: list[Gate] = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
+    return exercised(made, bench.evaluator.environment, bench.evaluator.trials) if bench else tuple(made)
 
 
-def shipped_gates(
-    config: Config, bench: Bench | None = None, tasks: Callable[[], Iterable[str]] = tuple
-) -> Mapping[str, Callable[[], Gate]]:
-    """Return name -> builder; `default` stands for several of them."""
-    from evolve.gates import factory
-    from evolve.gates.leaks import ExemplarGate
-    from evolve.gates.none import NoGate
-    from evolve.gates.review import ReviewGate
-    from evolve.gates.static import StaticGate
-    from playbooks.deltas import Rules
-    from skills.gate import SkillGate
-
-    rules = Rules(max_chars=config.gate.max_chars, near_duplicate=config.gate.near_duplicate)
-
-    def said() -> str:
-        return described(config.gate.allow, bench.evaluator.environment if bench else None)
-
-    def held() -> Iterable[str]:
-        return (task.instruction for task in _held_out(config, bench.evaluator.environment)) if bench else ()
-
-    def told() -> Iterable[str]:
-        return (task.instruction for task in bench.stream) if bench else tasks()
-
-    return {
-        "static": lambda: StaticGate(
-            rules,
-            config.gate.leak_ngram,
-            known=said,
-            trust=config.gate.trust,
-            kinds={"skill": SkillGate(said), "exemplar": ExemplarGate(held, config.gate.leak_ngram)},
-            tasks=told,
-        ),
-        "batch_screen": lambda: factory.make("batch_screen", config, bench),
-        "held_out": lambda: factory.make("held_out", config, bench),
-        "exemplars": lambda: factory.make("exemplars", config, bench),
-        "utility": lambda: factory.make("utility", config, bench),
-        "online_ab": lambda: factory.make_online(config),
-        "review": ReviewGate,
-        "canary": lambda: factory.make("canary", config, bench),
-        "replay": lambda: factory.make("replay", config, bench),
-        "none": NoGate,
-    }
+def shipped_gates() -> list[str]:
+    """Return the names of the gates that ship here: files of `evolve/gates`. `default` stands for several of them."""
+    return members(gates)
 
 
-def _held_out(config: Config, environment: Environment) -> Iterator[Task]:
-    """Yield the tasks that figures are taken from and nothing is learned from."""
-    for split in {*config.run.eval_splits, config.run.dev_split, config.gate.select_split} - {config.run.split}:
-        with suppress(BadInput, ConfigError):  # it has no such split
-            yield from load_tasks(config, environment, split)
+def _shipped_gate(name: str, context: GateContext) -> Gate:
+    made: Gate = member(gates, name)(context)
+    return made
 
 
 def is_free(policy: Policy, section: ModelSection) -> bool:

@@ -24,8 +24,8 @@ from evolve.episode.search import invitation
 from evolve.episode.world_texts import WorldTexts, keep
 from evolve.errors import UserCodeError
 from evolve.gates.call_budget import CallBudget
+from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator, episodes_of
-from evolve.gates.factory import Bench
 from evolve.gates.splits import has_tasks
 from evolve.generations import workspace as generations
 from evolve.loop import assembly as app

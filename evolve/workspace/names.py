@@ -66,6 +66,6 @@ def _shipped(config: Config) -> Mapping[str, Iterable[str]]:
         "policy": app.shipped_policies(config.policy),
         "reflector": app.shipped_reflectors(nobody),
         "curator": app.shipped_curators(config, Policies.of(nobody), lambda _: None),
-        "gate": (*app.shipped_gates(config), DEFAULT),
+        "gate": (*app.shipped_gates(), DEFAULT),
         "embedder": app.shipped_embedders(),
     }

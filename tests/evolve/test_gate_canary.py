@@ -13,9 +13,8 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
-from evolve.gates.canary import DRAWN, FEW, Canary, CanaryTrial, decide, probe, replay
+from evolve.gates.canary import DRAWN, FEW, Canary, CanaryTrial, canary_tasks, decide, probe, replay
 from evolve.gates.decisions import redecided, rounds_of
-from evolve.gates.factory import canary_tasks
 from evolve.loop.assembly import open_store
 from evolve.loop.live import gates_of, stack_sentence
 from evolve.loop.nodes.gate import VERDICT

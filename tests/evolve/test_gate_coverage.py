@@ -13,8 +13,8 @@ from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
 from evolve.gates import proposals
+from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.factory import Bench
 from evolve.gates.stack import DEFAULT
 from evolve.loop import assembly as app
 from evolve.loop.session import Parts, arun

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates.account import verdicts
+from evolve.gates.events import verdicts
 from evolve.gates.ledger import entries, replay
 from evolve.gates.proposals import proposals, says
 from evolve.loop.assembly import open_store

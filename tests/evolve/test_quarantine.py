@@ -10,8 +10,8 @@ import pytest
 
 from evolve.episode.rollout import RolloutConfig
 from evolve.episode.trust import trust_of
+from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.factory import Bench
 from evolve.gates.quarantine import withhold
 from evolve.gates.static import StaticGate
 from evolve.loop.assembly import make_gates, open_store

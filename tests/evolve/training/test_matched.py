@@ -16,8 +16,9 @@ from evolve.environments.office.wording import meaning, sentence
 from evolve.environments.office.worker import make_worker
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
-from evolve.gates.account import REPLAYS, journalled
+from evolve.gates.account import REPLAYS
 from evolve.gates.decisions import redecided
+from evolve.gates.events import journalled
 from evolve.gates.proposals import proposals
 from evolve.loop.assembly import open_store
 from evolve.training.ab_groups import Matched, Matching, matched, matching_of

@@ -15,7 +15,7 @@ from evolve.gates.online_ab import draw, item_of
 from evolve.statistics.evalues import Exposure
 from evolve.statistics.paired import p_better
 from memory.records import Record
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 
 Arm = dict[str, bool | None]
 _NOTHING = 1e-15

@@ -26,7 +26,7 @@ from evolve.gates.static import StaticGate
 from evolve.statistics.decision import Evaluate
 from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Outcome, Provenance, Record, Step, Task, Trajectory, Trust, Verdict
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.render import render_record
 from playbooks.view import RecordView
 

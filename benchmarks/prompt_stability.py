@@ -22,7 +22,7 @@ from evolve.episode.prompting import knowledge
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
 from memory.records import DeltaOp, Op, Record, Status
-from playbooks.bullets import Bullet, one_line
+from playbooks.kinds.bullet import Bullet, one_line
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
 from policies.wrapped import WrappedPolicy

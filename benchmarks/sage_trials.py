@@ -21,7 +21,7 @@ from evolve.seeds import id_for, seed_for
 from evolve.training.chains import chains
 from evolve.training.rollouts import Recall
 from memory.records import Record, Task
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from skills.library import Library

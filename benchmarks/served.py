@@ -21,7 +21,7 @@ from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from memory.records import Record
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from policies.local import LocalPolicy
 from policies.local.policy import POCKET
 from policies.openai_server import OpenAIPolicy, ServerOptions

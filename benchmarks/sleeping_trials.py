@@ -31,7 +31,7 @@ from evolve.gates.static import StaticGate
 from evolve.statistics.progress import Marks
 from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Outcome, Provenance, Record, Step, Task, Trajectory, Trust, Verdict
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.view import RecordView
 
 SEED = 17

@@ -26,6 +26,7 @@ GROUPS: Mapping[str, str] = {
     "reflector": "evolve.reflectors",
     "curator": "evolve.curators",
     "gate": "evolve.gates",
+    "kind": "evolve.kinds",
 }
 """What a name is for -> the group of entry points with which another package adds such a name."""
 DISTRIBUTION = "evolve-agents"
@@ -88,6 +89,15 @@ def choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Ca
         raise ConfigError(
             f"{what} {name!r} needs the package {missing.name!r}: pip install '{DISTRIBUTION}[{extra}]'"
         ) from missing
+
+
+def loaded(what: str) -> dict[str, Any]:
+    """Return what other installed packages add, by name, imported. Raises `UserCodeError` for a bug in one."""
+    found: dict[str, Any] = {}
+    for name, point in _added(what).items():
+        with users(f"{what} {name!r}"):
+            found[name] = point.load()
+    return found
 
 
 def _added(what: str) -> dict[str, metadata.EntryPoint]:

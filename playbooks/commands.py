@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from memory.records import Step, Trajectory
-from playbooks.bullets import one_line
 from playbooks.differences import Finding
+from playbooks.kinds.bullet import one_line
 
 MAX_CHARS = 240
 """Longest command or answer that a lesson repeats."""

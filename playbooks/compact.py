@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.records import Check, Insight, Outcome, Record, Step, Trajectory
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
 from playbooks.render import neutral, render_record
 from policies.prompts import render
 from policies.protocols import Message

@@ -16,10 +16,10 @@ from memory.operations import op_id, removal
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory, Trust
 from playbooks import compact, full
-from playbooks.bullets import Bullet, clean_text, match_section
 from playbooks.citations import resolve
 from playbooks.compact import nearest
 from playbooks.full import Operation
+from playbooks.kinds.bullet import Bullet, clean_text, match_section
 from playbooks.lessons import Known, Lesson, add_op, agree_op, collect, direct_op, edit_op, tag_ops
 from playbooks.similarity import opposes
 from playbooks.view import bullets

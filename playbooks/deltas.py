@@ -16,8 +16,8 @@ from memory.errors import BadInput
 from memory.kinds import payload_class
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Payload, Record, Status, Trust
-from playbooks.bullets import SECTIONS, Bullet, match_section
-from playbooks.exemplars import compared
+from playbooks.kinds.bullet import SECTIONS, Bullet, match_section
+from playbooks.kinds.exemplar import compared
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 

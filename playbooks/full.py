@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from memory.records import Insight, Record, Trajectory
-from playbooks.bullets import SECTIONS, match_section, one_line
 from playbooks.compact import failed_checks, listed, sound
+from playbooks.kinds.bullet import SECTIONS, match_section, one_line
 from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message

@@ -11,7 +11,7 @@ from typing import Any
 from memory.operations import op_id
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Insight, Op, Provenance, Record, Reflection, Tag, Trust, UsageCounts
-from playbooks.bullets import DEFAULT_SECTION, Bullet, clean_text, match_section
+from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet, clean_text, match_section
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 from playbooks.view import bullets

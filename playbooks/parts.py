@@ -11,9 +11,9 @@ from pydantic import ValidationError
 from memory.errors import BadInput
 from memory.kinds import payload_class
 from memory.records import Payload
-from playbooks.bullets import Bullet
 from playbooks.clauses import clauses, sentences, without
-from playbooks.notes import LIMITS, Note
+from playbooks.kinds.bullet import Bullet
+from playbooks.kinds.note import LIMITS, Note
 
 UNMEASURED = "not measured"
 """Stands in a note for a field of which nothing was left."""

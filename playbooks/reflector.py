@@ -10,9 +10,9 @@ from typing import Any, get_args
 
 from memory.records import Insight, Record, Reflection, Tag, Trajectory
 from playbooks import compact, full
-from playbooks.bullets import clean_text
 from playbooks.citations import resolve
 from playbooks.compact import salient_steps
+from playbooks.kinds.bullet import clean_text
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.structured import generate_structured
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from memory.records import Record
-from playbooks.bullets import clean_text, one_line
 from playbooks.contradictions import marks
-from playbooks.notes import Note
+from playbooks.kinds.bullet import clean_text, one_line
+from playbooks.kinds.note import Note
 from playbooks.view import creation_order
 from policies.prompts import broken_up
 from policies.protocols import Profile

@@ -12,7 +12,7 @@ from memory.operations import op_id, removal
 from memory.records import RECALLABLE, DeltaOp, Frozen, Provenance
 from memory.utility import Case
 from playbooks.contradictions import contradictions, weaker
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 
 AUTHOR = "retirement"
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from memory.records import Insight, Outcome, Record, Reflection, Step, Tag, Trajectory
-from playbooks.bullets import DEFAULT_SECTION, one_line
 from playbooks.calls import Call, calls_of
 from playbooks.commands import commands_of, lessons, reads_as_code, seen_in
 from playbooks.differences import Finding, changed_arguments, differs, inserted_calls, order_finding, value_finding
+from playbooks.kinds.bullet import DEFAULT_SECTION, one_line
 from playbooks.similarity import exact_key, opposes
 
 MAX_ERROR = 240

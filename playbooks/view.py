@@ -7,7 +7,7 @@ from typing import Any
 
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, Frozen, Record
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 
 HIGH_HELPFUL = 5
 """A bullet with more helpful tags than this and at most one harmful tag is high-performing (ACE)."""

@@ -19,9 +19,9 @@ from evolve.loop.nodes.judge import SelfJudgement
 from memory.operations import op_id
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Op, Task, Trajectory
-from playbooks.bullets import clean_text
 from playbooks.compact import CompactDecision, CompactReflection
 from playbooks.full import FullCuration, FullReflection
+from playbooks.kinds.bullet import clean_text
 from policies.protocols import Reply
 from policies.roles import ACTING
 from policies.structured import parse

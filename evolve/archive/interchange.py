@@ -18,10 +18,10 @@ from memory.errors import BadInput, NotFound
 from memory.operations import op_id
 from memory.records import DeltaOp, Frozen, Op, Provenance, Record, Status, Trust, Verdict
 from memory.store import Store
-from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.formats.entry import Entry, import_ops
+from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
+from playbooks.kinds.note import LIMITS, Note, words
 from playbooks.notebook.drafts import NoteDraft, note_of
-from playbooks.notes import LIMITS, Note, words
 from skills.interchange import agent_skills, skillbank, voyager
 from skills.interchange.agent_skills import Standing
 from skills.interchange.found import Found, Instruction, Mistake, read_text

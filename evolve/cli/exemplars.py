@@ -14,7 +14,7 @@ from evolve.cli.playbook import ACTOR, report
 
 if TYPE_CHECKING:
     from memory.records import Record
-    from playbooks.exemplars import Exemplar
+    from playbooks.kinds.exemplar import Exemplar
 
 KIND = "exemplar"
 

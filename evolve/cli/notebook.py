@@ -12,7 +12,7 @@ from evolve.cli.output import Json, show, table
 
 if TYPE_CHECKING:
     from memory.records import Record
-    from playbooks.notes import Note
+    from playbooks.kinds.note import Note
 
 KIND = "note"
 

@@ -16,7 +16,7 @@ from evolve.environments.office.rules import RULES, Rule, Values
 from evolve.environments.office.skilled import parameters, phrases, rules, written
 from evolve.environments.office.wording import FRAMES, sentence
 from memory.records import Record
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from skills.record import Skill
 
 FIRST_DEPLOYMENT, LAST_DEPLOYMENT = 1_000, 99_999

@@ -13,8 +13,8 @@ from functools import cache
 from importlib import resources
 
 from memory.records import Payload, Trajectory
-from playbooks.bullets import Bullet
-from playbooks.notes import Note
+from playbooks.kinds.bullet import Bullet
+from playbooks.kinds.note import Note
 from policies.prompts import prompt_names
 
 PACKAGES = ("evolve.episode", "playbooks", "skills", "policies")

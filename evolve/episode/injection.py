@@ -22,7 +22,7 @@ from memory.store import Store
 from playbooks.budget import cost, shared
 from playbooks.contradictions import outdone
 from playbooks.core import Core, choose
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 from playbooks.view import RecordView
 from policies.protocols import Policy
 from skills.record import Skill

@@ -15,7 +15,7 @@ from typing import Any
 
 from evolve.protocols import Action, ActionFormat, Demonstration, Environment, HasDemonstration, StepResult
 from memory.records import Record, Step, Task
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
 from playbooks.render import neutral
 from playbooks.render import render as render_knowledge
 from policies.prompts import render

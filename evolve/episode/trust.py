@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from memory.errors import BadInput
 from memory.kinds import payload_class
 from memory.records import DeltaOp, Payload, Trajectory, Trust
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 from skills.prose import prose
 from skills.record import Skill
 

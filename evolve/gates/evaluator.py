@@ -34,7 +34,7 @@ from memory.records import DeltaOp, Task, Trajectory
 from memory.scratch import scratch
 from memory.store import Store
 from playbooks.core import core_records
-from playbooks.exemplars import shown_text
+from playbooks.kinds.exemplar import shown_text
 from policies.protocols import Policy
 from skills.record import Skill
 

@@ -19,7 +19,7 @@ from evolve.gates.held_out_rules import replay
 from evolve.statistics.decision import unmeasured
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Trajectory, Trust, Verdict
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 
 FIRST = 8
 """Exemplars of the first look."""

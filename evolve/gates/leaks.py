@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Trajectory, Verdict
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 
 _WORD = re.compile(r"\w+")
 

@@ -20,7 +20,7 @@ from memory.protocols import Gate, KnowledgeView
 from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict
 from playbooks.content import refusal
 from playbooks.deltas import Rules, validate
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 from skills.gate import SkillGate
 from skills.record import Skill
 

@@ -42,9 +42,9 @@ from memory.records import (
 from memory.runlist import OPENED
 from memory.snapshots import address, name_now
 from memory.store import Store
-from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.core import core_records
 from playbooks.formats.entry import Entry, import_ops
+from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.render import neutral
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy

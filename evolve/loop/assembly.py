@@ -19,7 +19,7 @@ from evolve.config.model import Config, ModelSection
 from evolve.config.sections import FROM_ROOT
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
-from evolve.registry import choose, load_object, member, members
+from evolve.registry import choose, load_object, loaded, member, members
 from memory import embedders, kinds
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Trust
@@ -199,14 +199,12 @@ def open_store(
 
 
 def register_kinds() -> None:
-    """Make every kind of knowledge that ships here known to the memory floor."""
+    """Make every kind of knowledge known to the memory floor: those that ship here and those of other packages."""
     from memory.stored_item import StoredItem
-    from playbooks.bullets import Bullet
-    from playbooks.exemplars import Exemplar
-    from playbooks.notes import Note
+    from playbooks import kinds as folder
     from skills.record import Skill
 
-    for payload in (Bullet, Note, Exemplar, Skill, StoredItem):
+    for payload in (*(member(folder, name) for name in members(folder)), Skill, StoredItem, *loaded("kind").values()):
         kinds.register(payload)
 
 

@@ -26,9 +26,9 @@ from evolve.seeds import id_for, seed_for
 from memory.kinds import known_kinds
 from memory.records import Event, Frozen, Record, Snapshot, StopReason, Task, Trajectory
 from playbooks.core import core_records
+from playbooks.kinds.note import Note
 from playbooks.notebook.judge import Finding, by_policy
 from playbooks.notebook.retry import PassReport, avoid_text, best_of, compare_pass
-from playbooks.notes import Note
 
 ATTEMPTS = "attempts"
 """Event: what the attempts at one split came to."""

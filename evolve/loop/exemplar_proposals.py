@@ -20,7 +20,7 @@ from evolve.loop.nodes.attempt import solution
 from evolve.loop.state import RunContext
 from memory.operations import op_id
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Status, Step, Trajectory, Trust
-from playbooks.exemplars import Exemplar, shortened
+from playbooks.kinds.exemplar import Exemplar, shortened
 from playbooks.texts import TextIndex
 
 LEFT_OUT = "[left out]"

@@ -7,7 +7,7 @@ from typing import Any
 
 from evolve.statistics.paired import Passed
 from memory.records import DeltaOp, Frozen, Op, Status, Task, Verdict
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 
 Evaluate = Callable[[Sequence[DeltaOp] | None, Sequence[Task], int], Awaitable[Passed]]
 """Runs tasks with a seed: under the knowledge as it is (None), or as the ops would make it. Changes nothing."""

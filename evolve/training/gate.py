@@ -23,7 +23,7 @@ from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.session import Parts, run
 from evolve.statistics.paired import Paired, Passed, p_better, pair
 from memory.records import Frozen
-from playbooks.exemplars import shown_text
+from playbooks.kinds.exemplar import shown_text
 from policies.generations.records import Generation
 from policies.llama_server import LlamaOptions
 

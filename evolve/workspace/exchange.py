@@ -14,9 +14,9 @@ from evolve.workspace.knowledge import OPERATOR
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
 from memory.store import Store
-from playbooks.bullets import Bullet
 from playbooks.formats.detect import detect
 from playbooks.formats.entry import import_ops
+from playbooks.kinds.bullet import Bullet
 from playbooks.similarity import exact_key
 from skills.interchange.agent_skills import export
 from skills.library import Library

@@ -27,7 +27,7 @@ from memory.records import (
 )
 from memory.store import Store
 from memory.utility import Case, Measured
-from playbooks.bullets import DEFAULT_SECTION
+from playbooks.kinds.bullet import DEFAULT_SECTION
 from skills.library import Library
 from skills.record import Skill
 

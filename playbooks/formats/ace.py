@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.records import Record, UsageCounts
-from playbooks.bullets import OTHERS, clean_text
 from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
+from playbooks.kinds.bullet import OTHERS, clean_text
 
 _INDENT = "  "
 _LINE = re.compile(rf"\[\s*({LABEL})\s*\]\s*(.*)")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from memory.errors import BadInput
 from memory.operations import op_id
 from memory.records import DeltaOp, Frozen, Op, Provenance, Record, Status, Trust, UsageCounts
-from playbooks.bullets import OTHERS, SECTIONS, Bullet, match_section
+from playbooks.kinds.bullet import OTHERS, SECTIONS, Bullet, match_section
 
 LABEL = r"[A-Za-z][A-Za-z0-9_]*-\d{1,9}"
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from memory.errors import BadInput
 from memory.operations import op_id
 from memory.records import DeltaOp, Frozen, Op, Provenance, Record, Status, Trust
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 
 FORMAT = "evolve-exemplars"
 VERSION = 1

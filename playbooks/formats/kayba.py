@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from memory.errors import BadInput
 from memory.records import Record, UsageCounts
-from playbooks.bullets import OTHERS
 from playbooks.formats.entry import Entry, by_section, make_entry
+from playbooks.kinds.bullet import OTHERS
 
 _COUNTS = ("helpful", "harmful", "neutral")
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from memory.records import Record
-from playbooks.bullets import OTHERS, clean_text
 from playbooks.formats.entry import LABEL, Entry, by_section, make_entry
+from playbooks.kinds.bullet import OTHERS, clean_text
 
 TITLE = "# Playbook"
 

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Trust
-from playbooks.bullets import clean_text
 from playbooks.citations import resolve
 from playbooks.compact import listed, nearest, sound
+from playbooks.kinds.bullet import clean_text
 from playbooks.lessons import Lesson, add_op, edit_op, tag_ops
 from playbooks.methods.episode import block, labelled, line, steps_of
 from playbooks.methods.roles import EpisodeCurator, opened

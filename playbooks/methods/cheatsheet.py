@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from memory.operations import op_id, removal
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Provenance, Record, Reflection, Trajectory
-from playbooks.bullets import DEFAULT_SECTION, Bullet
 from playbooks.compact import listed, sound
+from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.lessons import Lesson, add_op, edit_op
 from playbooks.methods.episode import block, line, steps_of
 from playbooks.methods.roles import EpisodeCurator

@@ -7,7 +7,7 @@ from textwrap import indent
 from typing import Any
 
 from memory.records import Record, Trajectory
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
 from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral
 

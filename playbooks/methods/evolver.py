@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from memory.operations import op_id, removal
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Provenance, Record, Reflection, Trajectory, Trust, UsageCounts
-from playbooks.bullets import Bullet
 from playbooks.compact import listed
+from playbooks.kinds.bullet import Bullet
 from playbooks.lessons import Lesson, add_op, collect, tag_ops
 from playbooks.methods.episode import block, line, steps_of
 from playbooks.methods.roles import opened

@@ -19,7 +19,8 @@ from typing import Literal
 
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Frozen, Provenance, Reflection, Trajectory, Trust, Usage
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
+from playbooks.kinds.note import LIMITS, words
 from playbooks.lessons import tag_ops
 from playbooks.notebook import clusters, merge
 from playbooks.notebook.clusters import Cluster
@@ -28,7 +29,6 @@ from playbooks.notebook.evidence import Failure, failure_of
 from playbooks.notebook.judge import Audit, Finding, audit, find_failures
 from playbooks.notebook.merge import Group, group, joined, merged, op_of
 from playbooks.notebook.write import Written, write_notes
-from playbooks.notes import LIMITS, words
 from playbooks.render import neutral
 from playbooks.rules import errors_of
 from policies.protocols import Policy

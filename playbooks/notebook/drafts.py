@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
-from playbooks.bullets import one_line
 from playbooks.compact import listed
+from playbooks.kinds.bullet import one_line
+from playbooks.kinds.note import LIMITS, MAX_EXAMPLES, TOTAL_WORDS, Note, said, words
 from playbooks.notebook.clusters import cluster_id
-from playbooks.notes import LIMITS, MAX_EXAMPLES, TOTAL_WORDS, Note, said, words
 from playbooks.render import neutral
 from policies.schemas import most_chars, most_items
 

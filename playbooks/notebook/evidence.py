@@ -5,8 +5,8 @@ from __future__ import annotations
 from textwrap import indent
 
 from memory.records import Frozen, Reflection, Trajectory
-from playbooks.bullets import one_line
 from playbooks.compact import failed_checks, salient_steps
+from playbooks.kinds.bullet import one_line
 from playbooks.notebook.judge import Finding
 from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral

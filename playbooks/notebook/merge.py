@@ -14,11 +14,11 @@ import numpy as np
 from memory.operations import op_id
 from memory.protocols import Embedder, KnowledgeView, Vector
 from memory.records import DeltaOp, Op, Provenance, Record
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
+from playbooks.kinds.note import LIMITS, MAX_EXAMPLES, Note
 from playbooks.notebook.asking import ask
 from playbooks.notebook.drafts import NoteDraft, note_of
 from playbooks.notebook.write import Written, params_of
-from playbooks.notes import LIMITS, MAX_EXAMPLES, Note
 from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Message, Policy, Profile

@@ -10,9 +10,9 @@ from math import prod
 
 from memory.errors import BadInput
 from memory.records import Frozen, Trajectory
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
+from playbooks.kinds.note import Note
 from playbooks.notebook.judge import Finding
-from playbooks.notes import Note
 from playbooks.render import neutral
 from policies.prompts import render
 from policies.protocols import Profile

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory.records import Insight, Reflection, Usage
+from playbooks.kinds.note import Note
 from playbooks.notebook.asking import ask
 from playbooks.notebook.clusters import Cluster
 from playbooks.notebook.drafts import NoteDraft, note_of
 from playbooks.notebook.evidence import Failure, shown
-from playbooks.notes import Note
 from policies.prompts import render
 from policies.protocols import Message, Policy, Profile, SamplingParams
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from memory.records import Insight, Op, Record, Reflection, Trust
-from playbooks.bullets import Bullet
 from playbooks.curator import DirectCurator, ModelCurator
 from playbooks.deltas import validate
+from playbooks.kinds.bullet import Bullet
 from playbooks.protocols import Curator
 from playbooks.view import RecordView
 from policies.protocols import Message, Profile, SamplingParams

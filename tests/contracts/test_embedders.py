@@ -9,9 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evolve.loop.assembly import WITH_MODEL
+from evolve.registry import member, members
+from memory import embedders
 from memory.embedders.hashing import HashingEmbedder
 from memory.embedders.sentence import SentenceEmbedder
-from memory.embedders.wordllama import WordLlamaEmbedder
 from memory.embedding_cache import CachedEmbedder
 from memory.errors import BadInput
 from memory.journal import Journal
@@ -74,33 +76,27 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_sentence_model(tmp_path_factory.mktemp("model"))
 
 
-SLOW = pytest.param("sentence", marks=pytest.mark.slow)
+NAMES = [pytest.param(each, marks=pytest.mark.slow if each in WITH_MODEL else ()) for each in members(embedders)]
 
 
-@pytest.fixture(params=["hashing", "cached", "wordllama", SLOW], scope="module")
+@pytest.fixture(params=["cached", *NAMES], scope="module")
 def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Embedder]]:
-    if request.param == "hashing":
-        yield HashingEmbedder
-    elif request.param == "cached":
+    if request.param == "cached":
         journal = Journal(tmp_path_factory.mktemp("cache") / "evolve.db")
         yield lambda: CachedEmbedder(HashingEmbedder(), journal, persist=True)
         journal.close()
-    elif request.param == "wordllama":
-        pytest.importorskip("wordllama", reason="the `wordllama` extra is not installed")
-        yield WordLlamaEmbedder
-    else:
+    elif request.param in WITH_MODEL:
         folder = request.getfixturevalue("model_folder")
-        yield lambda: SentenceEmbedder(folder)
+        yield lambda: member(embedders, request.param)(folder)
+    else:
+        if request.param == "wordllama":
+            pytest.importorskip("wordllama", reason="the `wordllama` extra is not installed")
+        yield member(embedders, request.param)
 
 
 @pytest.fixture(scope="module")
 def embedder(make: Callable[[], Embedder]) -> Embedder:
     return make()
-
-
-def test_every_implementation_is_covered(root: Path) -> None:
-    files = {path.stem for path in (root / "memory" / "embedders").glob("*.py")} - {"__init__"}
-    assert files == {"hashing", "sentence", "wordllama"}
 
 
 def test_shape_type_and_length(embedder: Embedder) -> None:

@@ -1,6 +1,6 @@
 """One conformance suite over every environment: the packaged one (`evolve env check`), and what holds for ours alone.
 
-A new environment joins through `environments_under_test`.
+A new environment that ships is found by its file, and made without options unless `MADE` says how.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from langchain_core.tools import BaseTool, tool
 
+from evolve.config.model import Config, EnvironmentSection
 from evolve.environments.bfcl.data import installed
-from evolve.environments.bfcl.environment import Bfcl
 from evolve.environments.check import Subject, examine, play
 from evolve.environments.formula import Formula, FormulaConfig
 from evolve.environments.lifelong_db import LifelongDb, LifelongDbConfig
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.tools import Tools, ToolsEnvironment, Transcript
+from evolve.loop.assembly import make_environment, shipped_environments
 from evolve.protocols import Action, Environment, HasGold, StateDiff
 from memory.records import Task, ToolCall
 
@@ -83,15 +84,27 @@ def _lifelong_db() -> LifelongDb:
     return LifelongDb(LifelongDbConfig(data=str(FIXTURES / "lifelong_db.json"), test=2, dev=1))
 
 
+MADE: dict[str, Callable[[], Environment]] = {
+    "office": lambda: Office(OfficeConfig(deployment=7)),
+    "tools": Counter,
+    "formula": _formula,
+    "lifelong_db": _lifelong_db,
+}
+ELSEWHERE = {"gym", "textworld"}
+"""Environments around another package, whose own tests ask the packaged suite."""
+
+
 def environments_under_test() -> list[object]:
     """Return every environment as a pytest parameter: a function that makes a fresh one."""
     return [
-        pytest.param(lambda: Office(OfficeConfig(deployment=7)), id="office"),
-        pytest.param(Counter, id="tools"),
-        pytest.param(Bfcl, id="bfcl", marks=NO_BFCL),
-        pytest.param(_formula, id="formula"),
-        pytest.param(_lifelong_db, id="lifelong_db"),
+        pytest.param(MADE.get(name) or _by_default(name), id=name, marks=[NO_BFCL] if name == "bfcl" else [])
+        for name in shipped_environments()
+        if name not in ELSEWHERE
     ]
+
+
+def _by_default(name: str) -> Callable[[], Environment]:
+    return lambda: make_environment(Config(environment=EnvironmentSection(name=name)))
 
 
 Maker = Callable[[], Environment]

@@ -1,4 +1,4 @@
-"""One suite for every Gate.
+"""One suite for every Gate: those that ship are found by their files, and what runs tasks is made here.
 
 K1  every op is accepted, or rejected or deferred with a reason
 K2  the same input gives the same verdict; the view is left as it was
@@ -13,27 +13,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pytest
 
+from evolve import gates
+from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.gates.account import REPLAYS
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
+from evolve.gates.context import GateContext
 from evolve.gates.decisions import redecided
 from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.held_out_rules import Rules
 from evolve.gates.leaks import ExemplarGate
-from evolve.gates.none import NoGate
-from evolve.gates.online_ab import OnlineAB
 from evolve.gates.replay import Replay
-from evolve.gates.review import ReviewGate
-from evolve.gates.static import StaticGate
 from evolve.gates.utility import Utility
+from evolve.registry import member, members
 from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Record, Status, Task, Trajectory, UsageCounts, Verdict
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.view import RecordView
 from skills.gate import SkillGate
 
@@ -52,8 +53,7 @@ async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: i
 
 
 MAKERS: dict[str, Callable[[], Gate]] = {
-    "none": NoGate,
-    "static": StaticGate,
+    **{name: partial(member(gates, name), GateContext(Config())) for name in members(gates)},
     "batch_screen": lambda: BatchScreen(evaluate, seed=1),
     "held_out": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(first=60)),
     "held_out-strict": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(mode="strict")),
@@ -61,8 +61,6 @@ MAKERS: dict[str, Callable[[], Gate]] = {
     "exemplar": ExemplarGate,
     "canary": lambda: Canary(evaluate, TASKS, seed=1),
     "utility": lambda: Utility(evaluate, TASKS, seed=1),
-    "online_ab": OnlineAB,
-    "review": ReviewGate,
     "skill": SkillGate,
     "replay": lambda: Replay(Office(OfficeConfig()), seed=1),
 }

@@ -19,7 +19,7 @@ from typing import Any, get_args
 import pytest
 
 from memory.records import Check, Outcome, Record, Step, Tag, Task, Trajectory
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.protocols import Reflector
 from playbooks.reflector import ModelReflector
 from playbooks.rules import RulesReflector

@@ -14,8 +14,8 @@ from evolve.errors import UserCodeError
 from evolve.loop.assembly import open_store
 from evolve.progress import Learned
 from memory.records import DeltaOp
-from playbooks.bullets import Bullet
 from playbooks.formats.entry import Entry, import_ops
+from playbooks.kinds.bullet import Bullet
 from tests.evolve.toy_doors import COLORS, doors_config, password
 
 ENV = {**os.environ, "PYTHONPATH": "."}

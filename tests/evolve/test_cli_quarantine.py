@@ -13,9 +13,9 @@ from evolve.environments.office.rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.loop.assembly import open_store
 from memory.records import Status
-from playbooks.bullets import Bullet
 from playbooks.formats.entry import Entry
 from playbooks.formats.json import dump
+from playbooks.kinds.bullet import Bullet
 from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings
 
 GATES = '[gate]\nnames = ["default"]\nselect_tasks = 24\n'

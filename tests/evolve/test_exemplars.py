@@ -29,8 +29,8 @@ from evolve.protocols import Demonstration
 from memory.records import DeltaOp, Op, Recalled, Record, Status, Trajectory, Trust, UsageCounts
 from memory.store import Store
 from playbooks.budget import shared
-from playbooks.bullets import Bullet
-from playbooks.exemplars import Exemplar, Turn
+from playbooks.kinds.bullet import Bullet
+from playbooks.kinds.exemplar import Exemplar, Turn
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
 from tests.evolve.formulas import FORMULAS, Formulas, asked, formulas_config, formulas_policy, question, replies

@@ -26,7 +26,7 @@ from evolve.gates.held_out_rules import replay
 from evolve.gates.utility import Utility
 from evolve.statistics.progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust, Verdict
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.parts import Part
 from playbooks.view import RecordView
 

@@ -21,7 +21,7 @@ from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.statistics.paired import Passed
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trust, Verdict
-from playbooks.exemplars import Exemplar, Turn
+from playbooks.kinds.exemplar import Exemplar, Turn
 from playbooks.view import RecordView
 from tests.evolve.formulas import Formulas, formulas_config, formulas_policy
 

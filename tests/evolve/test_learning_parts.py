@@ -22,7 +22,7 @@ from evolve.loop.session import Parts, arun
 from evolve.seeds import id_for, seed_for
 from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Injection, Insight, Op, Record, Reflection, Status, Step, Task, Trajectory
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.view import RecordView
 from policies.roles import Policies
 from policies.scripted import ScriptedPolicy

@@ -30,7 +30,7 @@ from evolve.loop.session import Parts, RunResult, aresume, arun
 from memory.content import canonical
 from memory.records import DeltaOp, Event, Op, Record, Status, Task, Verdict
 from memory.store import Store
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import Doors, doors_config, password, replies
 

@@ -8,7 +8,7 @@ import pytest
 
 from evolve.episode.prompting import act_messages, actions_of, briefing, knowledge, opening_messages
 from memory.records import Record, Step, Task, ToolCall
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from policies.protocols import Reply
 
 TASK = Task(id="t_1", instruction="Pay Ann 3.")

@@ -11,8 +11,8 @@ import pytest
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import Check, Outcome, Record, Step, Task, Trajectory
 from memory.store import Store
-from playbooks.bullets import Bullet
-from playbooks.notes import Note
+from playbooks.kinds.bullet import Bullet
+from playbooks.kinds.note import Note
 
 Made = Callable[..., Record[Bullet]]
 Played = Callable[..., Trajectory]

@@ -20,11 +20,11 @@ import pytest
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Insight, Op, Provenance, Reflection, Status, UsageCounts
 from memory.store import Store
-from playbooks.bullets import match_section
 from playbooks.citations import cited, resolve
 from playbooks.curator import DirectCurator, ModelCurator, curate_messages, nearest
 from playbooks.deltas import validate
 from playbooks.formats import ace
+from playbooks.kinds.bullet import match_section
 from playbooks.refine import enforce_budget
 from playbooks.reflector import ModelReflector, reflect_messages
 from playbooks.render import cost, render
@@ -241,7 +241,7 @@ async def test_defect_21_a_role_calls_the_policy_no_more_than_it_needs(played: M
 
 def test_defect_22_refining_gives_the_same_ids_in_every_process() -> None:
     code = (
-        "from memory.records import Record\nfrom playbooks.bullets import Bullet\n"
+        "from memory.records import Record\nfrom playbooks.kinds.bullet import Bullet\n"
         "from playbooks.refine import merge_exact, enforce_budget\n"
         "rs = [Record(id=f'r{n}', kind='bullet', number=n, payload=Bullet(content='Log in.')) for n in (1, 2, 3)]\n"
         "print([op.op_id for op in (*merge_exact(rs), *enforce_budget(rs, 9, len))])"

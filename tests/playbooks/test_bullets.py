@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memory.kinds import payload_class
-from playbooks.bullets import FINANCE_SECTIONS, SECTIONS, Bullet, match_section, one_line, section_slug
+from playbooks.kinds.bullet import FINANCE_SECTIONS, SECTIONS, Bullet, match_section, one_line, section_slug
 
 
 @pytest.mark.parametrize(

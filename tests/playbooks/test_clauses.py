@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from playbooks.bullets import Bullet
 from playbooks.clauses import LONGEST, clauses, sentences, without
-from playbooks.notes import Note
+from playbooks.kinds.bullet import Bullet
+from playbooks.kinds.note import Note
 from playbooks.parts import UNMEASURED, Part, parts, said, shortened
 
 PIECES = """a rule mail.send: priority must be high, and then in task about zorvex; call. apps.mail.send(to=1.5) `x, y`

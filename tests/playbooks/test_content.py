@@ -105,7 +105,7 @@ WORST = ["a", "a-", "a.", "a.b", "1", "0x", "*", "from ", "a.b if ", "<~", " ", 
 def test_the_longest_text_is_read_within_seconds() -> None:
     program = (
         "import json, resource, sys\n"
-        "from playbooks.bullets import one_line\n"
+        "from playbooks.kinds.bullet import one_line\n"
         "from playbooks.content import refusal\n"
         "for motif in json.load(sys.stdin):\n"
         "    print(repr(motif), flush=True)\n"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from memory.embedders.hashing import HashingEmbedder
 from memory.evidence import Evidence, Mark
 from memory.records import Provenance, Record, Trust, UsageCounts
-from playbooks.bullets import Bullet
 from playbooks.contradictions import _between, contradictions, outdone, possible
+from playbooks.kinds.bullet import Bullet
 from playbooks.render import render
 
 Make = Callable[..., Any]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from memory.errors import BadInput
 from memory.records import Status, Trust, UsageCounts
-from playbooks.bullets import FINANCE_SECTIONS, SECTIONS, Bullet
 from playbooks.formats import ace, json, kayba, markdown
 from playbooks.formats.entry import Entry, entries, import_ops
+from playbooks.kinds.bullet import FINANCE_SECTIONS, SECTIONS, Bullet
 
 Make = Callable[..., Any]
 

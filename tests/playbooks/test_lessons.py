@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from memory.records import DeltaOp, Insight, Op, Provenance, Reflection, Trust
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.lessons import Known, add_op, collect, direct_op, with_origin
 from playbooks.view import RecordView
 

@@ -13,10 +13,10 @@ import pytest
 from memory.embedders.hashing import HashingEmbedder
 from memory.protocols import Vector
 from memory.records import Op, Provenance, Usage
+from playbooks.kinds.note import TOTAL_WORDS, Note, words
 from playbooks.notebook.evidence import Failure
 from playbooks.notebook.merge import Group, group, joined, merged, op_of
 from playbooks.notebook.write import Written
-from playbooks.notes import TOTAL_WORDS, Note, words
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
 from tests.playbooks.conftest import PARTS

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from memory.errors import BadInput
+from playbooks.kinds.note import Note
 from playbooks.notebook.judge import Finding
 from playbooks.notebook.retry import avoid_text, best_of, compare_pass, pass_at_k
-from playbooks.notes import Note
 from tests.playbooks.conftest import PARTS
 
 Make = Callable[..., Any]

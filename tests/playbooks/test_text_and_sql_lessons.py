@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from memory.records import Check, Outcome, Record, Reflection, Step, Task, Trajectory
-from playbooks.bullets import Bullet
+from playbooks.kinds.bullet import Bullet
 from playbooks.rules import RulesReflector
 
 FAILED = Outcome(success=False, reward=0.0)

@@ -13,7 +13,7 @@ from evolve.protocols import Demonstration
 from memory.fusion import reciprocal_ranks, within_budget
 from memory.records import Recalled, RecallQuery, Record, Task
 from memory.store import Store
-from playbooks.exemplars import Exemplar, messages, shown_text
+from playbooks.kinds.exemplar import Exemplar, messages, shown_text
 from policies.prompts import render
 from policies.protocols import Message, Policy
 

@@ -11,7 +11,7 @@ from memory.kinds import known_kinds
 from memory.protocols import KnowledgeView
 from memory.records import Record, Task
 from memory.store import Store
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 from policies.protocols import Policy
 from skills.catalogue import catalogue
 from skills.library import Library

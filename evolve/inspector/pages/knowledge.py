@@ -20,7 +20,7 @@ from memory.errors import BadInput
 from memory.paging import Order
 from memory.records import RECALLABLE, Frozen, Record, Status
 from playbooks.core import core_records
-from playbooks.exemplars import Exemplar
+from playbooks.kinds.exemplar import Exemplar
 
 router = APIRouter()
 

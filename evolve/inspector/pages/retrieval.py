@@ -15,7 +15,7 @@ from evolve.inspector.rendering import show
 from evolve.inspector.token_counter import TokenCounter
 from memory.records import RecallQuery, Record, Task
 from playbooks.core import core_records
-from playbooks.exemplars import Exemplar, shown_text
+from playbooks.kinds.exemplar import Exemplar, shown_text
 
 router = APIRouter()
 

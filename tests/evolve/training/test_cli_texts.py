@@ -14,9 +14,9 @@ from evolve.training import ledger
 from evolve.training.ab_groups import matched
 from evolve.training.internalise import reflection_examples
 from memory.records import DeltaOp, Op, Status
-from playbooks.bullets import Bullet
 from playbooks.formats.entry import Entry
 from playbooks.formats.json import dump
+from playbooks.kinds.bullet import Bullet
 from policies.protocols import Reply
 from tests.evolve.command import invoke
 from tests.evolve.training.test_cli_train import SETTINGS, told

@@ -12,8 +12,8 @@ from evolve.episode.prompting import opening_messages, step_messages
 from evolve.training.internalise import Internalising
 from evolve.training.turns import erred
 from memory.records import Outcome, Record, Step, StopReason, Trajectory, Usage
-from playbooks.bullets import Bullet
 from playbooks.citations import uncited
+from playbooks.kinds.bullet import Bullet
 from policies.local.loading import load_encoder
 from policies.local.policy import POCKET
 from policies.protocols import Reply

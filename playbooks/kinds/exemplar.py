@@ -122,4 +122,4 @@ def _middle_out(text: str) -> str:
     return text if len(text) <= OBSERVED_CHARS else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
-register(Exemplar)
+MEMBER = register(Exemplar)

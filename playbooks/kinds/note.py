@@ -13,7 +13,7 @@ from pydantic import field_validator, model_validator
 
 from memory.kinds import register
 from memory.records import Payload
-from playbooks.bullets import one_line
+from playbooks.kinds.bullet import one_line
 
 LIMITS: dict[str, int] = {
     "subject": 50,
@@ -116,4 +116,4 @@ class Note(Payload):
         return f"{self.subject}\n{self.mistake_summary}"
 
 
-register(Note)
+MEMBER = register(Note)

@@ -129,4 +129,4 @@ class Bullet(Payload):
         return section_slug(self.section)
 
 
-register(Bullet)
+MEMBER = register(Bullet)

@@ -1,1 +1,4 @@
-"""Kinds of knowledge, one file or folder each: what a record of the kind holds, and what of it is read."""
+"""Kinds of knowledge, one file or folder each: what a record of the kind holds, and what of it is read.
+
+A file sets `MEMBER`, its payload class, and `EXAMPLE`, one of these.
+"""

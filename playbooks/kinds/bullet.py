@@ -130,3 +130,4 @@ class Bullet(Payload):
 
 
 MEMBER = register(Bullet)
+EXAMPLE = Bullet(content="Amounts are in cents.", cue="before payments.request")

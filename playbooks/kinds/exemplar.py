@@ -123,3 +123,4 @@ def _middle_out(text: str) -> str:
 
 
 MEMBER = register(Exemplar)
+EXAMPLE = Exemplar(task="Ask Ada for 12 euros.", turns=(Turn(said="payments.request(amount=1200)", observed="done"),))

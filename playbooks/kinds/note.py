@@ -117,3 +117,11 @@ class Note(Payload):
 
 
 MEMBER = register(Note)
+EXAMPLE = Note(
+    subject="payments: amounts",
+    corrected_examples=("amount=12 asks for 12 cents; amount=1200 for 12 euros",),
+    correct_approach="Give amounts in cents.",
+    mistake_summary="Amounts were given in euros.",
+    strategy="Read the unit of an argument before the first call.",
+    anti_patterns=("the world names another unit",),
+)

@@ -150,19 +150,24 @@ def _matching(root: Path, patterns: Sequence[str]) -> list[str]:
     return sorted({path.relative_to(root).as_posix() for each in patterns for path in root.glob(each)})
 
 
+def copy_tree(root: Path, copy: Path) -> None:
+    """Copy what tests need of a tree."""
+    copy.mkdir(exist_ok=True)
+    for name in KEPT:
+        if (root / name).is_dir():
+            shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+    for file in root.iterdir():
+        if file.is_file() and not file.name.startswith("."):
+            shutil.copyfile(file, copy / file.name)
+
+
 class Tree:
     """A copy of the tree to break."""
 
     def __init__(self, root: Path, copy: Path, box: float) -> None:
         """Copy what tests need of `root` to `copy`; `box` is the time for one mutant, in seconds."""
         self.root, self.copy, self.box = root, copy, box
-        copy.mkdir(exist_ok=True)
-        for name in KEPT:
-            if (root / name).is_dir():
-                shutil.copytree(root / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
-        for file in root.iterdir():
-            if file.is_file() and not file.name.startswith("."):
-                shutil.copyfile(file, copy / file.name)
+        copy_tree(root, copy)
 
     def judge(self, area: Area, mutant: Mutant) -> Verdict:
         """Return what becomes of a mutant. The copy is whole again afterwards."""

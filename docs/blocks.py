@@ -70,6 +70,7 @@ def run_page(page: Path, root: Path, folder: Path, environment: Mapping[str, str
     """Run a page of a clone in an empty folder; yield each command as it ends. What only installs is left out."""
     for _, file, body in FENCE.findall(page.read_text()):
         if file:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
             (folder / file).write_text(body)
     variables = {**os.environ, **(environment or {})}
     for command in shell_commands(page):

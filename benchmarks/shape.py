@@ -14,7 +14,7 @@ import re
 import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -26,7 +26,10 @@ from scipy.sparse.csgraph import connected_components
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 FRAGMENT, CEILING = 100, 500
 """Lines under which a module is small, and above which it is long."""
-SQL = re.compile(r"\s*(SELECT\b.+\bFROM|INSERT (OR \w+ )?INTO|DELETE FROM|CREATE (TABLE|INDEX|VIRTUAL)|UPDATE \w+ SET|PRAGMA)\b", re.S)
+SQL = re.compile(
+    r"\s*(SELECT\b.+\bFROM|INSERT (OR \w+ )?INTO|DELETE FROM|CREATE (TABLE|INDEX|VIRTUAL)|UPDATE \w+ SET|PRAGMA)\b",
+    re.DOTALL,
+)
 OWN = re.compile(rf"({'|'.join(PACKAGES)})((?:\.\w+)+)(:\w+)?")
 SETTING = re.compile(r"^\| `([a-z_.]+)`", re.MULTILINE)
 USERS = ("benchmarks", "docs/guides", "docs/presets.md", "evolve/config/presets", "examples", "tests", "README.md")
@@ -47,9 +50,11 @@ def counts(root: Path) -> dict[str, list[str]]:
         "lines": [f"{count} {module}" for module, count in sorted(lines.items())],
         "keys": keys(root),
         "keys that nobody sets": unset(root),
-        "modules with SQL outside memory": sorted({module for module, _ in _texts(root, graph, SQL) if not module.startswith("memory")}),
+        "modules with SQL outside memory": sorted(
+            {module for module, _ in _texts(root, graph, SQL.match) if not module.startswith("memory")}
+        ),
         "strings that name our own modules": [
-            f"{module}: {text}" for module, text in _texts(root, graph, OWN) if _names_module(root, text)
+            f"{module}: {text}" for module, text in _texts(root, graph, OWN.fullmatch) if _names_module(root, text)
         ],
     }
 
@@ -70,7 +75,9 @@ def circles(graph: grimp.ImportGraph) -> Iterator[str]:
 
 def upward(root: Path, graph: grimp.ImportGraph) -> Iterator[str]:
     """Yield the imports that run against the order of the tree's own layers (`pyproject.toml`)."""
-    contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contracts = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
     for contract in (each for each in contracts if each["type"] == "layers"):
         for container in contract.get("containers", [""]):
             rooms = [
@@ -82,9 +89,7 @@ def upward(root: Path, graph: grimp.ImportGraph) -> Iterator[str]:
 
 
 def _upward(graph: grimp.ImportGraph, rooms: list[tuple[int, str]]) -> Iterator[str]:
-    inside = {
-        room: {room, *graph.find_descendants(room)} for _, room in rooms if room in graph.modules
-    }
+    inside = {room: {room, *graph.find_descendants(room)} for _, room in rooms if room in graph.modules}
     for (high, above), (low, below) in combinations([each for each in rooms if each[1] in inside], 2):
         for module in sorted(inside[below]):
             for found in sorted(graph.find_modules_directly_imported_by(module) & inside[above]):
@@ -123,21 +128,23 @@ def keys(root: Path) -> list[str]:
 
 def unset(root: Path) -> list[str]:
     """Return the keys that no preset, guide, example, test or benchmark sets."""
-    files = [path for name in USERS for path in ([root / name] if (root / name).is_file() else (root / name).rglob("*.*"))]
+    files = [
+        path for name in USERS for path in ([root / name] if (root / name).is_file() else (root / name).rglob("*.*"))
+    ]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files if path.suffix in (".py", ".md", ".toml"))
     words = set(re.findall(r"[\"'.]?(\w+)[\"']?\s*[=:]", text))
     return [key for key in keys(root) if key.rpartition(": ")[2].rpartition(".")[2] not in words]
 
 
-def _texts(root: Path, graph: grimp.ImportGraph, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-    """Yield the string constants that a pattern matches from their beginning, docstrings left out, with their module."""
+def _texts(root: Path, graph: grimp.ImportGraph, matches: Callable[[str], object]) -> Iterator[tuple[str, str]]:
+    """Yield the string constants that match, docstrings left out, with their module."""
     for module in sorted(graph.modules):
         tree = ast.parse(_file(root, module).read_text(encoding="utf-8"))
         said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
-                if pattern is OWN and pattern.fullmatch(node.value) or pattern is SQL and pattern.match(node.value):
-                    yield module, node.value
+            text = node.value if isinstance(node, ast.Constant) and id(node) not in said else None
+            if isinstance(text, str) and matches(text):
+                yield module, text
 
 
 def _names_module(root: Path, text: str) -> bool:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.skill_mix import WideOffice, add
 from evolve.environments.office.desk import Desk
-from evolve.environments.office.episode import OfficeEpisode
-from evolve.environments.office.grade import grade
+from evolve.environments.office.episode import OfficeEpisode, grade
 from evolve.environments.office.intents import Intent, by_id
 from evolve.environments.office.names import draw_names
 from evolve.environments.office.rules import Values, draw, seeded

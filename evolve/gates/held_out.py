@@ -1,19 +1,26 @@
 """Gate `held_out`: tasks that no knowledge was written from, run with and without the change on the same seeds.
 
-What is accepted: `evolve.gates.held_out_rules`; which ops are looked at together: `evolve.gates.search`; what of them
-mattered: `evolve.gates.ablation`. Each look has a seed of its own, for both arms: were the base run once and kept, its
-bad luck would speak for every candidate that follows. Never run on the report split.
+What is accepted: `evolve.gates.held_out_rules`; what of it mattered: `evolve.gates.ablation`. Each look has a seed of
+its own, for both arms: were the base run once and kept, its bad luck would speak for every candidate that follows.
+Never run on the report split.
 
 A practical look goes in stages: `first` tasks, then twice as many, up to all, until the answer is plain; all stages of
 all looks at a change spend of one small error (`evolve.statistics.spending`). Nothing is accepted before all tasks of
-the protected slices were run, A/A runs only where the answer hangs on it.
+the protected slices were run, A/A runs only where the answer hangs on it. What the looks before this one spent of the
+error of a change, and of episodes, is read back from their evidence.
 
-What the looks before this one spent of the error of a change, and of episodes, is read back from their evidence.
+The good ops among many are found with few looks: all at once first, halves where good and bad are mixed (group
+testing). Every group is tested on top of what was admitted before it, and what of an accepted one is not missed when it
+is left out is not admitted. Each of k bad ops among N costs about log2(N) looks more. What cannot be afforded waits,
+and so does what looks good and is too little to tell: it is tested again when more has come to it, at most `patience`
+times in all, so that nothing waits for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.config.model import Config
@@ -25,7 +32,6 @@ from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
 from evolve.gates.events import verdicts
 from evolve.gates.held_out_rules import NAME, HeldOutTrial, Rules, decide, look_of, looks, replay
-from evolve.gates.search import Found, search
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
@@ -274,3 +280,71 @@ def rules_of(config: Config) -> Rules:
 
 
 MEMBER = make
+
+
+LookAt = Callable[
+    [Sequence[DeltaOp], Sequence[DeltaOp], Sequence[Round]], Awaitable[tuple[Decision | None, OutOfCalls | None]]
+]
+"""Decides about ops on top of others, given the rounds so far; what it could not afford comes beside what it knows."""
+Ablate = Callable[[Sequence[DeltaOp], Sequence[DeltaOp], Decision], Awaitable[Ablated]]
+"""Asks what matters of ops that were accepted on top of others."""
+
+
+@dataclass
+class Found:
+    """What a search came to."""
+
+    rounds: list[Round] = field(default_factory=list[Round])
+    ablated: list[Round] = field(default_factory=list[Round])
+    """What was seen to matter of each op that a round accepted."""
+    waiting: dict[str, str] = field(default_factory=dict[str, str])
+    """Why the ops that are left undecided wait."""
+    short: OutOfCalls | None = None
+    """Set where some wait for calls."""
+
+
+async def search(
+    groups: Sequence[Sequence[DeltaOp]], look: LookAt, ablate: Ablate, *, tried: Callable[[str], int], patience: int
+) -> Found:
+    """Return what became of the ops of some groups, each looked at on top of what was admitted before it.
+
+    `tried`: earlier looks at an op, by its id.
+    """
+    found = Found()
+    rounds, waiting = found.rounds, found.waiting
+    admitted: list[DeltaOp] = []
+    left = deque(_by_origin(group) for group in groups if group)
+    while left:
+        group = left.popleft()
+        ids = tuple(op.op_id for op in group)
+        decision, short = await look(admitted, group, rounds)
+        if decision is not None:
+            rounds.append(Round(ids, decision))
+        found.short = found.short or short
+        if short is not None or decision is None:
+            waiting |= dict.fromkeys(ids, str(short))
+            continue
+        ahead, behind = decision.evidence["statistics"]["ahead"], decision.evidence["statistics"]["behind"]
+        if decision.accepted:
+            parts = await ablate(admitted, group, decision)
+            admitted += parts.admitted
+            found.ablated += parts.rounds
+            found.short = found.short or parts.short
+            waiting |= {
+                key: why for key, why in parts.waiting.items() if parts.short is not None or tried(key) + 1 < patience
+            }
+        elif len(group) > 1 and ahead and behind:
+            half = (len(group) + 1) // 2
+            left.extendleft((group[half:], group[:half]))
+        elif ahead > behind:
+            patient = [key for key in ids if tried(key) + 1 < patience]
+            waiting |= dict.fromkeys(patient, f"waits for more: {decision.reason}")
+    return found
+
+
+def _by_origin(ops: Sequence[DeltaOp]) -> list[DeltaOp]:
+    """Return the ops with those of the same tasks side by side, so that halves cut between tasks."""
+    first: dict[tuple[str, ...], int] = {}
+    for at, op in enumerate(ops):
+        first.setdefault(op.provenance.task_ids, at)
+    return sorted(ops, key=lambda op: first[op.provenance.task_ids])

@@ -16,11 +16,11 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from evolve.config.model import Config
-from evolve.inspector import live
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import (
     compare,
     knowledge,
+    live,
     overview,
     policies,
     record,

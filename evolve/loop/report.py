@@ -3,6 +3,8 @@
 Nothing is remembered outside the journal, so a report can be printed again at any time and says the same.
 
 Beside a run stand the latest held-out evaluations: how its policy does with what is known, and without.
+
+pass@k says how many of a run's tasks any of k attempts solved. The stream's own figures are pass@1.
 """
 
 from __future__ import annotations
@@ -33,8 +35,6 @@ from evolve.loop.history import (
 from evolve.loop.lives import Compared, compared, compared_lines
 from evolve.loop.methods import growth
 from evolve.loop.modes.online import place
-from evolve.loop.pass_at_k import PassAtK, pass_at_k
-from evolve.loop.pass_at_k import lines as pass_lines
 from evolve.loop.roles import RoleUse, used
 from evolve.loop.roles import lines as role_lines
 from evolve.loop.runs import COMPARE, EVAL, RESUMABLE, RunRecord, load_run
@@ -43,6 +43,39 @@ from memory.errors import NotFound
 from memory.records import Frozen, Trajectory
 from memory.runlist import RunFilter
 from memory.store import Store
+
+
+class PassAtK(Frozen):
+    """What further attempts at failed tasks brought."""
+
+    k: int
+    """Most attempts at a task."""
+    tasks: int
+    first: int
+    """Tasks that their first attempt solved."""
+    solved: int
+    """Tasks that one of the attempts solved."""
+    episodes: int
+    """Further attempts that were made."""
+
+
+def pass_at_k(k: int, stream: Sequence[Trajectory], episodes: Sequence[Trajectory]) -> PassAtK | None:
+    """Return what the further attempts among a run's `episodes` add to its stream; None where there are none."""
+    further = [episode for episode in episodes if episode.arm == ATTEMPT]
+    if not further:
+        return None
+    first = {episode.task.id for episode in stream if episode.success}
+    later = {episode.task.id for episode in further if episode.success}
+    return PassAtK(k=k, tasks=len(stream), first=len(first), solved=len(first | later), episodes=len(further))
+
+
+def pass_at_k_lines(found: PassAtK | None) -> list[str]:
+    """Return the figures as text for people; nothing where there are none."""
+    if found is None:
+        return []
+    share = found.solved / max(found.tasks, 1)
+    return [f"pass@{found.k:<23} {share:6.1%}  with {found.episodes} further attempts at what the first one failed"]
+
 
 LOOKED = 50
 """Evaluations that are looked through, the latest."""
@@ -197,7 +230,7 @@ def lines(report: Report) -> list[str]:
         "without memory (sample)": report.control,
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
-    body += pass_lines(report.retried)
+    body += pass_at_k_lines(report.retried)
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
     body += [_figures(f"held out {_memory(e.report.arm)} memory", e.report.metrics) for e in report.held_out]
     body += [f"held out: {said}" for said in dict.fromkeys(map(_evaluation, report.held_out))]

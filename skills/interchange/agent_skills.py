@@ -1,9 +1,11 @@
 """Agent Skills folders (agentskills.io): `<name>/SKILL.md` with what a skill needs to run and to come back whole.
 
 Written: SKILL.md with our facts in `metadata`, `scripts/<name>.py` (`skills.interchange.script`), `evals/evals.json`
-(`skills.interchange.evals`), `assets/skill.json` with every field of the payload that is not in the script. Read:
-these, and leniently what others wrote. A script of others that is one function becomes a skill; any other is refused,
-and the text of its folder stays an instruction.
+with the task that a skill was made for and its tests as assertions, `assets/skill.json` with every field of the payload
+that is not in the script. Read: these, and leniently what others wrote. A script of others that is one function becomes a
+skill; any other is refused, and the text of its folder stays an instruction.
+
+With the evals another client can compare runs with and without the skill, as our gates did (`metadata`: utility_mean).
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 from memory.errors import BadInput, EvolveError
 from memory.records import Frozen
-from skills.interchange import evals, script
+from skills.interchange import script
 from skills.interchange.found import Found, Instruction, read_text, skill_or_reason
 from skills.interchange.frontmatter import Malformed, Value, lenient, safe, write
 from skills.interchange.validator import (
@@ -105,8 +107,8 @@ def export(library: Library, chosen: Mapping[str, Standing], out: Path) -> tuple
         files[folder / FILE] = _document(needed, standing)
         files[folder / "scripts" / f"{skill.name}.py"] = script.write(needed)
         files[folder / PAYLOAD] = _payload(needed)
-        if cases := evals.write(folder.name, skill):
-            files[folder / evals.EVALS] = cases
+        if cases := write_evals(folder.name, skill):
+            files[folder / EVALS] = cases
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text.encode())
@@ -255,3 +257,20 @@ def _fenced(code: str) -> str:
     longest = max(map(len, re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}python\n{code}\n{fence}"
+
+
+EVALS = "evals/evals.json"
+
+
+def write_evals(name: str, skill: Skill) -> str:
+    """Return the file's text for the skill that is exported as `name`; empty where it has neither task nor test."""
+    if not (skill.origin or skill.tests):
+        return ""
+    case = {
+        "id": 1,
+        "prompt": skill.origin or skill.described(),
+        "expected_output": skill.described(),
+        "files": [],
+        "assertions": [f"this program runs without an error:\n{test.code.strip()}" for test in skill.tests],
+    }
+    return json.dumps({"skill_name": name, "evals": [case]}, indent=2) + "\n"

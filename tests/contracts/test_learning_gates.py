@@ -28,8 +28,8 @@ from evolve.gates.decisions import redecided
 from evolve.gates.exemplars import Exemplars
 from evolve.gates.held_out import HeldOut
 from evolve.gates.held_out_rules import Rules
-from evolve.gates.leaks import ExemplarGate
 from evolve.gates.replay import Replay
+from evolve.gates.static import ExemplarGate
 from evolve.gates.utility import Utility
 from evolve.registry import member, members
 from memory.protocols import Gate

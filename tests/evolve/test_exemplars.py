@@ -20,7 +20,7 @@ from evolve.config.model import Config
 from evolve.config.sections import BudgetSection
 from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.errors import ConfigError
-from evolve.gates.leaks import ExemplarGate
+from evolve.gates.static import ExemplarGate
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
 from evolve.loop.report import make_report

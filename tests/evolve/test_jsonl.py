@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.environments.jsonl import load_answers, load_tasks
+from evolve.environments.tasks import load_answers, read_tasks
 from memory.errors import BadInput
 
 
@@ -23,7 +23,7 @@ def test_tasks_are_read_in_order_with_defaults_and_without_answers(tmp_path: Pat
         "",
         '{"id": "b", "instruction": "Zähle.", "scenario": "s", "split": "dev", "metadata": {"level": 2}}',
     )
-    first, second = load_tasks(path, "ledger")
+    first, second = read_tasks(path, "ledger")
     assert (first.id, first.scenario, first.split, first.environment) == ("task-1", "task-1", "train", "ledger")
     assert (second.id, second.scenario, second.split, second.metadata) == ("b", "s", "dev", {"level": 2})
     assert "7" not in first.model_dump_json()
@@ -52,13 +52,13 @@ def test_tasks_are_read_in_order_with_defaults_and_without_answers(tmp_path: Pat
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, lines: list[str], said: str) -> None:
     with pytest.raises(BadInput) as caught:
-        load_tasks(_write(tmp_path, *lines))
+        read_tasks(_write(tmp_path, *lines))
     assert said in str(caught.value)
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="cannot read the task file"):
-        load_tasks(tmp_path / "nothing.jsonl")
+        read_tasks(tmp_path / "nothing.jsonl")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadInput, match="cannot read the task file"):
-        load_tasks(tmp_path / "bytes")
+        read_tasks(tmp_path / "bytes")

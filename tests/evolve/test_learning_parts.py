@@ -12,9 +12,8 @@ from evolve.environments.tasks import load_tasks
 from evolve.episode.credit import Credited, tag_ops
 from evolve.errors import ConfigError
 from evolve.gates import proposals
-from evolve.gates.leaks import ngrams
 from evolve.gates.none import NoGate
-from evolve.gates.static import StaticGate
+from evolve.gates.static import StaticGate, ngrams
 from evolve.integrations.agent import Agent
 from evolve.loop import assembly as app
 from evolve.loop.controls import WorldCost, control_share, estimate, sampled

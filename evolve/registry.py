@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from evolve.errors import ConfigError
+from evolve.surface import DISTRIBUTION, extra_with
 from evolve.usercode import users
 from memory import objects
 from memory.errors import NotFound
@@ -29,7 +30,6 @@ GROUPS: Mapping[str, str] = {
     "kind": "evolve.kinds",
 }
 """What a name is for -> the group of entry points with which another package adds such a name."""
-DISTRIBUTION = "evolve-agents"
 _MEMBER = re.compile(r"^MEMBER\b", re.MULTILINE)
 
 
@@ -83,7 +83,7 @@ def choose(what: str, name: str, known: Mapping[str, Callable[[], Any]], own: Ca
     try:
         return known[name]()
     except ModuleNotFoundError as missing:
-        extra = _extra_with(missing.name or "")
+        extra = extra_with(missing.name or "")
         if extra is None:
             raise
         raise ConfigError(
@@ -104,14 +104,3 @@ def _added(what: str) -> dict[str, metadata.EntryPoint]:
     """Return what other installed packages add, by name."""
     group = GROUPS.get(what)
     return {point.name: point for point in metadata.entry_points(group=group)} if group else {}
-
-
-def _extra_with(package: str) -> str | None:
-    """Return the extra of this distribution that brings an importable package; None where none does."""
-    wanted = re.sub(r"[._]+", "-", package.partition(".")[0]).lower()
-    for requirement in metadata.requires(DISTRIBUTION) or ():
-        brought, _, condition = requirement.partition(";")
-        extra = re.search(r"extra == ['\"](\w+)['\"]", condition)
-        if extra and re.split(r"[^A-Za-z0-9._-]", brought.strip())[0].lower() == wanted:
-            return extra[1]
-    return None

@@ -2,8 +2,8 @@
 
 Written: SKILL.md with our facts in `metadata`, `scripts/<name>.py` (`skills.interchange.script`), `evals/evals.json`
 with the task that a skill was made for and its tests as assertions, `assets/skill.json` with every field of the payload
-that is not in the script. Read: these, and leniently what others wrote. A script of others that is one function becomes a
-skill; any other is refused, and the text of its folder stays an instruction.
+that is not in the script. Read: these, and leniently what others wrote. A script of others that is one function becomes
+a skill; any other is refused, and the text of its folder stays an instruction.
 
 With the evals another client can compare runs with and without the skill, as our gates did (`metadata`: utility_mean).
 """

@@ -14,6 +14,7 @@ from evolve.config.model import (
     RoleSection,
     RunSection,
 )
+from evolve.config.preset import AppliedPreset
 from evolve.config.sections import (
     BudgetSection,
     ControlsSection,
@@ -113,6 +114,7 @@ __all__ = [
     "ActionFormat",
     "Against",
     "Agent",
+    "AppliedPreset",
     "Asked",
     "AsyncOpenTask",
     "AsyncWorkspace",

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from evolve.config.preset import Applied, find_preset, overlay
+from evolve.config.preset import AppliedPreset, find_preset, overlay
 from evolve.config.sections import (
     BudgetSection,
     ControlsSection,
@@ -342,7 +342,7 @@ class Config(BaseSettings):
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]
 
     @property
-    def applied_preset(self) -> Applied | None:
+    def applied_preset(self) -> AppliedPreset | None:
         """Return what the preset set and what it did not; None without a preset."""
         if self.preset is None:
             return None
@@ -351,4 +351,4 @@ class Config(BaseSettings):
             section, _, key = path.partition(".")
             mine = dump[section][key]
             (taken if mine == value else overridden)[path] = mine
-        return Applied(name=self.preset, taken=taken, overridden=overridden)
+        return AppliedPreset(name=self.preset, taken=taken, overridden=overridden)

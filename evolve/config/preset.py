@@ -45,7 +45,7 @@ class Preset(Frozen):
         return {f"{section}.{key}": value for section, keys in self.values.items() for key, value in keys.items()}
 
 
-class Applied(Frozen):
+class AppliedPreset(Frozen):
     """What became of a preset in one configuration, as `section.key` -> value in force."""
 
     name: str

@@ -88,9 +88,10 @@ def _keep(kept: Path, code: int, seconds: float) -> None:
 @contextmanager
 def _started(command: Sequence[str], log: Path) -> Generator[subprocess.Popen[bytes]]:
     """Start a command whose output goes to a file; whatever is left of it when the block ends is killed."""
+    environ = os.environ | {"MALLOC_ARENA_MAX": "1"}  # fifteen workers, each with an arena a thread, fill the memory
     with (
         log.open("w") as file,
-        subprocess.Popen(command, cwd=ROOT, stdout=file, stderr=file, start_new_session=True) as process,
+        subprocess.Popen(command, cwd=ROOT, env=environ, stdout=file, stderr=file, start_new_session=True) as process,
     ):
         try:
             yield process

@@ -266,6 +266,8 @@ from pathlib import Path
 from evolve.loop.session import Parts, run
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background hands down that it is ignored
+
 
 class Watch:
     def notify(self, event):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from difflib import get_close_matches
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 
 DISTRIBUTION = "evolve-agents"
@@ -41,6 +41,8 @@ def public(name: str) -> object:
 
 def extra_with(package: str) -> str | None:
     """Return the extra of this distribution that brings an importable package; None where none does."""
+    from importlib import metadata  # slow, and seldom wanted
+
     wanted = re.sub(r"[._]+", "-", package.partition(".")[0]).lower()
     for requirement in metadata.requires(DISTRIBUTION) or ():
         brought, _, condition = requirement.partition(";")

@@ -12,11 +12,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from filelock import FileLock, Timeout
-from sqlite_utils import Database, Migrations
 
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
 from memory.schema import APPLICATION_ID, MIGRATIONS
-from memory.sql import sqlite3
+from memory.sql import Database, Migrations, sqlite3
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another one before it gives up with `JournalError`."""

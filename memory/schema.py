@@ -8,9 +8,7 @@ Three groups. Truth: `events` (append-only, enforced by triggers) and `content` 
 
 from __future__ import annotations
 
-from sqlite_utils import Database, Migrations
-
-from memory.sql import sqlite3
+from memory.sql import Database, Migrations, sqlite3
 
 APPLICATION_ID = 0x65766C76
 """`PRAGMA application_id` of a workspace database ("evlv")."""

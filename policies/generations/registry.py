@@ -17,13 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from sqlite_utils import Database, Migrations
-
 from memory.base import now
 from memory.database import clear_errors, open_database
 from memory.errors import NotFound
 from memory.schema import run_script
-from memory.sql import sqlite3
+from memory.sql import Database, Migrations, sqlite3
 from policies.generations.adapters import fingerprint, inspect_adapter
 from policies.generations.base import Base
 from policies.generations.errors import AdapterRefused, WrongState

@@ -37,6 +37,14 @@ TRIED = {
 """Members that a training of ours has shown at work; every other says that it is experimental."""
 
 
+def test_what_could_not_run_is_not_listed() -> None:
+    gone = {"transforms": {"cleaner", "rltf"}, "advantages": {"skill_r1", "rltf_sd"}}
+    assert {slot: sorted(names & set(slots.names(slot))) for slot, names in gone.items()} == {
+        "transforms": [],
+        "advantages": [],
+    }
+
+
 def test_what_is_experimental_says_so_and_is_made_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     unmarked = {
         slot: [each for each in slots.names(slot) if not slots.experimental(slot, each)] for slot in slots.SLOTS

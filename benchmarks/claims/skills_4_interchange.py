@@ -1,8 +1,8 @@
 """Claim skills_4: skills leave as valid Agent Skills, come back whole, and run with nothing but Python.
 
-Valid by the specification's rules and by the stricter validator in circulation (skills/interchange/validator.py). Each
-script runs in its own `scripts/`, in a Python without site packages in which no package of ours can be imported. The
-texts around the functions are as nasty as file formats fear; the functions are plain.
+Valid by the specification's rules and by the stricter validator in circulation (`skills.interchange.agent_skills`).
+Each script runs in its own `scripts/`, in a Python without site packages in which no package of ours can be imported.
+The texts around the functions are as nasty as file formats fear; the functions are plain.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any
 
 from benchmarks.claim import Row, begin, exactly
 from memory.records import Record
-from skills.interchange.agent_skills import Standing, export, load
-from skills.interchange.validator import complaints
+from skills.interchange.agent_skills import Standing, complaints, export, load
 from skills.library import Library
 from skills.record import Skill, SkillTest
 

@@ -6,6 +6,10 @@ that is not in the script. Read: these, and leniently what others wrote. A scrip
 a skill; any other is refused, and the text of its folder stays an instruction.
 
 With the evals another client can compare runs with and without the skill, as our gates did (`metadata`: utility_mean).
+
+Whether a folder is valid, `complaints` says by the specification (skills-ref validate, agentskills 69ef37e), with
+`ascii_only` also by what Anthropic's `quick_validate` demands (a name in ASCII, no angle brackets in the description).
+What we export passes both.
 """
 
 from __future__ import annotations
@@ -23,15 +27,7 @@ from memory.errors import BadInput, EvolveError
 from memory.records import Frozen
 from skills.interchange import script
 from skills.interchange.found import Found, Instruction, read_text, skill_or_reason
-from skills.interchange.frontmatter import Malformed, Value, lenient, safe, write
-from skills.interchange.validator import (
-    FILE,
-    MAX_COMPATIBILITY,
-    MAX_DESCRIPTION,
-    MAX_NAME,
-    complaints,
-    head_complaints,
-)
+from skills.interchange.frontmatter import Malformed, Value, lenient, safe, strict, write
 from skills.library import Library
 from skills.record import Skill
 
@@ -274,3 +270,70 @@ def write_evals(name: str, skill: Skill) -> str:
         "assertions": [f"this program runs without an error:\n{test.code.strip()}" for test in skill.tests],
     }
     return json.dumps({"skill_name": name, "evals": [case]}, indent=2) + "\n"
+
+
+FILE = "SKILL.md"
+FIELDS = ("name", "description", "license", "allowed-tools", "metadata", "compatibility")
+MAX_NAME, MAX_DESCRIPTION, MAX_COMPATIBILITY = 64, 1024, 500
+
+
+def complaints(folder: Path, *, ascii_only: bool = False) -> tuple[str, ...]:
+    """Return what is wrong with a skill folder, a sentence each; empty = valid."""
+    if not folder.is_dir():
+        return (f"{str(folder)!r} is no folder",)
+    try:
+        head, _ = strict(read_text(folder / FILE))
+    except (Malformed, EvolveError) as error:
+        return (str(error),)
+    return head_complaints(head, folder.name, ascii_only=ascii_only)
+
+
+def head_complaints(head: dict[str, Value], folder: str, *, ascii_only: bool = False) -> tuple[str, ...]:
+    """Return what is wrong with the head of a SKILL.md that stands in `folder`."""
+    unknown = sorted(set(head) - set(FIELDS))
+    said = [f"unexpected fields: {', '.join(unknown)}; allowed are {', '.join(FIELDS)}"] if unknown else []
+    said += _name(head.get("name"), folder, ascii_only)
+    said += _description_findings(head.get("description"), ascii_only)
+    said += _optional(head)
+    return tuple(said)
+
+
+def _name(value: Value | None, folder: str, ascii_only: bool) -> list[str]:
+    if not isinstance(value, str) or not value.strip():
+        return ["`name` is missing; it must be a text that is not empty"]
+    name = unicodedata.normalize("NFKC", value.strip())
+    wrong = {
+        f"`name` has {len(name)} characters; at most {MAX_NAME}": len(name) > MAX_NAME,
+        f"`name` {name!r} must be lowercase": name != name.lower(),
+        f"`name` {name!r} must not start or end with a hyphen": name.startswith("-") or name.endswith("-"),
+        f"`name` {name!r} must not have two hyphens in a row": "--" in name,
+        f"`name` {name!r} may hold letters, digits and hyphens only": not all(c.isalnum() or c == "-" for c in name),
+        f"`name` {name!r} is not ASCII": ascii_only and re.fullmatch(r"[a-z0-9-]+", name) is None,
+        f"folder {folder!r} must be called as the skill, {name!r}": unicodedata.normalize("NFKC", folder) != name,
+    }
+    return [text for text, holds in wrong.items() if holds]
+
+
+def _description_findings(value: Value | None, ascii_only: bool) -> list[str]:
+    if not isinstance(value, str) or not value.strip():
+        return ["`description` is missing; it must be a text that is not empty"]
+    said: list[str] = []
+    if len(value) > MAX_DESCRIPTION:
+        said.append(f"`description` has {len(value)} characters; at most {MAX_DESCRIPTION}")
+    if ascii_only and re.search("[<>]", value):
+        said.append("`description` must not hold angle brackets")
+    return said
+
+
+def _optional(head: dict[str, Value]) -> list[str]:
+    said: list[str] = []
+    for name in ("license", "compatibility", "allowed-tools"):
+        if not isinstance(head.get(name, ""), str):
+            said.append(f"`{name}` must be one text; got {head[name]!r}")
+    compatibility = head.get("compatibility", "")
+    if isinstance(compatibility, str) and len(compatibility) > MAX_COMPATIBILITY:
+        said.append(f"`compatibility` has {len(compatibility)} characters; at most {MAX_COMPATIBILITY}")
+    metadata = head.get("metadata", {})
+    if not isinstance(metadata, dict):
+        said.append(f"`metadata` must be a map of texts; got {metadata!r}")
+    return said

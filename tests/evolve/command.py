@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from contextlib import chdir
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.testing import CliRunner, Result
 
 from evolve.cli.main import app
 
+typer.testing._get_command = cache(typer.main.get_command)  # type: ignore[attr-defined]  # else a tenth of a second a call
 ROOT = Path(__file__).resolve().parents[2]
 TASKS = 16
 SETTINGS = """\

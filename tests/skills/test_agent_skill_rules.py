@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from skills.interchange.agent_skills import complaints
 from skills.interchange.frontmatter import Malformed, lenient, safe, strict, write
-from skills.interchange.validator import complaints
 
 GOOD = "name: my-skill\ndescription: Does a thing. Use when a thing is to be done."
 

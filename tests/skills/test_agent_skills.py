@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 
 from memory.errors import BadInput
 from memory.records import Record
-from skills.interchange.agent_skills import MAX_INSTRUCTION, Standing, export, kebab, load
-from skills.interchange.validator import complaints
+from skills.interchange.agent_skills import MAX_INSTRUCTION, Standing, complaints, export, kebab, load
 from skills.library import Library
 from skills.record import Skill, SkillTest
 from tests.skills.conftest import Kept

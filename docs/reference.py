@@ -9,11 +9,14 @@ import re
 from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any, get_args
 
 from pydantic import BaseModel
 
 import evolve
+from benchmarks.table import PACKAGES
 from evolve.config.model import Config, EnvironmentSection
 from evolve.config.preset import Preset, find_preset, preset_names
 from evolve.config.sections import Section
@@ -29,7 +32,8 @@ HIDDEN = ("root",)
 def configuration() -> str:
     """Return every section with its keys, their defaults and what they mean, as Markdown."""
     parts = {name: field for name, field in Config.model_fields.items() if name not in HIDDEN}
-    single = [_row(name, field) for name, field in parts.items() if not _is_section(field.annotation)]
+    told = field_texts(Config)
+    single = [_row(name, field, told[name]) for name, field in parts.items() if not _is_section(field.annotation)]
     sections = [_section(each) for field in parts.values() for each in _sections(field.annotation)]
     return "\n".join([_HEAD, *_TABLE, *single, "", *sections])
 
@@ -60,7 +64,7 @@ def _sections(annotation: Any) -> Iterator[Any]:
 
 def _section(section: Any) -> str:
     title, _, what = (inspect.getdoc(section) or "").partition(": ")
-    rows = [_row(name, field) for name, field in section.model_fields.items()]
+    rows = _rows(section)
     more = map(_world, shipped_environments()) if section is EnvironmentSection else ()
     return "\n".join([f"## {title}\n\n{what[:1].upper()}{what[1:]}\n", *_TABLE, *rows, "", *more])
 
@@ -68,12 +72,36 @@ def _section(section: Any) -> str:
 def _world(name: str) -> str:
     """Return the keys that `[environment]` takes for one that ships here."""
     model = environment_options(name)
-    rows = [_row(key, field) for key, field in (model.model_fields if model else {}).items()]
-    return "\n".join([f'### `environment.name = "{name}"`\n', *_TABLE, *rows, ""])
+    return "\n".join([f'### `environment.name = "{name}"`\n', *_TABLE, *(_rows(model) if model else ()), ""])
 
 
-def _row(name: str, field: Any) -> str:
-    told = " ".join((field.description or "").split()).replace("|", "\\|")
+def _rows(model: type[BaseModel]) -> list[str]:
+    told = field_texts(model)
+    return [_row(name, field, told.get(name, "")) for name, field in model.model_fields.items()]
+
+
+def field_texts(model: type[BaseModel]) -> dict[str, str]:
+    """Return what stands below each field of a model and of its bases, on one line."""
+    found: dict[str, str] = {}
+    for base in reversed([each for each in model.__mro__ if issubclass(each, BaseModel) and _is_ours(each)]):
+        (defined,) = ast.parse(dedent(inspect.getsource(base))).body
+        assert isinstance(defined, ast.ClassDef)
+        for field, below in pairwise(defined.body):
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(below, ast.Expr)
+                and isinstance(below.value, ast.Constant)
+            ):
+                found[ast.unparse(field.target)] = " ".join(str(below.value.value).split())
+    return found
+
+
+def _is_ours(model: type[BaseModel]) -> bool:
+    return model.__module__.partition(".")[0] in PACKAGES
+
+
+def _row(name: str, field: Any, told: str) -> str:
+    told = told.replace("|", "\\|")
     default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
     return f"| `{name}` | {default} | {told} |"
 
@@ -174,9 +202,10 @@ def _call(name: str, value: Any) -> str:
 
 
 def _fields(model: type[BaseModel]) -> str:
+    told = field_texts(model)
     lines = [
         f"- `{name}`{'' if field.is_required() else f' = {_shown(field)}'}"
-        + (f": {' '.join(field.description.split())}" if field.description else "")
+        + (f": {told[name]}" if name in told else "")
         for name, field in model.model_fields.items()
         if name not in HIDDEN
     ]

@@ -159,7 +159,7 @@ class PolicySection(ModelSection):
 class EnvironmentSection(Section):
     """`[environment]`: the world. Keys beside these go to the environment's own configuration."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="allow")
 
     name: str = "office"
     """A file of `evolve/environments`, or `module:Class`."""
@@ -284,9 +284,7 @@ class GateSection(Section):
 class Config(BaseSettings):
     """Everything that decides a run. `load_config` reads the file; `Config(run=RunSection(...))` makes one in code."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="EVOLVE_", env_nested_delimiter="__", use_attribute_docstrings=True
-    )
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="EVOLVE_", env_nested_delimiter="__")
 
     @classmethod
     def settings_customise_sources(

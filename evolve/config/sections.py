@@ -12,7 +12,7 @@ from skills.retrieval import Way
 class Section(BaseModel):
     """Base of a section."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 FROM_ROOT = "from root"

@@ -71,7 +71,7 @@ class _Reader:
             self._section = line.lstrip("#").strip()
         else:
             self._close()
-            self._open(line.strip())
+            self._open(line.lstrip())  # blanks at its end are content where the next line goes on
 
     def finish(self) -> list[Entry]:
         self._close()

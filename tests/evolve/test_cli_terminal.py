@@ -24,7 +24,7 @@ CLIPBOARD, TITLE = "\x1b]52;c;ZXZpbA==\x07", "\x1b]0;owned\x07"
 ATTACK = f"Ask{CLIPBOARD}{TITLE}\x1b[2K\x1b[1A\x9b31m\x08\x7f\u202egnp\u2066 [red]first[/red] [link=http://x.example]y[/link]"
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 PAYLOAD = {"section": "strategies_and_hard_rules", "content": ATTACK}
-PRINTS = ("output.py", "loglines.py")
+PRINTS = ("output.py", "log_setup.py")
 """Modules that print. What the others draw goes through `plain`."""
 
 

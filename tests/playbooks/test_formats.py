@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memory.errors import BadInput
@@ -59,8 +59,13 @@ def bare(book: list[Entry]) -> list[Entry]:
     return [entry.model_copy(update={"usage": UsageCounts()}) for entry in book]
 
 
+BLANK_END = [Entry(bullet=Bullet(section="OTHERS", content="0\t\n0"), label="oth-00001")]
+"""A blank at the end of a line that is not the last."""
+
+
 @settings(deadline=None)
 @given(books())
+@example(BLANK_END)
 def test_ace_with_counters_is_loss_free(book: list[Entry]) -> None:
     assert ace.load(ace.dump(book)) == book
     assert ace.dump(ace.load(ace.dump(book))) == ace.dump(book)

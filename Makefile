@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types layers bench bench-compare claims claims-quick pocket real-models real peers docs
+.PHONY: help install demo test test-fast slow-files lint types layers bench bench-compare claims claims-quick pocket real-models real peers docs
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -39,6 +39,14 @@ demo: $(INSTALLED) ## install, then watch an agent learn the house rules of an o
 	$(BIN)/evolve --config $(DEMO)/evolve.toml run
 	$(BIN)/evolve --config $(DEMO)/evolve.toml playbook list
 	@echo "All of it is kept in $(DEMO). Go on: source $(BIN)/activate; cd $(DEMO); evolve eval | evolve playbook log | evolve -h"
+
+test-fast: $(INSTALLED) ## the tests of all packages that take no time, in under a minute; no checks
+	$(BIN)/python -m pytest -q -n $(JOBS) --fast
+
+slow-files: $(INSTALLED) ## measure which test files test-fast leaves out (runs all tests)
+	@mkdir -p build
+	$(BIN)/python -m pytest -q -n $(JOBS) --junitxml=build/tests.xml
+	$(BIN)/python -m benchmarks.slow_files build/tests.xml
 
 test: lint types layers ## every check: style, types, layers, then all tests with a coverage floor
 	@mkdir -p build

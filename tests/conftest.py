@@ -27,6 +27,19 @@ def root() -> Path:
     return Path(__file__).resolve().parents[1]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--fast`."""
+    parser.addoption("--fast", action="store_true", help="leave out the files that tests/slow_files.txt lists")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With `--fast`, do not even import a slow file."""
+    if not config.getoption("--fast"):
+        return None
+    slow = (config.rootpath / "tests" / "slow_files.txt").read_text(encoding="utf-8").splitlines()
+    return True if collection_path.relative_to(config.rootpath).as_posix() in slow else None
+
+
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print how many tests were skipped, and the reasons, the most frequent first."""
     reasons: Counter[str] = Counter()

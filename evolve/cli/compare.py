@@ -19,13 +19,13 @@ from evolve.cli.display import EVERY
 from evolve.cli.opening import begin, load
 from evolve.cli.output import Json, plain, say, show, table
 from evolve.cli.run import Env, Limit, Name, Policy, Set, Tag, Tasks, called, overrides
-from evolve.compare.arms import Arm
-from evolve.compare.plan import Replicate
 from evolve.progress import Progress as ProgressEvent
 from evolve.progress import RunStarted, TaskDone
 
 if TYPE_CHECKING:
+    from evolve.compare.arms import Arm
     from evolve.compare.comparison import Comparison
+    from evolve.compare.plan import Replicate
 
 
 Arms = Annotated[

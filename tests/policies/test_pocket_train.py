@@ -213,13 +213,13 @@ def test_head_size_suits_served_attention_and_weights_stay_under_16_mb() -> None
 
 async def test_training_learns_and_writes_what_hugging_face_loads(corpus_path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    arguments = [str(corpus_path), "--out", str(out), "--no-compile", "--steps", "60", "--batch-tokens", "1024"]
+    arguments = [str(corpus_path), "--out", str(out), "--no-compile", "--steps", "16", "--batch-tokens", "512"]
     assert main([*arguments, "--depth", "2", "--threads", "1"]) == 0
     facts = json.loads((out / "training.json").read_text())
     assert facts["finished"]
-    assert facts["steps"] == 60
+    assert facts["steps"] == 16
     assert facts["corpus"] == {"kind": "echo"}
-    assert facts["held_out"]["act"]["loss"] < 3.5, "an untrained model scores 5.6"
+    assert facts["held_out"]["act"]["loss"] < 4.5, "an untrained model scores 5.6"
     stored = AutoModelForCausalLM.from_pretrained(out)
     assert {p.dtype for p in stored.parameters()} == {torch.bfloat16}
     tokenizer = AutoTokenizer.from_pretrained(out)
@@ -236,7 +236,7 @@ async def test_training_learns_and_writes_what_hugging_face_loads(corpus_path: P
 
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(corpus_path: Path, tmp_path: Path) -> None:
     corpus = read_corpus(corpus_path, context=CONTEXT)
-    settings = Settings(steps=10, depth=2, batch_tokens=512)
+    settings = Settings(steps=6, depth=2, batch_tokens=256)
     whole = Trainer(corpus, settings, tmp_path / "whole")
     whole.train()
     first = Trainer(corpus, settings, tmp_path / "parts")

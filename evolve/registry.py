@@ -63,8 +63,8 @@ def check_name(what: str, name: str, known: Iterable[str]) -> None:
     if ":" in name:
         load_object(name)
         return
-    names = sorted({*known, *_added(what)})
-    if name not in names:
+    known = set(known)
+    if name not in known and name not in (names := sorted({*known, *_added(what)})):
         close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
         meant = f" (did you mean {close[0]!r}?)" if close else ""
         raise ConfigError(f"no {what} {name!r}{meant}; there are {', '.join(names)}, or give `module:attribute`")

@@ -17,6 +17,7 @@ from memory.store import Store
 from memory.stored_item import StoredItem
 from playbooks import kinds
 from skills.record import Skill
+from tests.conftest import PACKAGES
 
 EXAMPLES: dict[str, Payload] = {
     "skill": Skill(source='def total(prices):\n    """Return the sum of prices."""\n    return sum(prices)\n'),
@@ -47,7 +48,7 @@ def added(store: Store, payload: Payload) -> str:
 
 def test_every_kind_is_here() -> None:
     register_kinds()
-    shipped = {kind for kind in known_kinds() if payload_class(kind).__module__.split(".")[0] != "tests"}
+    shipped = {kind for kind in known_kinds() if payload_class(kind).__module__.split(".")[0] in PACKAGES}
     assert shipped == set(EXAMPLES)
 
 

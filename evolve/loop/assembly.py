@@ -88,13 +88,14 @@ def _built(make: Callable[..., Environment], name: str, config: Config) -> Envir
         if FROM_ROOT in field.metadata and isinstance(path, str):
             options[key] = str(config.root / path)
     try:
-        return make(model(**options))
+        given = model(**options)
     except ValidationError as invalid:
         first = invalid.errors(include_url=False)[0]
         known = ", ".join(model.model_fields)
         raise ConfigError(
             f"[environment] {'.'.join(map(str, first['loc']))}: {first['msg']}; its own keys are {known}"
         ) from invalid
+    return make(given)
 
 
 def _options_of(make: Callable[..., Environment]) -> type[BaseModel] | None:
@@ -171,12 +172,13 @@ def make_embedder(config: Config) -> Embedder:
 
 
 def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
-    """Return name -> builder, but for those that a model's name follows."""
-    names = (name for name in members(embedders) if name not in WITH_MODEL)
-    return {name: partial(_shipped_embedder, name) for name in names}
+    """Return name -> builder. Of those that a model's name follows, it raises `ConfigError`."""
+    return {name: partial(_shipped_embedder, name) for name in members(embedders)}
 
 
 def _shipped_embedder(name: str) -> Embedder:
+    if name in WITH_MODEL:
+        raise ConfigError(f"embedder {name!r} needs the model that it loads; write '{name}:<path or hub name>'")
     return member(embedders, name)()
 
 

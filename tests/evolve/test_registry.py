@@ -8,9 +8,9 @@ from types import ModuleType
 
 import pytest
 
-from evolve.config.model import Config, EnvironmentSection
+from evolve.config.model import Config, EnvironmentSection, MemorySection
 from evolve.errors import ConfigError, UserCodeError
-from evolve.loop.assembly import make_environment, register_kinds
+from evolve.loop.assembly import make_embedder, make_environment, register_kinds
 from evolve.registry import choose, members
 from memory.kinds import known_kinds
 
@@ -91,6 +91,11 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it() -> None:
         ConfigError, match=r"policy 'own' needs the package 'torch': pip install 'evolve-agents\[pocket\]'"
     ):
         choose("policy", "own", {"own": build}, lambda made: made)
+
+
+def test_an_embedder_without_its_model_says_how_it_is_named() -> None:
+    with pytest.raises(ConfigError, match="'sentence' needs the model that it loads; write 'sentence:<path or hub"):
+        make_embedder(Config(memory=MemorySection(embedder="sentence")))
 
 
 def test_a_file_is_a_member_only_if_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,8 @@ import typer.main
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 import evolve.cli.main
-from benchmarks.table import markdown, stored, unmeasured
-from docs import drawn, reference
+from benchmarks.table import markdown, stored
+from docs import drawn, headlines, reference
 from evolve.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +33,7 @@ def generated() -> dict[Path, str]:
         DOCS / "presets.md": reference.presets(),
         DOCS / "glossary.md": reference.words(),
         DOCS / "results.md": results(),
-        ROOT / "README.md": marked(ROOT / "README.md", results=summary()),
+        ROOT / "README.md": marked(ROOT / "README.md", results=headlines.table(stored())),
         DOCS / "architecture.md": marked(DOCS / "architecture.md", layers=drawn.layers(), graph=drawn.graph()),
         DOCS / "guides" / "training.md": marked(DOCS / "guides" / "training.md", slots=reference.slot_table()),
         DOCS / "guides" / "own-world.md": marked(
@@ -61,14 +61,28 @@ def world(name: str) -> str:
 
 
 def results() -> str:
-    """Return every stored figure as Markdown."""
-    table = stored()
-    head = "# Results\n\nWritten by `make docs` from `benchmarks/results/`; `make claims` prints the same.\n\n"
-    missing = "".join(f"\n`{name}`: not measured yet.\n" for name in unmeasured())
-    return head + (f"{markdown(table)}\n" if table else "Nothing is measured yet.\n") + missing
+    """Return an overview of the claims and every stored figure as Markdown."""
+    figures = markdown(stored()) if stored() else "Nothing is measured yet."
+    return f"{_RESULTS}\n{claims()}\n## Every figure\n\n{figures}\n"
 
 
-def summary() -> str:
+_RESULTS = """\
+# Results
+
+Written by `make docs` from `benchmarks/results/`. Each claim is a script in `benchmarks/claims/`. The column *source*
+names the commit that its figures were measured on, which is rarely this one.
+
+- `make claims` prints what is stored and marks what was measured on other source than stands here.
+- `make claims-quick` runs every claim on a small sample and stores nothing.
+- `make bench` measures everything again, which takes hours.
+
+A target that was missed says *no* in the second table, with the reason where it was measured.
+
+## Claims
+"""
+
+
+def claims() -> str:
     """Return one line for each claim: what it says, how many of its targets were met, and on which source."""
     rows = stored()
     lines = ["| claim | says | targets met | source |", "| --- | --- | --- | --- |"]

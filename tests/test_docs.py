@@ -4,9 +4,10 @@ D1  every `bash` block runs, in order, in one fresh folder per page (`docs/block
     in `tests/test_first_hour.py`
 D2  every `python` block that names no file runs by itself, after the page's shell blocks, in that folder
 D3  every `toml` block is a configuration that `evolve` accepts
-D4  every relative link leads to a file, and every path of the README's tree exists
+D4  every relative link leads to a file, and every folder that docs/architecture.md names exists
 D5  every reference, and what stands between marks in other pages, is what `make docs` writes
 D6  examples, README and guides import nothing of ours but `evolve`
+D7  README is short, and so is its table: a figure that is not measured yet is one that its claim's script will store
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import house_4_api
+from benchmarks.table import stored
+from docs import headlines
 from docs.blocks import FENCE, blocks, configurations, pages, run_page
 from evolve.config.file import load_config
 
@@ -59,11 +62,42 @@ def test_the_page_about_worlds_has_a_text_world_and_a_database_that_run() -> Non
     assert sum("env check" in line for line in "\n".join(blocks(page, "bash")).splitlines()) == 2
 
 
-def test_every_path_of_the_tree_exists() -> None:
-    tree = next(body for body in blocks(ROOT / "README.md", "text") if body.startswith("evolve/"))
-    paths = [line.split()[0] for line in tree.splitlines() if not line.startswith(" ")]
-    assert len(paths) >= 8
-    assert [path for path in paths if not (ROOT / path).exists()] == []
+def test_every_folder_of_the_architecture_exists() -> None:
+    above = (ROOT / "docs" / "architecture.md").read_text().partition("Inside `evolve/`")[0]
+    folders = re.findall(r"^\| `(\w+)/` \|", above, re.MULTILINE)
+    assert len(folders) >= 8
+    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+
+
+def test_the_readme_is_short() -> None:
+    lines = (ROOT / "README.md").read_text().splitlines()
+    assert len(lines) <= 110
+    assert [line for line in lines if len(line) > 120] == []
+
+
+def test_real_models_come_first_in_the_readme_once_they_are_measured() -> None:
+    results = stored()
+    others = {name: rows for name, rows in results.items() if not name.startswith("real_")}
+    assert "No real model is measured yet" in headlines.table(others)
+    real = [each for each in headlines.HEADLINES if each.claim.startswith("real_")]
+    for each in real:
+        figures = {each.figure: [1.0, 39.0], each.beside: None}
+        rows = [
+            {"claim": name, "measured": 20.0, "ci": ci, "n": 30, "commit": "a" * 40} for name, ci in figures.items()
+        ]
+        told = headlines.table({**others, each.claim: rows}).splitlines()
+        assert "not measured yet: `real_" in told[0]
+        assert "+20 [1, 39] | 20 % without memory" in told[4]
+        assert len(told) == 4 + headlines.MOST
+
+
+def test_a_headline_that_is_not_measured_yet_is_a_figure_of_its_claim() -> None:
+    shared = [path.read_text() for path in (ROOT / "benchmarks" / "real").glob("*.py")]
+    for each in headlines.HEADLINES:
+        if each.claim not in stored():
+            said = "\n".join([(headlines.SCRIPTS / f"{each.claim}.py").read_text(), *shared])
+            assert f'"{each.figure}"' in said, each
+            assert f'"{each.beside}"' in said, each
 
 
 def test_the_rooms_of_evolve_stand_in_the_architecture_from_top_to_bottom() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -24,10 +25,15 @@ def test_every_stored_figure_names_a_commit_that_exists() -> None:
 
 
 def test_the_readme_says_on_which_source_each_claim_was_measured() -> None:
-    readme = (ROOT / "README.md").read_text()
+    overview = (ROOT / "docs" / "results.md").read_text()
     for path in RESULTS.glob("*.json"):
-        (row,) = [line for line in readme.splitlines() if line.startswith(f"| `{path.stem}` |")]
+        (row,) = [line for line in overview.splitlines() if line.startswith(f"| `{path.stem}` |")]
         assert all(commit[:7] in row for commit in _commits(path.read_text())), row
+    shown = re.findall(r"\| `(\w+)` ([0-9a-f]{7}) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert len(shown) == 10
+    for claim, commit in shown:
+        (path,) = RESULTS.glob(f"{claim}_*.json") if len(claim.split("_")) == 2 else RESULTS.glob(f"{claim}.json")
+        assert commit in {each[:7] for each in _commits(path.read_text())}
 
 
 def test_a_missed_target_says_why_in_its_row() -> None:

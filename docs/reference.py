@@ -225,12 +225,6 @@ def _methods(value: type) -> Iterator[str]:
 
 
 def words() -> str:
-    """Return the glossary as Markdown: the explanations that the page shows where a word stands."""
-    head = (
-        "# Words\n\nWritten by `make docs` from `evolve/inspector/glossary.toml`; `evolve ui` explains them in place.\n"
-    )
-    sections = [
-        f"## {name.capitalize()}\n\n" + "".join(f"- **{word}**: {text}\n" for word, text in of.items())
-        for name, of in glossary().items()
-    ]
-    return "\n".join([head, *sections])
+    """Return the glossary as Markdown: the terms of the field, explained as the page explains them."""
+    head = "Written by `make docs` from `evolve/inspector/glossary.toml`; `evolve ui` explains them in place."
+    return f"# Words\n\n{head}\n\n" + "".join(f"- **{word}**: {text}\n" for word, text in glossary()["terms"].items())

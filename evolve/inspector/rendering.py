@@ -1,6 +1,6 @@
 """Templates to HTML. Learned text is a value, always escaped; the templates are ours.
 
-The words of this project, explained where they stand: buttons on the page, and the glossary of the documentation.
+The words of this project, explained where they stand: buttons on the page, some also in docs/glossary.md.
 
 `glossary.toml` is the single source. A word on a page is a button that opens its explanation, by mouse, keyboard and
 touch, without a script (the browser's own popovers).
@@ -177,7 +177,7 @@ _BUTTON = Markup(
 
 @lru_cache(maxsize=1)
 def glossary() -> dict[str, dict[str, str]]:
-    """Return section -> word -> explanation."""
+    """Return section -> word -> explanation. The section `terms` is also docs/glossary.md."""
     return tomllib.loads((files("evolve.inspector") / "glossary.toml").read_text(encoding="utf-8"))
 
 

@@ -15,6 +15,8 @@ DEMO := build/demo
 FLOOR := 95
 CLAIMS := $(patsubst benchmarks/claims/%.py,%,$(sort $(wildcard benchmarks/claims/*_[0-9]*.py)))
 export OMP_NUM_THREADS ?= 1
+# commands that tests start find our modules compiled, also where the shell says that nothing is to be written
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## print this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14

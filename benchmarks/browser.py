@@ -102,6 +102,6 @@ def _outside(url: str, home: str, seen: Seen) -> None:
 
 
 def _failed(url: str, why: str, seen: Seen) -> None:
-    """Note a failed request. What is under way when its page is left (the stream of events, the icon) did not fail."""
-    if not (urlsplit(url).path in ("/live", "/static/icon.svg") and "ERR_ABORTED" in why):
+    """Note a failed request. One that the browser itself breaks off, since its page is left, did not fail."""
+    if "ERR_ABORTED" not in why:
         seen.failed.append(f"{why} {url}")

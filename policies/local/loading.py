@@ -18,6 +18,14 @@ from policies.errors import PolicyRefused
 Dtype = Literal["float32", "bfloat16"]
 
 
+def computes_bfloat16() -> bool:
+    """Return whether models computed here multiply bf16 matrices at full speed.
+
+    A processor without instructions for it (avx512_bf16, AMX) needs about 35 times as long as for fp32.
+    """
+    return torch.cuda.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def load_tokenizer(path: str) -> Any:
     """Return the tokenizer of a model. Raises `PolicyRefused` where there is none or it has no chat template."""
     try:

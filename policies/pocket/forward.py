@@ -17,18 +17,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from policies.local.loading import computes_bfloat16
 from policies.pocket.compiling import compiled
 
 
 class FastForward:
     """Calls a Llama model's parameters; has none of its own.
 
-    `dtype` is the precision of matrix products: bf16, or fp32 for the equality test. Compiling needs a C++ compiler;
-    `Compiling.on = False` does without.
+    `dtype` is the precision of matrix products; None = bf16 where the device computes it, else fp32. Compiling needs a
+    C++ compiler; `Compiling.on = False` does without.
     """
 
-    def __init__(self, model: Any, *, dtype: torch.dtype = torch.bfloat16) -> None:
-        self.model, self.dtype = model, dtype
+    def __init__(self, model: Any, *, dtype: torch.dtype | None = None) -> None:
+        self.model = model
+        self.dtype = dtype or (torch.bfloat16 if computes_bfloat16() else torch.float32)
         config = model.config
         self.heads, self.eps = int(config.num_attention_heads), float(config.rms_norm_eps)
         size = int(config.head_dim)

@@ -86,7 +86,7 @@ def test_host_functions_have_a_time_of_their_own(sandbox: Sandbox) -> None:
 
 
 def test_the_arguments_of_a_session_fill_its_memory_once(sandbox: Sandbox) -> None:
-    session = sandbox.session({"mail": {"keep": len}}, Limits(memory_mb=32))
+    session = sandbox.session({"mail": {"keep": len}}, Limits(memory_mb=32, seconds_per_run=300))
     result = session.run("text = 'a' * 2_000_000\nfor n in range(100):\n    apps.mail.keep(text)\n    print(n)")
     assert result.error is not None
     assert "32 MB of arguments" in result.error

@@ -190,12 +190,15 @@ def test_runs_are_named_and_found_by_name_tag_kind_and_date(learned: Path) -> No
     def found(*conditions: str) -> list[str]:
         return [row["name"] for row in evolve_json(learned, "logs", "list", *conditions)]
 
-    today = f"{datetime.now(UTC):%Y-%m-%d}"
-    yesterday = f"{datetime.now(UTC) - timedelta(days=1):%Y-%m-%d}"
+    def day(away: int) -> str:
+        return f"{datetime.now(UTC) + timedelta(days=away):%Y-%m-%d}"
+
     assert found() == ["", "Nightly 7"]
     assert found("--name", "night") == found("--tag", "ci") == ["Nightly 7"]
-    assert found("--kind", "learn", "--since", yesterday, "--until", today) == ["", "Nightly 7"]
-    assert found("--until", yesterday) == found("--tag", "nope") == found("--kind", "eval") == []
+    assert found("--kind", "learn", "--since", day(-7), "--until", day(7)) == ["", "Nightly 7"]
+    assert (
+        found("--until", day(-7)) == found("--since", day(7)) == found("--tag", "nope") == found("--kind", "eval") == []
+    )
     assert "expected one of learn" in complaint(learned, "logs", "list", "--kind", "nope", code=2)
     assert "such as 2026-11-22" in complaint(learned, "logs", "list", "--since", "monday", code=2)
     assert "Nightly 7" in evolve(learned, "report")

@@ -213,11 +213,11 @@ def test_head_size_suits_served_attention_and_weights_stay_under_16_mb() -> None
 
 async def test_training_learns_and_writes_what_hugging_face_loads(corpus_path: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    arguments = [str(corpus_path), "--out", str(out), "--no-compile", "--steps", "16", "--batch-tokens", "512"]
+    arguments = [str(corpus_path), "--out", str(out), "--no-compile", "--steps", "6", "--batch-tokens", "512"]
     assert main([*arguments, "--depth", "2", "--threads", "1"]) == 0
     facts = json.loads((out / "training.json").read_text())
     assert facts["finished"]
-    assert facts["steps"] == 16
+    assert facts["steps"] == 6
     assert facts["corpus"] == {"kind": "echo"}
     assert facts["held_out"]["act"]["loss"] < 4.5, "an untrained model scores 5.6"
     stored = AutoModelForCausalLM.from_pretrained(out)
@@ -236,19 +236,19 @@ async def test_training_learns_and_writes_what_hugging_face_loads(corpus_path: P
 
 def test_a_resumed_run_ends_where_an_uninterrupted_one_does(corpus_path: Path, tmp_path: Path) -> None:
     corpus = read_corpus(corpus_path, context=CONTEXT)
-    settings = Settings(steps=6, depth=2, batch_tokens=256)
+    settings = Settings(steps=3, depth=2, batch_tokens=256)
     whole = Trainer(corpus, settings, tmp_path / "whole")
     whole.train()
     first = Trainer(corpus, settings, tmp_path / "parts")
-    for (rows, width), _ in zip(first._order(), range(4), strict=False):
+    for (rows, width), _ in zip(first._order(), range(2), strict=False):
         first._step(rows, width)
-        if first.step == 4:
+        if first.step == 2:
             break
     first.save(finished=False)
     assert not json.loads((tmp_path / "parts" / "training.json").read_text())["finished"]
     second = Trainer(corpus, settings, tmp_path / "parts")
     second.resume()
-    assert second.step == 4
+    assert second.step == 2
     second.train()
     assert (second.step, second.tokens, second.position) == (whole.step, whole.tokens, whole.position)
     for ours, theirs in zip(second.model.parameters(), whole.model.parameters(), strict=True):

@@ -28,7 +28,7 @@ from policies.rl.advantages.sage import sage
 from policies.rl.skyrl import ClientEngine
 from policies.rl.tracker import BetaTracker
 
-ACTING = RolloutConfig(world="", max_steps=6, max_tokens=80, skills=True, temperature=1.3)
+ACTING = RolloutConfig(world="", max_steps=3, max_tokens=48, skills=True, temperature=1.3)
 SAMPLING = Sampling(seed=3)
 
 

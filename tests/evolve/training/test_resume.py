@@ -15,7 +15,7 @@ from tests.evolve.command import invoke, start
 from tests.evolve.training.test_cli_train import SETTINGS, told
 
 pytestmark = pytest.mark.slow
-LONG = SETTINGS.replace("iterations = 1", "iterations = 3").replace("max_steps = 6", "max_steps = 3")
+LONG = SETTINGS.replace("iterations = 1", "iterations = 2").replace("max_steps = 6", "max_steps = 2")
 EVERYTHING = "train.filter='tests.evolve.training.test_loop:Everything'"
 PRAISED = "train.advantages='tests.evolve.training.test_resume:praised'"
 BEGIN = ("train", "sage", "--set", EVERYTHING, "--set", PRAISED, "--set", "train.sampler=spo")
@@ -48,7 +48,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "evolve.toml").write_text(LONG)
     shutil.copytree(path, path.parent / "through")
     place = killed(path)
-    assert len(ledger.lines(place / ledger.METRICS)) < 3, "it was done before it was killed: this shows nothing"
+    assert len(ledger.lines(place / ledger.METRICS)) < 2, "it was done before it was killed: this shows nothing"
     return path
 
 
@@ -127,9 +127,9 @@ def test_what_a_training_tells_goes_to_stderr_and_nothing_with_json(stopped: Pat
     own = Path(shutil.copytree(stopped, tmp_path / "own"))
     plain = invoke(own, "train", "resume")
     assert plain.exit_code == 0
-    assert "iteration 2  success" in plain.stderr
+    assert "iteration 1  success" in plain.stderr
     assert "left 0:00:00" in plain.stderr
-    assert plain.stdout.startswith("policy-v1 is a candidate after 3 updates")
+    assert plain.stdout.startswith("policy-v1 is a candidate after 2 updates")
     result = invoke(own, "train", "sft", "--json")
     assert json.loads(result.stdout)["generation"] == "policy-v2"
     assert "update" not in result.stderr

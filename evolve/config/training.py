@@ -84,7 +84,7 @@ class TrainSection(Section):
     """What is trained: an adapter, so that it can be served, swapped and rolled back."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """In which the base is held and computed while it is trained; the adapter is float32. `bfloat16` takes half the
-    memory, and is the faster one on a processor that computes it (avx512_bf16, AMX)."""
+    memory; it is the faster one on a processor that computes it (avx512_bf16, AMX), else some 35 times slower."""
     rank: int = Field(default=16, ge=1)
     """Of the adapter."""
     learning_rate: float = Field(default=1e-4, gt=0)

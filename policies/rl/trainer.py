@@ -20,6 +20,7 @@ Files that packages write: what they raise where the disk is full becomes the `O
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -38,11 +39,13 @@ from torch import Tensor
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.errors import PolicyError, PolicyRefused
-from policies.local.loading import Dtype, load_model, load_tokenizer, peft_package
+from policies.local.loading import Dtype, computes_bfloat16, load_model, load_tokenizer, peft_package
 from policies.rl.batch import Batch, batch_of, score
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
+
+log = logging.getLogger(__name__)
 
 
 class TrainingStopped(PolicyError):
@@ -93,6 +96,11 @@ class Trainer:
         correction: OffPolicyCorrection | None = None,
     ) -> None:
         self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
+        if settings.dtype == "bfloat16" and not computes_bfloat16():
+            log.warning(
+                "this processor has no instructions for bfloat16 (avx512_bf16, AMX): it takes some 35 times as long as "
+                'float32; set train.dtype = "float32" unless memory is what lacks'
+            )
         torch.manual_seed(settings.seed)
         plain = load_model(self.path, None if settings.weights == "lora" else start and str(start), settings.dtype)
         made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()

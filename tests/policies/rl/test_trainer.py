@@ -15,7 +15,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from memory.errors import BadInput
 from policies.errors import PolicyRefused
-from policies.local.loading import load_model
+from policies.local.loading import computes_bfloat16, load_model
 from policies.rl.batch import batch_of, score
 from policies.rl.corrections.masking import Masking
 from policies.rl.corrections.tis import Tis
@@ -248,3 +248,11 @@ def test_what_a_correction_leaves_out_is_counted_and_teaches_nothing(model: Path
 def test_rows_without_a_trained_token_are_refused(model: Path) -> None:
     with pytest.raises(BadInput, match="without a trained token"):
         trainer(model).step([ROW.model_copy(update={"prompt_ids": (1, 2)})], [np.zeros(0)])
+
+
+def test_bfloat16_is_warned_of_where_the_processor_is_slow_at_it(model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    trainer(model)
+    assert not caplog.records
+    trainer(model, dtype="bfloat16")
+    warned = [record.message for record in caplog.records if "bfloat16" in record.message]
+    assert bool(warned) is not computes_bfloat16()

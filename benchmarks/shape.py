@@ -114,7 +114,7 @@ def fragments(root: Path, graph: grimp.ImportGraph, lines: dict[str, int]) -> It
 def duplicates(root: Path, graph: grimp.ImportGraph) -> list[str]:
     """Return the file names that stand in several folders."""
     names = Counter(_file(root, module).name for module in graph.modules)
-    return sorted(name for name, count in names.items() if count > 1 and name != "__init__.py")
+    return sorted(name for name, count in names.items() if count > 1 and name not in ("__init__.py", "__main__.py"))
 
 
 def keys(root: Path) -> list[str]:

@@ -20,15 +20,16 @@ from evolve.usercode import users
 from memory import objects
 from memory.errors import NotFound
 
-GROUPS: Mapping[str, str] = {
-    "environment": "evolve.environments",
-    "policy": "evolve.policies",
-    "embedder": "evolve.embedders",
-    "reflector": "evolve.reflectors",
-    "curator": "evolve.curators",
-    "gate": "evolve.gates",
-    "kind": "evolve.kinds",
+_PLURALS = {
+    "environment": "environments",
+    "policy": "policies",
+    "embedder": "embedders",
+    "reflector": "reflectors",
+    "curator": "curators",
+    "gate": "gates",
+    "kind": "kinds",
 }
+GROUPS: Mapping[str, str] = {one: f"evolve.{many}" for one, many in _PLURALS.items()}
 """What a name is for -> the group of entry points with which another package adds such a name."""
 _MEMBER = re.compile(r"^MEMBER\b", re.MULTILINE)
 

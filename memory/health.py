@@ -29,7 +29,7 @@ def probe(index_dir: Path, database: Path, *, model: str, dim: int) -> str:
     """Return what is wrong with the index, or an empty string when 20 known vectors are found where they should be."""
     root = str(Path(__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    command = [sys.executable, "-P", "-m", "memory.health", str(index_dir), str(database), model, str(dim)]
+    command = [sys.executable, "-P", "-m", __spec__.name, str(index_dir), str(database), model, str(dim)]
     try:
         done = subprocess.run(
             command,

@@ -15,11 +15,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.records import Check, Insight, Outcome, Record, Step, Trajectory
+from playbooks import prompts
 from playbooks.kinds.bullet import one_line
 from playbooks.render import neutral, render_record
-from policies.prompts import render
 from policies.protocols import Message
 from policies.schemas import most_chars, most_items
+from policies.templates import render
 
 OBSERVATION_CHARS = 200
 NEAREST = 6
@@ -122,7 +123,7 @@ def reflect_prompt(
     if not label_free and not failed:
         verdict = ["ok"]
     content = render(
-        "playbooks",
+        prompts,
         "reflect_compact",
         task=_plain(trajectory.instruction),
         steps=[
@@ -147,7 +148,7 @@ def reflect_reply(insights: Iterable[str], harmful: Iterable[tuple[str, int]] = 
 
 def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[Message]:
     """Return the one user message of the `curate` role. `candidates` is what `nearest` chose."""
-    content = render("playbooks", "curate_compact", rules=_rules(candidates), lesson=_plain(insight.content))
+    content = render(prompts, "curate_compact", rules=_rules(candidates), lesson=_plain(insight.content))
     return [Message(role="user", content=content.strip())]
 
 

@@ -12,12 +12,13 @@ from typing import Annotated, Any
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from memory.records import Insight, Record, Trajectory
+from playbooks import prompts
 from playbooks.compact import failed_checks, listed, sound
 from playbooks.kinds.bullet import SECTIONS, match_section, one_line
 from playbooks.render import neutral
-from policies.prompts import render
 from policies.protocols import Message
 from policies.schemas import most_chars, most_items
+from policies.templates import render
 
 OBSERVATION_CHARS = 2000
 
@@ -129,7 +130,7 @@ def reflect_prompt(
 ) -> list[Message]:
     """Return the one user message of the reflector. With `label_free` the outcome is never read."""
     content = render(
-        "playbooks",
+        prompts,
         "reflect",
         task=_block(trajectory.instruction),
         steps=[
@@ -155,7 +156,7 @@ def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]
     for record in sorted(candidates, key=lambda r: (r.number, r.id)):
         groups.setdefault(getattr(record.payload, "section", record.kind), []).append(record)
     content = render(
-        "playbooks",
+        prompts,
         "curate",
         groups=[{"section": one_line(name), "rules": _labelled(records)} for name, records in groups.items()],
         lessons=[

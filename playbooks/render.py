@@ -16,8 +16,8 @@ from playbooks.contradictions import marks
 from playbooks.kinds.bullet import clean_text, one_line
 from playbooks.kinds.note import Note
 from playbooks.view import creation_order
-from policies.prompts import broken_up
 from policies.protocols import Profile
+from policies.templates import broken_up
 
 CORE_HEADING = "## Rules of this environment"
 TASK_HEADING = "## Rules recalled for this task"

@@ -29,6 +29,8 @@ class ScriptedPolicy:
     """
 
     profile: Profile
+    in_process = True
+    """A call costs nothing but time."""
 
     def __init__(
         self,

@@ -12,11 +12,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from policies import prompts
 from policies.errors import PolicyRefused
 from policies.parsing import objects
-from policies.prompts import render
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.schemas import schema_of
+from policies.templates import render
 
 log = logging.getLogger(__name__)
 M = TypeVar("M", bound=BaseModel)
@@ -84,8 +85,8 @@ def parse(text: str, model_cls: type[M]) -> tuple[M | None, str]:
 
 def _reask(policy: Policy, model_cls: type[BaseModel], error: str) -> str:
     if policy.profile == "compact":
-        return render("policies", "reask_compact", error=error, fields=", ".join(model_cls.model_fields))
-    return render("policies", "reask", error=error, schema=json.dumps(schema_of(model_cls), ensure_ascii=False))
+        return render(prompts, "reask_compact", error=error, fields=", ".join(model_cls.model_fields))
+    return render(prompts, "reask", error=error, schema=json.dumps(schema_of(model_cls), ensure_ascii=False))
 
 
 def _aligned(value: dict[str, Any], model_cls: type[BaseModel]) -> dict[str, Any]:

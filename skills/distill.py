@@ -18,9 +18,10 @@ from memory.operations import op_id
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Provenance, Reflection, Trajectory, Trust, Usage
 from policies.errors import PolicyRefused
-from policies.prompts import oneline, render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
+from policies.templates import oneline, render
+from skills import prompts
 from skills.catalogue import line
 from skills.drafts import MOST, Drafts, Made, made
 from skills.library import Library, Overlay
@@ -60,7 +61,7 @@ def distill_messages(trajectory: Trajectory, library: Library) -> list[Message]:
     near = [chosen.record for chosen in choose(library, task, Choosing(k=LISTED)).chosen]
     listed = {record.payload.name for record in near}
     content = render(
-        "skills",
+        prompts,
         "distill",
         task=_block(task.instruction, CODE_CHARS),
         steps=[
@@ -128,7 +129,7 @@ class Distiller:
             found, parsed = await self._placed(answer, trajectory, library), True
             if not found.wrong:
                 break
-            again = render("skills", "distill_again", wrong=found.wrong).strip()
+            again = render(prompts, "distill_again", wrong=found.wrong).strip()
             messages += [Message(role="assistant", content=raw), Message(role="user", content=again)]
         if found.wrong or len(said) > 1 or not parsed:
             self._set_aside(trajectory, said, found.wrong, usage, parsed)

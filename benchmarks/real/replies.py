@@ -19,7 +19,6 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +26,7 @@ from typing import Any, Literal
 from benchmarks.real.lives import MAX_TOKENS, SLOTS, data, served
 from benchmarks.table import ROOT
 from evolve.config.model import Config
-from evolve.episode.echo import PACKAGES
+from evolve.episode.echo import PROMPTS
 from evolve.episode.replies import asked_about
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE, RunRecord
@@ -35,9 +34,9 @@ from evolve.loop.session import Parts, aresume, arun
 from memory.records import Frozen
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection
-from policies.prompts import prompt_names
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 from policies.roles import ACTING, ROLES, Role
+from policies.templates import prompt_names, prompt_source
 from policies.wrapped import WrappedPolicy
 
 FILE = Path(__file__).parents[1] / "data" / "real_replies.jsonl.gz"
@@ -121,10 +120,8 @@ class RecordingPolicy(WrappedPolicy):
 
 def prompts_hash() -> str:
     """Return the sha256 of all our prompt files."""
-    files = [
-        resources.files(package) / "prompts" / f"{name}.md" for package in PACKAGES for name in prompt_names(package)
-    ]
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).hexdigest()
+    texts = [prompt_source(prompts, name) for prompts in PROMPTS for name in prompt_names(prompts)]
+    return hashlib.sha256(b"\0".join(text.encode() for text in texts)).hexdigest()
 
 
 def formula() -> dict[str, Any]:

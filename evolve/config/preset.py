@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from evolve import config
 from evolve.errors import ConfigError
 from memory.records import Frozen
 
@@ -64,7 +65,7 @@ class AppliedPreset(Frozen):
 
 def preset_names() -> list[str]:
     """Return the names of all presets, sorted."""
-    folder = resources.files("evolve.config") / "presets"
+    folder = resources.files(config) / "presets"
     return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
@@ -76,7 +77,7 @@ def find_preset(name: str) -> Preset:
         close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise ConfigError(f"no preset {name!r}; {hint}there are {', '.join(names)} (`evolve presets list`)")
-    text = (resources.files("evolve.config") / "presets" / f"{name}.toml").read_text(encoding="utf-8")
+    text = (resources.files(config) / "presets" / f"{name}.toml").read_text(encoding="utf-8")
     values = tomllib.loads(text)
     return Preset(name=name, about=About.model_validate(values.pop("about")), values=values)
 

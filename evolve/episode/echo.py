@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from importlib import resources
 
+import evolve.episode.prompts
+import playbooks.prompts
+import policies.prompts
+import skills.prompts
 from memory.records import Payload, Trajectory
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.note import Note
-from policies.prompts import prompt_names
+from policies.templates import prompt_names, prompt_source
 
-PACKAGES = ("evolve.episode", "playbooks", "skills", "policies")
+PROMPTS = (evolve.episode.prompts, playbooks.prompts, skills.prompts, policies.prompts)
 """Whose prompt files are read. Those that describe a world are not: what they say can be learned."""
 
 HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbors", "berth", "berths", "hbr"])
@@ -98,9 +101,9 @@ def plain(text: str) -> tuple[str, ...]:
 def _lines() -> tuple[str, ...]:
     """Return the prompts' words line by line, each quoted value a line of its own."""
     found: list[str] = []
-    for package in PACKAGES:
-        for name in prompt_names(package):
-            text = (resources.files(package) / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+    for prompts in PROMPTS:
+        for name in prompt_names(prompts):
+            text = prompt_source(prompts, name)
             whole = _TAG.sub("\n", text)
             pieces = [*whole.splitlines(), *_BREAK.split(whole)]
             found += [f" {' '.join(words)} " for piece in pieces if (words := plain(piece))]

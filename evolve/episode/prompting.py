@@ -13,13 +13,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from evolve.episode import prompts
 from evolve.protocols import Action, ActionFormat, Demonstration, Environment, HasDemonstration, StepResult
 from memory.records import Record, Step, Task
 from playbooks.kinds.bullet import one_line
 from playbooks.render import neutral
 from playbooks.render import render as render_knowledge
-from policies.prompts import render
 from policies.protocols import Message, Profile, Reply
+from policies.templates import render
 from skills.names import parsed
 
 _FENCE = re.compile(r"```(?:python3?|py)?[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE)
@@ -68,9 +69,9 @@ def opening_messages(
     told = {"world": describe, "able": skills is not None, "skills": skills or ""}
     if profile == "compact":
         rules = "\n".join(filter(None, (rules, guidance)))
-        content = render("evolve.episode", "act_compact", **told, rules=rules, task=task.instruction)
+        content = render(prompts, "act_compact", **told, rules=rules, task=task.instruction)
         return [Message(role="user", content=content)]
-    system = render("evolve.episode", "act", **told, learned=learned(rules) if rules else "").strip()
+    system = render(prompts, "act", **told, learned=learned(rules) if rules else "").strip()
     opening = [Message(role="system", content=system), Message(role="user", content=task.instruction)]
     return [*opening, Message(role="user", content=guidance)] if guidance else opening
 
@@ -84,12 +85,12 @@ def guiding(lessons: Sequence[str], profile: Profile) -> str:
     told = [one_line(neutral(lesson)) for lesson in lessons]
     if profile == "compact":
         return "\n".join(f"- {lesson} [?]" for lesson in told)
-    return render("evolve.episode", "guidance", lessons=told).removesuffix("\n")
+    return render(prompts, "guidance", lessons=told).removesuffix("\n")
 
 
 def learned(rules: str) -> str:
     """Return the section of a full prompt that says what the rules are: experience, and no orders."""
-    return render("evolve.episode", "learned", rules=rules).removesuffix("\n")
+    return render(prompts, "learned", rules=rules).removesuffix("\n")
 
 
 def step_messages(step: Step, reply: Reply | None = None) -> tuple[Message, Message]:
@@ -137,7 +138,7 @@ def briefing(environment: Environment, profile: Profile) -> str:
     if profile == "compact":
         return world
     more = {"imports": tuple(getattr(environment, "imports", ()))} if environment.action_format == "code" else {}
-    return render("evolve.episode", f"act_{environment.action_format}", world=world.strip(), **more).strip()
+    return render(prompts, f"act_{environment.action_format}", world=world.strip(), **more).strip()
 
 
 def demonstrated(environment: Environment, profile: Profile) -> Demonstration | None:

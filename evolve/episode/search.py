@@ -11,13 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from evolve.config.model import Config
+from evolve.episode import prompts
 from evolve.episode.instrumentation import watched
 from evolve.episode.skill_runtime.showing import text_kinds
 from memory.records import Injection, Recalled, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record
-from policies.prompts import render
 from policies.protocols import Profile
+from policies.templates import render
 
 NOTHING = "Nothing was found."
 SEARCH = "search_experience"
@@ -45,7 +46,7 @@ def asked(reply: str) -> str:
 def invitation(config: Config, profile: Profile) -> str:
     """Return what the agent is told about searching; empty where it cannot."""
     able = config.playbook.search_k and config.playbook.enabled and profile == "full"
-    return "\n\n" + render("evolve.episode", "search").strip() if able else ""
+    return "\n\n" + render(prompts, "search").strip() if able else ""
 
 
 def search_for(

@@ -13,16 +13,17 @@ from typing import Annotated
 from pydantic import BaseModel
 
 from evolve.config.model import Config
+from evolve.episode import prompts
 from evolve.episode.echo import borrowed, plain
 from evolve.errors import ConfigError
 from memory.records import Step, Task, Usage
 from playbooks.methods.episode import block
 from playbooks.notebook.asking import ask
 from playbooks.render import neutral
-from policies.prompts import render
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.roles import Policies
 from policies.schemas import most_chars
+from policies.templates import render
 
 PLAN = "# plan"
 """Action of the step that holds a plan: to those who run actions again, a comment."""
@@ -57,7 +58,7 @@ class Teacher:
 
     async def _asked(self, task: Task, plan: str, steps: Sequence[Step]) -> tuple[str, Usage]:
         content = render(
-            "evolve.episode",
+            prompts,
             "teach",
             world=block(self.world),
             task=block(task.instruction),
@@ -90,4 +91,4 @@ def make_teacher(config: Config, policies: Policies, world: str) -> Teacher | No
 
 def invitation(config: Config, profile: Profile) -> str:
     """Return what the agent is told about its plan; empty where nobody reviews one."""
-    return "\n\n" + render("evolve.episode", "plan").strip() if config.run.plan_review and profile == "full" else ""
+    return "\n\n" + render(prompts, "plan").strip() if config.run.plan_review and profile == "full" else ""

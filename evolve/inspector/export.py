@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from evolve import inspector
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import knowledge, overview, policies, record, review, runs, skills, snapshots, training
 from evolve.inspector.rendering import PAGES, frame, render
@@ -129,4 +130,4 @@ def _sheets(desk: PageContext) -> tuple[list[Sheet], str]:
 
 
 def _static(name: str) -> str:
-    return (files("evolve.inspector") / "static" / name).read_text(encoding="utf-8")
+    return (files(inspector) / "static" / name).read_text(encoding="utf-8")

@@ -24,6 +24,7 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from evolve import inspector
 from evolve.inspector.page_context import PageContext, desk_of
 
 PAGES = {
@@ -152,7 +153,7 @@ def duration(seconds: float | None) -> str:
 
 
 _TEMPLATES = Environment(
-    loader=PackageLoader("evolve.inspector"),
+    loader=PackageLoader(inspector.__name__),
     autoescape=True,
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -178,7 +179,7 @@ _BUTTON = Markup(
 @lru_cache(maxsize=1)
 def glossary() -> dict[str, dict[str, str]]:
     """Return section -> word -> explanation. The section `terms` is also docs/glossary.md."""
-    return tomllib.loads((files("evolve.inspector") / "glossary.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((files(inspector) / "glossary.toml").read_text(encoding="utf-8"))
 
 
 @lru_cache(maxsize=1)

@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
+from evolve import inspector
 from evolve.config.model import Config
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import (
@@ -57,7 +58,7 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
 
     made = FastAPI(title="evolve", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     made.state.desk = desk
-    made.mount("/static", StaticFiles(directory=str(files("evolve.inspector") / "static")), name="static")
+    made.mount("/static", StaticFiles(directory=str(files(inspector) / "static")), name="static")
     for page in PAGES:
         made.include_router(page.router)
     made.add_middleware(Guard, key=desk.key, tickets=desk.tickets)

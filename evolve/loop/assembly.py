@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 WITH_MODEL = frozenset({"sentence"})
 """Embedders that are named with the model that they load: `sentence:<path or hub name>`."""
-FREE_POLICIES = frozenset({"policies.local", "policies.scripted"})
-"""Modules of the policies whose calls cost nothing but time, unless a price is configured."""
 
 
 def make_environment(config: Config) -> Environment:
@@ -324,5 +322,4 @@ def _shipped_gate(name: str, context: GateContext) -> Gate:
 
 def is_free(policy: Policy, section: ModelSection) -> bool:
     """Return True when control episodes cost nothing but time: computed in this process, and no price is configured."""
-    homes = {base.__module__.rsplit(".policy", 1)[0] for base in type(policy).__mro__}
-    return bool(homes & FREE_POLICIES) and section.price is None
+    return bool(getattr(policy, "in_process", False)) and section.price is None

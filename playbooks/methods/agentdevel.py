@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Trust
+from playbooks import prompts
 from playbooks.citations import resolve
 from playbooks.compact import listed, nearest, sound
 from playbooks.kinds.bullet import clean_text
@@ -23,10 +24,10 @@ from playbooks.methods.episode import block, labelled, line, steps_of
 from playbooks.methods.roles import EpisodeCurator, opened
 from playbooks.notebook.judge import by_outcome
 from playbooks.view import bullets
-from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
+from policies.templates import render
 
 EXAMPLES = 4
 MOST_CHANGES = 4
@@ -83,7 +84,7 @@ def diagnose(symptoms: Sequence[str]) -> tuple[str, int] | None:
 def symptom_messages(trajectory: Trajectory, reason: str) -> list[Message]:
     """Return the critic's prompt: no knowledge of the agent stands in it. Pure."""
     shown = _example(trajectory, reason)
-    return [Message(role="user", content=render("playbooks", "symptom", **shown).strip())]
+    return [Message(role="user", content=render(prompts, "symptom", **shown).strip())]
 
 
 class SymptomReflector:
@@ -141,7 +142,7 @@ class ReleaseCurator(EpisodeCurator):
     ) -> list[Message]:
         label_free = self._trust is Trust.SELF_JUDGED
         content = render(
-            "playbooks",
+            prompts,
             "release",
             symptom=line(found[0]),
             count=found[1],

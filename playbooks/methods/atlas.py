@@ -17,14 +17,15 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Insight, Reflection, Trajectory, Trust
+from playbooks import prompts
 from playbooks.compact import listed
 from playbooks.lessons import Known, collect, direct_op
 from playbooks.methods.episode import block, line, steps_of
 from playbooks.notebook.judge import by_outcome
-from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_items
 from policies.structured import generate_structured
+from policies.templates import render
 
 Lane = Literal["auto", "paired", "coach"]
 HIGH, LOW, LAST = 0.8, 0.4, 10
@@ -78,7 +79,7 @@ def teacher_messages(trajectory: Trajectory, lane: Lane, *, label_free: bool = F
     steps = steps_of(trajectory)
     finding = None if label_free else by_outcome(trajectory)
     content = render(
-        "playbooks",
+        prompts,
         "atlas",
         coach=lane == "coach",
         task=block(trajectory.instruction),

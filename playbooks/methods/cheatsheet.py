@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from memory.operations import op_id, removal
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Provenance, Record, Reflection, Trajectory
+from playbooks import prompts
 from playbooks.compact import listed, sound
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.lessons import Lesson, add_op, edit_op
@@ -23,10 +24,10 @@ from playbooks.methods.roles import EpisodeCurator
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 from playbooks.view import bullets
-from policies.prompts import render
 from policies.protocols import Message, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
+from policies.templates import render
 
 WORDS = 2500
 """Most words of a sheet."""
@@ -75,7 +76,7 @@ class Sheet(BaseModel):
 def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message]:
     """Return the prompt that asks for the new sheet. Pure; the outcome is never read."""
     content = render(
-        "playbooks",
+        prompts,
         "cheatsheet",
         items=[line(item) for item in items],
         task=block(trajectory.instruction),

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from memory.operations import op_id, removal
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Provenance, Record, Reflection, Trajectory, Trust, UsageCounts
+from playbooks import prompts
 from playbooks.compact import listed
 from playbooks.kinds.bullet import Bullet
 from playbooks.lessons import Lesson, add_op, collect, tag_ops
@@ -23,10 +24,10 @@ from playbooks.methods.episode import block, line, steps_of
 from playbooks.methods.roles import opened
 from playbooks.notebook.judge import Finding
 from playbooks.view import bullets
-from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
+from policies.templates import render
 
 NEIGHBOURS = 3
 SIMILARITY = 0.85
@@ -73,7 +74,7 @@ def score(usage: UsageCounts) -> float:
 def principle_messages(trajectory: Trajectory, finding: Finding) -> list[Message]:
     """Return the prompt that asks for an episode's principle. Pure; of the outcome only `finding` is told."""
     content = render(
-        "playbooks",
+        prompts,
         "evolver",
         task=block(trajectory.instruction),
         steps=steps_of(trajectory),
@@ -85,7 +86,7 @@ def principle_messages(trajectory: Trajectory, finding: Finding) -> list[Message
 
 def same_messages(first: str, second: str) -> list[Message]:
     """Return the prompt that compares two principles. Pure."""
-    content = render("playbooks", "evolver_same", first=line(first), second=line(second))
+    content = render(prompts, "evolver_same", first=line(first), second=line(second))
     return [Message(role="user", content=content.strip())]
 
 

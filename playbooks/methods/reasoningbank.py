@@ -13,15 +13,16 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Trust
+from playbooks import prompts
 from playbooks.compact import listed, sound
 from playbooks.lessons import add_op, collect, tag_ops
 from playbooks.methods.episode import block, line, steps_of
 from playbooks.methods.roles import opened
 from playbooks.notebook.judge import Finding
-from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
+from policies.templates import render
 
 MAX_ITEMS = 3
 
@@ -57,7 +58,7 @@ class Items(BaseModel):
 def item_messages(trajectory: Trajectory, finding: Finding) -> list[Message]:
     """Return the prompt that asks for an episode's items. Pure; of the outcome only `finding` is told."""
     content = render(
-        "playbooks",
+        prompts,
         "reasoningbank",
         task=block(trajectory.instruction),
         steps=steps_of(trajectory),

@@ -14,13 +14,14 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.records import Frozen, Trajectory
+from playbooks import prompts
 from playbooks.compact import failed_checks
 from playbooks.notebook.asking import ask
 from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral
-from policies.prompts import render
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.schemas import most_chars
+from policies.templates import render
 
 TRANSCRIPT_CHARS: dict[Profile, int] = {"full": 25_000, "compact": 2_000}
 """Longest transcript that a judge reads; of a longer one it reads the head and the tail."""
@@ -115,7 +116,7 @@ def judge_messages(trajectory: Trajectory, profile: Profile) -> list[Message]:
     task = neutral(trajectory.instruction)
     if profile == "full":
         task, shown = indent(task, "  "), indent(shown, "  ")
-    return [Message(role="user", content=render("playbooks", name, task=task, transcript=shown).strip())]
+    return [Message(role="user", content=render(prompts, name, task=task, transcript=shown).strip())]
 
 
 async def by_policy(policy: Policy, trajectory: Trajectory) -> Finding:

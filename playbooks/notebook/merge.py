@@ -14,14 +14,15 @@ import numpy as np
 from memory.operations import op_id
 from memory.protocols import Embedder, KnowledgeView, Vector
 from memory.records import DeltaOp, Op, Provenance, Record
+from playbooks import prompts
 from playbooks.kinds.bullet import one_line
 from playbooks.kinds.note import LIMITS, MAX_EXAMPLES, Note
 from playbooks.notebook.asking import ask
 from playbooks.notebook.drafts import NoteDraft, note_of
 from playbooks.notebook.write import Written, params_of
 from playbooks.render import neutral
-from policies.prompts import render
 from policies.protocols import Message, Policy, Profile
+from policies.templates import render
 
 NEIGHBOURS = 5
 SIMILARITY = 0.9
@@ -97,8 +98,8 @@ def merge_messages(notes: Sequence[Note], profile: Profile) -> list[Message]:
     """Return the prompt that asks for the one note of several. Pure."""
     shown = [{name: _plain(getattr(note, name)) for name in LIMITS} for note in notes]
     if profile == "compact":
-        return [Message(role="user", content=render("playbooks", "note_merge_compact", notes=shown).strip())]
-    content = render("playbooks", "note_merge", notes=shown, count=len(notes))
+        return [Message(role="user", content=render(prompts, "note_merge_compact", notes=shown).strip())]
+    content = render(prompts, "note_merge", notes=shown, count=len(notes))
     return [Message(role="user", content=content.strip())]
 
 

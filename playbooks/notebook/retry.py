@@ -10,12 +10,13 @@ from math import prod
 
 from memory.errors import BadInput
 from memory.records import Frozen, Trajectory
+from playbooks import prompts
 from playbooks.kinds.bullet import one_line
 from playbooks.kinds.note import Note
 from playbooks.notebook.judge import Finding
 from playbooks.render import neutral
-from policies.prompts import render
 from policies.protocols import Profile
+from policies.templates import render
 
 SHOWN_CHARS = 200
 Samples = Mapping[str, Sequence[bool | None]]
@@ -63,7 +64,7 @@ def avoid_text(notes: Sequence[Note], attempts: Sequence[Trajectory], profile: P
         }
         for note in notes
     ]
-    return render("playbooks", name, notes=shown, attempts=[_went(attempt) for attempt in attempts]).strip()
+    return render(prompts, name, notes=shown, attempts=[_went(attempt) for attempt in attempts]).strip()
 
 
 def best_of(attempts: Sequence[Trajectory], findings: Sequence[Finding]) -> int:

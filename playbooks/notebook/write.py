@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from memory.records import Insight, Reflection, Usage
+from playbooks import prompts
 from playbooks.kinds.note import Note
 from playbooks.notebook.asking import ask
 from playbooks.notebook.clusters import Cluster
 from playbooks.notebook.drafts import NoteDraft, note_of
 from playbooks.notebook.evidence import Failure, shown
-from policies.prompts import render
 from policies.protocols import Message, Policy, Profile, SamplingParams
+from policies.templates import render
 
 SHOWN: dict[Profile, int] = {"full": 6, "compact": 3}
 """Failures of one cluster that a prompt shows."""
@@ -55,10 +56,10 @@ def note_messages(cluster: Cluster, profile: Profile) -> list[Message]:
     """Return the prompt that asks for a cluster's note. Pure."""
     failures = [shown(failure, profile) for failure in cluster.failures[: SHOWN[profile]]]
     if profile == "compact":
-        content = render("playbooks", "note_compact", failures=failures)
+        content = render(prompts, "note_compact", failures=failures)
     else:
         total = len(cluster.failures)
-        content = render("playbooks", "note", failures=failures, count=total, left_out=total - len(failures))
+        content = render(prompts, "note", failures=failures, count=total, left_out=total - len(failures))
     return [Message(role="user", content=content.strip())]
 
 

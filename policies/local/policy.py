@@ -30,6 +30,8 @@ class LocalPolicy:
     """
 
     supports_schema = False
+    in_process = True
+    """A call costs nothing but time."""
 
     def __init__(
         self,

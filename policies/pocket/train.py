@@ -203,7 +203,7 @@ def keep_freed_memory() -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """Train from the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="policies.pocket.train", description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint in --out")

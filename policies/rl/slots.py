@@ -18,6 +18,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
+from policies import rl
 from policies.errors import PolicyUnavailable
 from policies.rl.protocols import AdvantageEstimator
 
@@ -38,7 +39,7 @@ def names(slot: str) -> list[str]:
     """Return the names of a slot's members, sorted. Raises `NotFound` for an unknown slot."""
     if slot not in SLOTS:
         raise NotFound(f"no slot {slot!r}; there are {', '.join(SLOTS)}")
-    files = (file.name for file in (resources.files("policies.rl") / slot).iterdir())
+    files = (file.name for file in (resources.files(rl) / slot).iterdir())
     return sorted(name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_"))
 
 
@@ -72,7 +73,7 @@ def _module(slot: str, name: str) -> Any:
     shipped = names(slot)
     if name not in shipped:
         raise NotFound(f"no {name!r} in {slot}; there are {', '.join(shipped)}, or give `module:attribute`")
-    return _import(f"policies.rl.{slot}.{name}")
+    return _import(f"{rl.__name__}.{slot}.{name}")
 
 
 def _import(module: str) -> Any:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,11 @@ import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.episode.echo import HARBOUR as HARBOUR_WORDS
-from evolve.episode.echo import PACKAGES
+from evolve.episode.echo import PROMPTS
 from evolve.gates.static import StaticGate
 from memory.records import DeltaOp, Op, Provenance, Step, Task, Trajectory, Trust
 from playbooks.view import RecordView
-from policies.prompts import prompt_names
+from policies.templates import prompt_names, prompt_source
 from tests.playbooks.conftest import PARTS
 
 TRAINED = "appworld_offline_trained_no_gt_playbook.txt"
@@ -41,9 +40,9 @@ async def refused(*ops: DeltaOp) -> dict[str, str]:
 def examples() -> list[str]:
     """Return the quoted values of the answers that our prompts show, of more than one word."""
     found: list[str] = []
-    for package in PACKAGES:
-        for name in prompt_names(package):
-            text = (resources.files(package) / "prompts" / f"{name}.md").read_text(encoding="utf-8")
+    for prompts in PROMPTS:
+        for name in prompt_names(prompts):
+            text = prompt_source(prompts, name)
             answers = re.findall(r"^\s*\{\"?.*", re.sub(r"\{[{%].*?[}%]\}", "", text), re.DOTALL | re.MULTILINE)
             found += [value for answer in answers for value in re.findall(r'"([^"]*\w \w[^"]*)"', answer)]
     return found

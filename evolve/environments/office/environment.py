@@ -9,6 +9,7 @@ from functools import cached_property
 from pydantic import Field
 
 from evolve.config.sections import Section
+from evolve.environments.office import prompts
 from evolve.environments.office.desk import APPS, Desk
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.environments.office.families import BLOCK, SPLITS, Goal, draw_split, draw_train
@@ -19,8 +20,8 @@ from evolve.environments.office.wording import oracle
 from evolve.protocols import Action, ActionFormat
 from memory.errors import BadInput, NotFound
 from memory.records import Task, Trajectory
-from policies.prompts import render
 from policies.protocols import ToolSpec
+from policies.templates import render
 from skills.sandbox.monty import importable
 
 _READS_OTHERS = re.compile(r"\.\s*(?:read|list)\b|\bgetattr\b")
@@ -82,7 +83,7 @@ class Office:
             return ""
         functions = {app: {name: f.signature for name, f in endpoints.items()} for app, endpoints in APPS.items()}
         docs = {app: {name: f.doc for name, f in endpoints.items()} for app, endpoints in APPS.items()}
-        return render("evolve.environments.office", "apps", signatures=functions, docs=docs)
+        return render(prompts, "apps", signatures=functions, docs=docs)
 
     @property
     def imports(self) -> tuple[str, ...]:

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from evolve.config.model import Config
+from evolve.episode import prompts
 from evolve.errors import ConfigError
 from evolve.protocols import Demonstration
 from memory.fusion import reciprocal_ranks, within_budget
 from memory.records import Recalled, RecallQuery, Record, Task
 from memory.store import Store
 from playbooks.kinds.exemplar import Exemplar, messages, shown_text
-from policies.prompts import render
 from policies.protocols import Message, Policy
+from policies.templates import render
 
 POOL = 64
 """Exemplars recalled before those most like the task are taken."""
@@ -80,5 +81,5 @@ def with_examples(
     if not exemplars and demonstration is not None:
         asked = Message(role="user", content=demonstration.instruction)
         return [system, asked, Message(role="assistant", content=demonstration.reply), *rest]
-    told = f"{system.content}\n\n{render('evolve.episode', 'exemplars').strip()}"
+    told = f"{system.content}\n\n{render(prompts, 'exemplars').strip()}"
     return [system.model_copy(update={"content": told}), *messages(exemplars), *rest]

@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+import evolve
 from evolve.generations.workspace import FOLDER, has_generations, open_registry
 from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.rendering import served, show
@@ -103,7 +104,7 @@ async def _command(desk: PageContext, *arguments: str) -> str:
     """Run `evolve policy ...` and return what it came to in a sentence."""
     named = ("--config", str(desk.file)) if desk.file else ()
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "evolve.cli.main", *named, "policy", *arguments, "--json"),
+        *(sys.executable, "-m", evolve.__name__, *named, "policy", *arguments, "--json"),
         cwd=desk.config.root,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -7,15 +7,16 @@ from typing import Any
 from pydantic import BaseModel
 
 from evolve.config.model import Config
+from evolve.episode import prompts
 from evolve.episode.replies import about
 from evolve.loop.nodes.episodes import batch_episodes
 from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory
 from memory.store import Store
-from policies.prompts import render
 from policies.protocols import Message, SamplingParams
 from policies.structured import generate_structured
+from policies.templates import render
 
 
 class SelfJudgement(BaseModel):
@@ -50,7 +51,7 @@ async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
     """Journal the policy's judgement of an episode, once."""
     if not trajectory.steps or context.store.events(type="judgement", subject=trajectory.id, limit=1):
         return
-    prompt = render("evolve.episode", "judge", task=trajectory.instruction, steps=trajectory.steps)
+    prompt = render(prompts, "judge", task=trajectory.instruction, steps=trajectory.steps)
     messages = [Message(role="user", content=prompt)]
     async with context.slots:
         with about(trajectory.task.id):

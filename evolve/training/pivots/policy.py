@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from evolve.episode import prompts
 from evolve.training.pivot import Pivot
 from memory.records import Trajectory
 from playbooks.compact import failed_checks
 from playbooks.methods.episode import block, line, steps_of
-from policies.prompts import render
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
+from policies.templates import render
 
 __all__ = ["policy"]
 
@@ -44,7 +45,7 @@ async def policy(trajectory: Trajectory, acted: Policy, params: SamplingParams) 
 def pivot_messages(trajectory: Trajectory) -> list[Message]:
     """Return the prompt that asks where an episode went wrong. Pure."""
     content = render(
-        "evolve.episode",
+        prompts,
         "pivot",
         task=block(trajectory.instruction),
         steps=steps_of(trajectory),

@@ -1,4 +1,4 @@
-"""Prompts are files: `<package>/prompts/<name>.md`, rendered by a sandboxed Jinja that accepts no gap and no surplus.
+"""Prompts are files, `<package>/prompts/<name>.md`, filled by a sandboxed Jinja that accepts no gap and no surplus.
 
 What was learned enters as a value only. A value is never parsed as a template, so braces in it stay text; a chat
 delimiter in it (`<|`, `[INST]` ...) is broken up, since servers turn such text into control tokens.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from importlib import resources
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from memory.errors import BadInput, NotFound
@@ -25,23 +26,30 @@ _DELIMITER = re.compile(r"<(?=\||</?SYS>>|(?:start|end)_of_turn>|/?s>)|\[(?=/?(?
 """The first character of what opens or ends a turn in ChatML, Llama, Mistral or Gemma."""
 
 
-def render(package: str, name: str, /, **values: object) -> str:
-    """Return the prompt `<package>/prompts/<name>.md` filled with `values`.
+def render(prompts: ModuleType, name: str, /, **values: object) -> str:
+    """Return the prompt `<name>.md` of a package of prompts filled with `values`.
 
     Raises `NotFound` for an unknown prompt (the message lists those there are) and `BadInput` for a value that the
     template wants and did not get, or got and does not use.
     """
-    template, wanted = _load(package, name)
+    template, wanted = _load(prompts, name)
     missing, unused = sorted(wanted - set(values)), sorted(set(values) - wanted)
     if missing or unused:
-        raise BadInput(f"prompt {package}/{name} wants {sorted(wanted)}; missing {missing}, unused {unused}")
+        raise BadInput(f"prompt {prompts.__name__}/{name} wants {sorted(wanted)}; missing {missing}, unused {unused}")
     return template.render(**values)
 
 
-def prompt_names(package: str) -> list[str]:
-    """Return the names of a package's prompts, sorted."""
-    folder = resources.files(package) / "prompts"
-    return sorted(f.name.removesuffix(".md") for f in folder.iterdir() if f.name.endswith(".md"))
+def prompt_names(prompts: ModuleType) -> list[str]:
+    """Return the names of the prompts of a package, sorted."""
+    return sorted(f.name.removesuffix(".md") for f in resources.files(prompts).iterdir() if f.name.endswith(".md"))
+
+
+def prompt_source(prompts: ModuleType, name: str) -> str:
+    """Return a prompt as it is written, with its gaps. Raises `NotFound`, and says which there are."""
+    file = resources.files(prompts) / f"{name}.md"
+    if not _NAME.fullmatch(name) or not file.is_file():
+        raise NotFound(f"no prompt {name!r} in {prompts.__name__}; there are {prompt_names(prompts)}")
+    return file.read_text(encoding="utf-8")
 
 
 def oneline(value: object) -> str:
@@ -79,14 +87,11 @@ def _environment() -> SandboxedEnvironment:
 
 
 @cache
-def _load(package: str, name: str) -> tuple[Template, frozenset[str]]:
+def _load(prompts: ModuleType, name: str) -> tuple[Template, frozenset[str]]:
     """Read and compile a template once; return it with the names of the values it uses."""
     from jinja2 import meta
 
-    file = resources.files(package) / "prompts" / f"{name}.md"
-    if not _NAME.fullmatch(name) or not file.is_file():
-        raise NotFound(f"no prompt {name!r} in {package}/prompts; there are {prompt_names(package)}")
-    source = file.read_text(encoding="utf-8")
+    source = prompt_source(prompts, name)
     environment = _environment()
     wanted = meta.find_undeclared_variables(environment.parse(source))
     return environment.from_string(source), frozenset(wanted)

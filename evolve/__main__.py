@@ -1,0 +1,5 @@
+"""`python -m evolve` is the command `evolve`."""
+
+from evolve.cli.main import main
+
+main()

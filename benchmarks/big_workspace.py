@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evolve.config.model import Config, MemorySection, PolicySection
 from evolve.episode.arms import MAIN, NO_MEMORY
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE, RunRecord, save_run
 from memory.records import (

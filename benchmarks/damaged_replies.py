@@ -20,7 +20,7 @@ from evolve.loop.runs import keeper
 from memory.records import DeltaOp, Insight, Op, Outcome, Record, Reflection, Step, Task, Trajectory
 from memory.store import Store
 from playbooks.curator import ModelCurator
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.reflector import ModelReflector
 from playbooks.render import render
 from policies.protocols import Profile

@@ -26,10 +26,10 @@ from evolve.config.model import (
 from evolve.config.training import RECIPES, TrainSection
 from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.gates.stack import DEFAULT
-from evolve.generations import workspace as generations
+from evolve.generations import workspace_registry as generations
 from evolve.loop.session import Parts, run
-from evolve.training.gate import judged
-from evolve.training.session import train_from_logs
+from evolve.training.promotion_gate import judged
+from evolve.training.training_session import train_from_logs
 from memory.records import Frozen
 from policies.generations.swap import swap
 

@@ -20,7 +20,7 @@ from evolve.config.model import Config
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.held_out import HeldOut, rules_of
 from evolve.seeds import seed_for
-from evolve.statistics.progress import Marks
+from evolve.statistics.partial_progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Task, Trajectory, Verdict
 from playbooks.view import RecordView
 

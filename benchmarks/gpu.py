@@ -27,7 +27,7 @@ from rich.table import Table
 
 from benchmarks.sage_arms import Size, measured
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.protocols import Message, SamplingParams
 from policies.rl.losses.ppo import Ppo
 from policies.rl.rows import Span, TrainRow

@@ -24,11 +24,11 @@ from evolve.config.training import RECIPES
 from evolve.episode.arms import MAIN
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import knowledge
-from evolve.generations import workspace as generations
+from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
 from evolve.statistics.paired import Passed, interval, pair
-from evolve.training.session import train_from_logs
+from evolve.training.training_session import train_from_logs
 
 BUDGETS = (1024, 64, 32, 16, 0)
 LOSS = -2.0

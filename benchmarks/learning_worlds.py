@@ -9,7 +9,7 @@ from typing import Any
 from evolve.environments.office.environment import Office
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.environments.office.families import NORMAL, draw_task
-from evolve.environments.office.rules import Rule, of_call, seeded
+from evolve.environments.office.house_rules import Rule, of_call, seeded
 from evolve.environments.office.wording import sentence, value_text
 from evolve.protocols import Action, StepResult
 from memory.records import Check, Insight, Outcome, Record, Reflection, Task, Trajectory

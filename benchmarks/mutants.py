@@ -66,12 +66,18 @@ AREAS = (
     ),
     Area(
         "trust",
-        ("evolve/episode/trust.py", "evolve/gates/quarantine.py", "playbooks/deltas.py"),
+        ("evolve/episode/trust.py", "evolve/gates/quarantine.py", "playbooks/delta_checks.py"),
         ("tests/playbooks/test_deltas.py", "tests/evolve/test_learning_parts.py", "tests/evolve/test_*quarantine.py"),
     ),
     Area(
         "sandbox",
-        ("skills/sandbox/*.py", "skills/static.py", "skills/gate.py", "skills/names.py", "skills/gate.py"),
+        (
+            "skills/sandbox/*.py",
+            "skills/static_checks.py",
+            "skills/skill_gate.py",
+            "skills/names.py",
+            "skills/skill_gate.py",
+        ),
         ("tests/contracts/test_sandbox*.py", "tests/skills/test_*.py"),
     ),
     Area(

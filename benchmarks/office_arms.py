@@ -23,7 +23,7 @@ from evolve.config.model import (
 )
 from evolve.config.sections import SkillsSection
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import RULES, Feedback, Rule, of_call
+from evolve.environments.office.house_rules import RULES, Feedback, Rule, of_call
 from evolve.environments.office.wording import HELD_OUT, sentence
 from evolve.episode.skill_runtime.figures import SkillFigures, figures
 from evolve.gates.account import account

@@ -17,13 +17,13 @@ from statistics import mean
 
 from benchmarks.sage_arms import TEMPERATURE
 from benchmarks.sage_trials import acting, given, office
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.ledger import METRICS, lines
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.partial import Partial
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.slots import make
 from policies.rl.trainer import OptimiserOptions, Trainer
 

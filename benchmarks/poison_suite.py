@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal
 
-from evolve.environments.office.rules import BY_ID, RULES, draw
+from evolve.environments.office.house_rules import BY_ID, RULES, draw
 from evolve.environments.office.wording import sentence
 from memory.records import Frozen
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.poison_suite import DEPLOYMENT, HACK, NEVER, Item
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import BY_ID, RULES
+from evolve.environments.office.house_rules import BY_ID, RULES
 from evolve.environments.office.solver import DONE, Knowledge, next_action
 from evolve.environments.office.wording import meaning, sentence
 from evolve.episode.trust import text_of, trust_of

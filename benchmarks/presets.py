@@ -19,12 +19,12 @@ from typing import Any
 
 from benchmarks.table import ROOT
 from evolve.compare.arms import Given, resolve
+from evolve.compare.compare_session import REPORT
 from evolve.compare.comparison import Comparison, read_comparison
 from evolve.compare.conduct import conduct
-from evolve.compare.markdown import markdown
+from evolve.compare.markdown_report import markdown
 from evolve.compare.pictures import save
 from evolve.compare.plan import ComparisonOptions, Plan, make_plan, store_plan
-from evolve.compare.session import REPORT
 from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker

@@ -20,7 +20,7 @@ import torch
 
 from evolve.config.model import Config
 from evolve.loop.assembly import make_environment, open_store
-from evolve.training.session import train
+from evolve.training.training_session import train
 from memory.records import Outcome, Step, Trajectory
 
 

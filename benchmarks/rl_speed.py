@@ -33,7 +33,7 @@ from evolve.training.rollouts import Sampling
 from memory.records import Task
 from policies.local import LocalPolicy
 from policies.local.loading import load_model, load_tokenizer, peft_package
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.advantages.grpo import grpo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Episodes, Flags

@@ -17,14 +17,14 @@ from pathlib import Path
 from benchmarks.sage_trials import MAX_STEPS, MAX_TOKENS, acting, given, office, tried
 from benchmarks.table import RESULTS, ROOT
 from evolve.seeds import seed_for
-from evolve.training.chains import chains
-from evolve.training.logs import Offer
+from evolve.training.chain_tasks import chains
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import ChainSpec, Counting, Sampling, roll
 from evolve.training.supervised import fit, success_examples
+from evolve.training.training_data import Offer
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.recordings import Recordings
 from policies.rl.slots import make
 from policies.rl.trainer import OptimiserOptions, Trainer

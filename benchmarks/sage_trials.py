@@ -11,19 +11,19 @@ from pathlib import Path
 from statistics import mean
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import RULES
+from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.episode.injection import Shown
 from evolve.episode.rollout import Attempt, RolloutConfig
 from evolve.episode.skill_runtime.chains import Link, chain, take
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.rollouts import Recall
 from memory.records import Record, Task
 from playbooks.kinds.bullet import Bullet
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from skills.library import Library
 from skills.retrieval import Choosing
 

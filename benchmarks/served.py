@@ -23,7 +23,7 @@ from evolve.loop.session import Parts, arun
 from memory.records import Record
 from playbooks.kinds.bullet import Bullet
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy

@@ -14,8 +14,8 @@ from typing import Literal
 
 from evolve.environments.office.environment import Office
 from evolve.environments.office.families import NORMAL, draw_task
+from evolve.environments.office.house_rules import seeded
 from evolve.environments.office.intents import INTENTS, Intent
-from evolve.environments.office.rules import seeded
 from evolve.environments.office.skilled import parameters, phrases, rules, written
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trust
 from skills.record import Skill

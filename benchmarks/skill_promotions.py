@@ -18,7 +18,7 @@ from benchmarks.lives import DEATH, OUTPUT, STATEMENTS, Death, trace
 from benchmarks.skill_mix import add, useless
 from evolve.config.file import load_config
 from evolve.config.model import Config
-from evolve.environments.office.rules import seeded
+from evolve.environments.office.house_rules import seeded
 from evolve.loop.assembly import open_store
 from evolve.workspace.seeding import add_skill
 from memory.errors import EvolveError

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 
 from benchmarks.skill_mix import WideOffice, add
 from evolve.environments.office.desk import Desk
+from evolve.environments.office.entities import draw_names
 from evolve.environments.office.episode import OfficeEpisode, grade
+from evolve.environments.office.house_rules import Values, draw, seeded
 from evolve.environments.office.intents import Intent, by_id
-from evolve.environments.office.names import draw_names
-from evolve.environments.office.rules import Values, draw, seeded
 from evolve.environments.office.skilled import called, parameters, phrases, written
-from evolve.environments.office.state import Row, State
+from evolve.environments.office.tables import Row, State
 from memory.records import DeltaOp, Outcome, Provenance, Trust
 
 DEPLOYMENT = 202

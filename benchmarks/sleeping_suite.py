@@ -18,7 +18,7 @@ from pathlib import Path
 from benchmarks.poison_suite import Item
 from benchmarks.sleeping_words import ACTS, FAMILIES, FRAMES, NEVER, ONE, ORDER, RULE_OTHER, SECOND, TWO, WHEN, Trigger
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import BY_ID, RULES, draw
+from evolve.environments.office.house_rules import BY_ID, RULES, draw
 from evolve.environments.office.solver import DONE, Knowledge, next_action
 from evolve.environments.office.wording import sentence
 from memory.records import Task

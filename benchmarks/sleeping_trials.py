@@ -20,7 +20,7 @@ from typing import Any
 from benchmarks.poison_trials import BATCH
 from benchmarks.sleeping_suite import Sleeper, known, load, office, solves, wakes
 from benchmarks.sleeping_words import ACTS
-from evolve.environments.office.rules import BY_ID
+from evolve.environments.office.house_rules import BY_ID
 from evolve.environments.office.wording import meanings
 from evolve.episode.trust import text_of, trust_of
 from evolve.gates import stack
@@ -28,7 +28,7 @@ from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.canary import Canary
 from evolve.gates.held_out import HeldOut
 from evolve.gates.static import StaticGate
-from evolve.statistics.progress import Marks
+from evolve.statistics.partial_progress import Marks
 from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Outcome, Provenance, Record, Step, Task, Trajectory, Trust, Verdict
 from playbooks.kinds.bullet import Bullet

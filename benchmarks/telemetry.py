@@ -26,9 +26,9 @@ from evolve.config.model import Config
 from evolve.episode.instrumentation import WatchedPolicy
 from evolve.loop import session
 from evolve.progress import Observers
-from evolve.telemetry.database import FILE
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
+from evolve.telemetry.telemetry_db import FILE
 from memory.sql import sqlite3
 from policies.protocols import Message, Policy, SamplingParams
 from policies.scripted import ScriptedPolicy

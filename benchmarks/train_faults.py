@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.shell import Ended
 from benchmarks.train_kills import Straight, candidates, copied, difference, registry_faults, twice
 from benchmarks.train_lives import DEPLOYMENT, POISON, command, settings, training_folder
-from evolve.generations.workspace import FOLDER
+from evolve.generations.workspace_registry import FOLDER
 from evolve.training import ledger
 
 DISKS = (0.02, 0.2, 0.5, 0.8, 0.95)

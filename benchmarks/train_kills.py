@@ -21,13 +21,13 @@ import torch
 from benchmarks.lives import OUTPUT
 from benchmarks.train_lives import COUNTS, METHODS, PHASES, Fate, live, prepared, processes, training_folder
 from evolve.config.file import load_config
-from evolve.generations.workspace import FOLDER
+from evolve.generations.workspace_registry import FOLDER
 from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from evolve.training.ledger import METRICS
 from memory.errors import EvolveError
 from policies.generations.adapters import WEIGHTS, fingerprint
-from policies.generations.registry import Registry
+from policies.generations.generation_registry import Registry
 
 POLL_S = 0.01
 SPARED = Fate()

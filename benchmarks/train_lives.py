@@ -26,9 +26,9 @@ from evolve.config.file import load_config
 from evolve.config.training import RECIPES
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
 from evolve.errors import EnvironmentFailure
-from evolve.generations.workspace import FOLDER
+from evolve.generations.workspace_registry import FOLDER
 from evolve.training import ledger
-from evolve.training.session import train, train_from_logs
+from evolve.training.training_session import train, train_from_logs
 from memory.records import Task
 from policies.rl.protocols import Array, Episodes, Flags
 

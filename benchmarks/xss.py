@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from evolve.config.model import Config
-from evolve.gates.proposals import submit
+from evolve.gates.review_queue import submit
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE, RunRecord, save_run
 from memory.records import (

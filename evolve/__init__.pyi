@@ -31,7 +31,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.tools import ToolsEnvironment, Transcript
 from evolve.episode.metrics import Metrics
 from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError, WorkspaceClosed
-from evolve.gates.proposals import Standing
+from evolve.gates.review_queue import Standing
 from evolve.integrations.agent import Agent, Asked, Solve
 from evolve.integrations.langchain_middleware import Grade, Learning, LearningState
 from evolve.integrations.langgraph_store import JournalStore, open_journal_store
@@ -42,14 +42,10 @@ from evolve.loop.session import Outside, Parts, RunResult, aresume, arun, resume
 from evolve.loop.state import Turn
 from evolve.progress import Observer, Progress
 from evolve.protocols import Action, ActionFormat, Demonstration, Environment, Episode, StepResult
-from evolve.training.session import Trained
 from evolve.training.skyrl import ChainGenerator, skyrl_generator
+from evolve.training.training_session import Trained
 from evolve.workspace.async_facade import AsyncWorkspace
-from evolve.workspace.episodes import EpisodeDetail, EpisodeRow, FigureRow
-from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
-from evolve.workspace.facade import Workspace
-from evolve.workspace.forgetting import ForgottenRow
-from evolve.workspace.knowledge import (
+from evolve.workspace.editing import (
     HistoryRow,
     KnowledgeDetail,
     KnowledgeRow,
@@ -58,11 +54,15 @@ from evolve.workspace.knowledge import (
     Stats,
     UtilityEstimate,
 )
+from evolve.workspace.episode_rows import EpisodeDetail, EpisodeRow, FigureRow
+from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
+from evolve.workspace.facade import Workspace
+from evolve.workspace.forgetting import ForgottenRow
 from evolve.workspace.opening import aopen, open
-from evolve.workspace.playbook import Playbook
-from evolve.workspace.rows import Rows
+from evolve.workspace.plain_rows import Rows
+from evolve.workspace.playbook_text import Playbook
 from evolve.workspace.seeding import add_skill
-from evolve.workspace.tasks import AsyncOpenTask, Finished, OpenTask
+from evolve.workspace.task_session import AsyncOpenTask, Finished, OpenTask
 from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
 from memory.errors import BadInput, EvolveError, NotFound
 from memory.protocols import Gate, KnowledgeView
@@ -100,12 +100,12 @@ from policies.langchain import LangChainOptions, LangChainPolicy
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection
 from policies.price import Price
-from policies.prompts import oneline
 from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams, ToolSpec
 from policies.recordings import Recordings
 from policies.roles import Role
 from policies.scripted import Script, ScriptedPolicy
 from policies.structured import Structured, generate_structured
+from policies.templates import oneline
 from skills.record import Skill, SkillTest
 from skills.retrieval import Way
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Record, Status
-from playbooks.budget import fill
 from playbooks.ranking import is_spent
+from playbooks.token_budget import fill
 from playbooks.view import creation_order
 from policies.protocols import Profile
 

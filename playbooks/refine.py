@@ -11,9 +11,9 @@ from typing import Any
 
 from memory.operations import op_id, removal
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Trust
-from playbooks.budget import fill
 from playbooks.ranking import rank_key
 from playbooks.similarity import THRESHOLD, exact_key, similar_pairs
+from playbooks.token_budget import fill
 from policies.protocols import Profile
 
 AUTHOR = "refine"

@@ -22,9 +22,9 @@ from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
 from policies.templates import oneline, render
 from skills import prompts
-from skills.catalogue import line
 from skills.drafts import MOST, Drafts, Made, made
 from skills.library import Library, Overlay
+from skills.listing import line
 from skills.names import parsed
 from skills.record import Skill
 from skills.retrieval import Choosing, choose

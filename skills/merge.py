@@ -18,11 +18,11 @@ from typing import Any
 from memory.operations import op_id
 from memory.records import DeltaOp, Op, Record, Status
 from memory.utility import Utility
-from skills.hosts import hosts, roots_of
+from skills.host_calls import hosts, roots_of
 from skills.library import Library
 from skills.names import Function, Import, bound, imported
 from skills.record import Skill
-from skills.retirement import removed
+from skills.skill_retirement import removed
 
 THRESHOLD = 0.9
 """Share of equal tokens from which two skills are near."""

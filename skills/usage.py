@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from memory.records import Frozen, Record, Step, Trajectory
-from skills.hosts import host, hosts, roots_in, roots_of
+from skills.host_calls import host, hosts, roots_in, roots_of
 from skills.names import Import, called, calls_in, free, imported, parsed, rebound
 from skills.record import Skill, body_hash
 

@@ -43,7 +43,7 @@ UPWARD = {
     "skills/sideways.py": "import playbooks.protocols\n",
     "skills/up.py": "from evolve.protocols import Episode\n",
     "evolve/gates/up.py": "from evolve.loop.state import Deps\n",
-    "evolve/config/up.py": "def f() -> None:\n    import evolve.environments.tasks\n",
+    "evolve/config/up.py": "def f() -> None:\n    import evolve.environments.task_files\n",
 }
 THROUGH_THE_FENCE = {
     "evolve/gates/other.py": "def f() -> None:\n    from langgraph.types import Send\n    print(Send)\n",

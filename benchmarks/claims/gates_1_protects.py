@@ -26,7 +26,7 @@ from evolve.config.model import Config
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
-from evolve.gates.ledger import replay
+from evolve.gates.decision_ledger import replay
 from evolve.gates.stack import DEFAULT
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run

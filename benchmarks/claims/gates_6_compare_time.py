@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.claim import Row, at_most, begin, exactly
 from benchmarks.office_arms import folder
 from benchmarks.presets import FOUR, Bench, measure, quick
-from evolve.compare.session import reprint
+from evolve.compare.compare_session import reprint
 
 MINUTES = 30
 

@@ -21,7 +21,7 @@ from typing import TypeVar
 from benchmarks.claim import Row, Target, at_least, at_most, begin
 from benchmarks.office_arms import CONTROL, Bench, Cost, Tally, folder, followed, office, steps, tokens
 from benchmarks.office_floor import scripted_rates
-from evolve.environments.office.rules import Feedback, draw
+from evolve.environments.office.house_rules import Feedback, draw
 from evolve.environments.office.wording import oracle
 from policies.local import LocalPolicy
 

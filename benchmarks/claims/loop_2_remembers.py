@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.shell import BY_RULES, SCRIPTED, Ended, evolve, settings
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 
 NEXT = 12
 """Tasks of the run that starts anew from what is known."""

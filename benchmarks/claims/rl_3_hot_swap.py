@@ -23,11 +23,11 @@ from benchmarks.random_adapters import random_adapter
 from benchmarks.served import Prompt, office_prompts, pocket, vllm
 from policies.errors import PolicyError
 from policies.generations.adapters import BASE, WEIGHTS
-from policies.generations.base import base_of
-from policies.generations.canary import CanaryReport, differences, largest, probes
+from policies.generations.base_model import base_of
+from policies.generations.generation_registry import Registry
 from policies.generations.local_engine import LocalEngine
-from policies.generations.registry import Registry
 from policies.generations.router import RoutedPolicy
+from policies.generations.server_check import CanaryReport, differences, largest, probes
 from policies.generations.storage import version_name
 from policies.generations.swap import Inspection
 from policies.generations.vllm_engine import VllmEngine

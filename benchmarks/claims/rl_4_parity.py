@@ -22,11 +22,11 @@ from benchmarks.claim import Row, at_least, at_most, begin, exactly
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.episode.rollout import RolloutConfig
 from evolve.training.batches import ScoredEpisode, prepared
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.recordings import Recordings
 from policies.rl.advantages.grpo import grpo
 from policies.rl.batch import batch_of

@@ -24,7 +24,7 @@ from benchmarks.claims.loop_1_learns import spread
 from benchmarks.office_arms import Bench, folder, office
 from benchmarks.skill_mix import Kind, WideOffice, add, candidates, useless
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import seeded
+from evolve.environments.office.house_rules import seeded
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
 from evolve.gates.evaluator import Evaluator

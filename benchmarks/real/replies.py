@@ -27,7 +27,7 @@ from benchmarks.real.lives import MAX_TOKENS, SLOTS, data, served
 from benchmarks.table import ROOT
 from evolve.config.model import Config
 from evolve.episode.echo import PROMPTS
-from evolve.episode.replies import asked_about
+from evolve.episode.journalled_replies import asked_about
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE, RunRecord
 from evolve.loop.session import Parts, aresume, arun

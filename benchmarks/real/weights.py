@@ -19,12 +19,12 @@ from benchmarks.real.lives import CONTEXT, SLOTS, Life
 from benchmarks.real.models import gguf
 from evolve.config.model import Config
 from evolve.episode.arms import NO_MEMORY
-from evolve.generations import workspace as generations
-from evolve.generations.llama import serving
-from evolve.training.gate import judged, on_llama
-from evolve.training.session import train_from_logs
+from evolve.generations import workspace_registry as generations
+from evolve.generations.llama_cpp import serving
+from evolve.training.promotion_gate import judged, on_llama
+from evolve.training.training_session import train_from_logs
 from memory.records import Frozen
-from policies.generations.records import Generation
+from policies.generations.generation_records import Generation
 from policies.generations.swap import swap
 from policies.llama_server import LlamaOptions
 

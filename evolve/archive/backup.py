@@ -15,7 +15,7 @@ from pathlib import Path
 from evolve.archive.transfer import DATABASE, copy_database
 from evolve.config.file import FILE
 from evolve.config.model import Config
-from evolve.generations.workspace import FOLDER as POLICIES
+from evolve.generations.workspace_registry import FOLDER as POLICIES
 from memory.doctor import examine, held
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.quarantine import ADMITS
 from evolve.gates.scoring import cases
 from memory.errors import BadInput, NotFound
@@ -21,7 +21,7 @@ from memory.store import Store
 from playbooks.formats.entry import Entry, import_ops
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.kinds.note import LIMITS, Note, words
-from playbooks.notebook.drafts import NoteDraft, note_of
+from playbooks.notebook.note_drafts import NoteDraft, note_of
 from skills.interchange import agent_skills, skillbank, voyager
 from skills.interchange.agent_skills import Standing
 from skills.interchange.found import Found, Instruction, Mistake, read_text

@@ -66,13 +66,13 @@ def compare(
 
     The same command goes on with a comparison that was stopped, and prints one that is done.
     """
-    from evolve.compare import session
+    from evolve.compare import compare_session
     from evolve.compare.arms import Given
     from evolve.compare.plan import ComparisonOptions
     from evolve.config.file import assigned
 
     if reprint is not None:
-        _finish(session.reprint(reprint), reprint, as_json)
+        _finish(compare_session.reprint(reprint), reprint, as_json)
         return
     given = assigned(values or ()) | overrides(tasks, env, policy, limit, None)
     asked = ComparisonOptions(
@@ -83,11 +83,11 @@ def compare(
         controls=controls,
     )
     load(context, given)  # from now on the user's own modules are found
-    plan = session.plan_of(arms or (), Given(context.obj, given), asked, shlex.join(["evolve", *sys.argv[1:]]))
+    plan = compare_session.plan_of(arms or (), Given(context.obj, given), asked, shlex.join(["evolve", *sys.argv[1:]]))
     config = begin(context, given | called(name, tag))
-    folder = out or session.folder_of(config, plan)
+    folder = out or compare_session.folder_of(config, plan)
     with _board(as_json) as board:
-        found = session.compare(plan, folder, watch=board.watch if board else None, config=config)
+        found = compare_session.compare(plan, folder, watch=board.watch if board else None, config=config)
     _finish(found, folder, as_json)
 
 
@@ -109,7 +109,7 @@ def _board(as_json: bool) -> AbstractContextManager[Board | None]:
 
 def _finish(found: Comparison, folder: Path, as_json: bool) -> None:
     """Print the tables; say where the rest is."""
-    from evolve.compare import markdown
+    from evolve.compare import markdown_report
 
     if as_json:
         show(found.model_dump(mode="json"), as_json, "")
@@ -117,14 +117,14 @@ def _finish(found: Comparison, folder: Path, as_json: bool) -> None:
         return
     if found.toy:
         say(f"{found.toy}\n")
-    table(markdown.differences(found), as_json)
+    table(markdown_report.differences(found), as_json)
     say()
-    table(markdown.arms(found), as_json)
+    table(markdown_report.arms(found), as_json)
     floor = "not measured" if found.floor is None else f"{found.floor:.1%} of the tasks flip"
     say(f"\nn = {found.n} pairs on {found.split}, look {found.look}, {found.family} questions, A/A floor: {floor}")
     say("\n".join(f"warning: {text}" for text in found.warnings), end="\n" * bool(found.warnings))
     say(_draw(found, folder))
-    say(f"report: {folder / 'report.md'}; again: {markdown.reprint(found)}")
+    say(f"report: {folder / 'report.md'}; again: {markdown_report.reprint(found)}")
 
 
 def _draw(found: Comparison, folder: Path) -> str:

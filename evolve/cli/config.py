@@ -38,7 +38,7 @@ def path(context: typer.Context, as_json: Json = False) -> None:
 def check(context: typer.Context, as_json: Json = False) -> None:
     """Read the configuration, look up every name in it and build nothing; exit 2 when something is wrong."""
     from evolve.config.file import find_config
-    from evolve.workspace.names import check_names
+    from evolve.workspace.config_check import check_names
 
     config, found = load(context), context.obj or find_config()
     check_names(config)

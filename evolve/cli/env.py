@@ -32,7 +32,7 @@ def check(
     import asyncio
 
     from evolve.environments.check import SPLITS, examine, lines
-    from evolve.environments.tasks import load_tasks
+    from evolve.environments.task_files import load_tasks
     from evolve.gates.splits import has_tasks
     from evolve.loop.assembly import make_environment
     from evolve.protocols import Environment

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evolve.cli.kinds import find_of, records_of, retire_of
+from evolve.cli.kind_commands import find_of, records_of, retire_of
 from evolve.cli.opening import reading, writing
 from evolve.cli.output import Json, show, table
 from evolve.cli.playbook import ACTOR, report

@@ -31,7 +31,7 @@ def log(
 ) -> None:
     """List what each gate said about each change, then how often the select split was looked at, and at what cost."""
     from evolve.gates.account import exposures, next_level
-    from evolve.gates.ledger import entries, spent
+    from evolve.gates.decision_ledger import entries, spent
 
     with reading(context) as (config, store):
         record = _record(store, run_id)
@@ -78,9 +78,9 @@ def show_one(
     as_json: Json = False,
 ) -> None:
     """Show one verdict whole: who passed, who did not and why, the pass vectors, and what was left out of each text."""
+    from evolve.gates.decision_ledger import entries
     from evolve.gates.decisions import ablated_of, rounds_of
-    from evolve.gates.events import VERDICT
-    from evolve.gates.ledger import entries
+    from evolve.gates.gate_events import VERDICT
     from memory.errors import NotFound
     from memory.records import Verdict
 
@@ -106,10 +106,10 @@ def show_one(
 @app.command("replay")
 def replay(context: typer.Context, run_id: RunId = None, as_json: Json = False) -> None:
     """Make every decision of a run again from the journal; exit code 1 where one comes out differently."""
-    from evolve.gates import ledger
+    from evolve.gates import decision_ledger
 
     with reading(context) as (_, store):
-        found = ledger.replay(store, _record(store, run_id).run_id)
+        found = decision_ledger.replay(store, _record(store, run_id).run_id)
     lines = [f"verdict {d.seq} of {d.gate}: journalled {d.journalled}, again {d.again}" for d in found.differences]
     counts = f"{found.decisions} decisions of {found.verdicts} verdicts made again, {len(lines)} differ"
     show(found.model_dump(mode="json"), as_json, "\n".join([*lines, counts]))
@@ -118,7 +118,7 @@ def replay(context: typer.Context, run_id: RunId = None, as_json: Json = False) 
 
 
 def _record(store: Store, run_id: str | None) -> RunRecord:
-    from evolve.gates.events import VERDICT
+    from evolve.gates.gate_events import VERDICT
     from evolve.loop.report import find_record
     from evolve.loop.runs import RunRecord
 

@@ -68,7 +68,7 @@ def _short_row(run: RunSummary) -> dict[str, Any]:
 def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_json: bool) -> None:
     from evolve.loop.history import find_summary, run_changes
     from evolve.loop.runs import LANGGRAPH
-    from evolve.workspace.episodes import episodes
+    from evolve.workspace.episode_rows import episodes
 
     with reading(context) as (_, store):
         if find_summary(store, run).kind == LANGGRAPH:
@@ -86,7 +86,7 @@ def show_one(
     as_json: Json = False,
 ) -> None:
     """Show one episode: what was injected, every action and observation, and the grade."""
-    from evolve.workspace.episodes import episode as find
+    from evolve.workspace.episode_rows import episode as find
 
     with reading(context) as (_, store):
         whole = find(store, episode)

@@ -22,9 +22,9 @@ from evolve.cli import (
     env,
     exemplars,
     gates,
-    knowledge,
     logs,
     mcp,
+    memory,
     notebook,
     playbook,
     policy,
@@ -106,12 +106,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-knowledge.register(playbook.app)
+memory.register(playbook.app)
 review.register(playbook.app)
 app.add_typer(playbook.app, name="playbook")
 app.add_typer(notebook.app, name="notebook")
 app.add_typer(exemplars.app, name="exemplars")
-app.add_typer(knowledge.app, name="memory")
+app.add_typer(memory.app, name="memory")
 app.add_typer(logs.app, name="logs")
 app.add_typer(traces.app, name="traces")
 app.add_typer(gates.app, name="gates")

@@ -38,7 +38,7 @@ def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> C
     """
     from evolve.config.file import find_config
     from evolve.errors import ConfigError
-    from evolve.workspace.names import check_names
+    from evolve.workspace.config_check import check_names
 
     config = load(context, changes)
     if context.obj is None and find_config() is None and not (config.workspace / "evolve.db").exists():

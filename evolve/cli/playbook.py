@@ -11,8 +11,8 @@ from evolve.cli.opening import reading, writing
 from evolve.cli.output import Json, show, table
 
 if TYPE_CHECKING:
+    from evolve.workspace.editing import KnowledgeRow
     from evolve.workspace.exchange import ImportedPlaybook
-    from evolve.workspace.knowledge import KnowledgeRow
     from memory.records import Commit
 
 app = typer.Typer(help="What was learned: list, show, diff, change, roll back.", no_args_is_help=True)
@@ -30,7 +30,7 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List the bullets with their counters and their utility, which fades with the tasks done."""
-    from evolve.workspace.knowledge import KnowledgeScope, listed
+    from evolve.workspace.editing import KnowledgeScope, listed
 
     wanted: KnowledgeScope = "quarantined" if quarantined else "all" if everything else "in use"
     with reading(context) as (config, store):
@@ -42,7 +42,7 @@ def listing(
 @app.command("show")
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one bullet with its origin, counters and utility."""
-    from evolve.workspace.knowledge import detail
+    from evolve.workspace.editing import detail
 
     with reading(context) as (config, store):
         found = detail(store, config, name)
@@ -93,7 +93,7 @@ def blame(
     as_json: Json = False,
 ) -> None:
     """Show who wrote and changed a bullet, and from which run and tasks."""
-    from evolve.workspace.knowledge import history
+    from evolve.workspace.editing import history
 
     with reading(context) as (config, store):
         found = history(store, config, name, everything=everything)
@@ -110,11 +110,11 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Add a bullet by hand."""
-    from evolve.workspace import knowledge
+    from evolve.workspace import editing
 
     with writing(context) as (config, store):
         namespace = config.memory.namespace
-        made = knowledge.add(store, namespace, content, section=section, pin=pin, allow_forgotten=allow_forgotten)
+        made = editing.add(store, namespace, content, section=section, pin=pin, allow_forgotten=allow_forgotten)
         report(made, as_json)
 
 
@@ -126,32 +126,32 @@ def edit(
     as_json: Json = False,
 ) -> None:
     """Change the text of a bullet; the old version stays in the journal."""
-    from evolve.workspace import knowledge
+    from evolve.workspace import editing
 
     with writing(context) as (config, store):
-        report(knowledge.edit(store, config.memory.namespace, name, content), as_json)
+        report(editing.edit(store, config.memory.namespace, name, content), as_json)
 
 
 @app.command()
 def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Take a bullet out of all prompts; `restore` brings it back."""
     from evolve.lookup import named
-    from evolve.workspace import knowledge
+    from evolve.workspace import editing
 
     with writing(context) as (config, store):
         namespace = config.memory.namespace
-        report(knowledge.retire(store, namespace, named(store, namespace, name)), as_json)
+        report(editing.retire(store, namespace, named(store, namespace, name)), as_json)
 
 
 @app.command()
 def restore(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Bring a retired or quarantined bullet into prompts, on your authority."""
     from evolve.lookup import named
-    from evolve.workspace import knowledge
+    from evolve.workspace import editing
 
     with writing(context) as (config, store):
         namespace = config.memory.namespace
-        report(knowledge.restore(store, namespace, named(store, namespace, name)), as_json)
+        report(editing.restore(store, namespace, named(store, namespace, name)), as_json)
 
 
 @app.command()

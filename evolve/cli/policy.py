@@ -15,9 +15,9 @@ from evolve.cli.output import Json, say, show, table
 
 if TYPE_CHECKING:
     from evolve.config.model import Config
-    from policies.generations.canary import CanaryReport
-    from policies.generations.records import Generation
-    from policies.generations.registry import Registry
+    from policies.generations.generation_records import Generation
+    from policies.generations.generation_registry import Registry
+    from policies.generations.server_check import CanaryReport
 
 app = typer.Typer(
     help="Generations of the policy: list, show, add, diff, canary, gate, promote, rollback, serve.",
@@ -65,8 +65,8 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Register an adapter that was trained elsewhere: a candidate, like one that was trained here."""
-    from evolve.generations.workspace import model_directory, open_registry
-    from policies.generations.base import base_of
+    from evolve.generations.workspace_registry import model_directory, open_registry
+    from policies.generations.base_model import base_of
 
     config = load(context)
     with open_registry(config.policy, config.workspace) as registry:
@@ -104,9 +104,9 @@ def canary(
     Its prompts are those of this workspace's latest episodes. Passed, it may be promoted once the gate accepted it.
     Failed, the history says why and nothing else changes.
     """
-    from evolve.generations.workspace import Server, inspected
+    from evolve.generations.workspace_registry import Server, inspected
     from evolve.loop.probing import probe_texts
-    from evolve.training.gate import accepted
+    from evolve.training.promotion_gate import accepted
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
 
@@ -143,7 +143,7 @@ def gate(
 
     Accepted, it may be promoted; refused, the exit code is 1.
     """
-    from evolve.training.gate import in_process, judged, on_llama
+    from evolve.training.promotion_gate import in_process, judged, on_llama
     from policies.llama_server import LlamaOptions
 
     with opened(context) as (config, registry):
@@ -175,7 +175,7 @@ def promote(
 
     Requests under way end as they began.
     """
-    from evolve.generations.workspace import Server, inspected
+    from evolve.generations.workspace_registry import Server, inspected
     from evolve.loop.probing import probe_texts
     from policies.generations.swap import swap
 
@@ -213,8 +213,8 @@ def opened(
 
     With `base` the configured model must be theirs; that reads all its weights.
     """
-    from evolve.generations.workspace import DATABASE, FOLDER, open_registry
-    from policies.generations.registry import Registry
+    from evolve.generations.workspace_registry import DATABASE, FOLDER, open_registry
+    from policies.generations.generation_registry import Registry
 
     config = load(context)
     folder = config.workspace / FOLDER
@@ -227,7 +227,7 @@ def opened(
 
 def _require_gate(registry: Registry, version: str, unmeasured: bool) -> None:
     """Refuse what the gate did not accept, or record that it was not asked for."""
-    from evolve.training.gate import accepted
+    from evolve.training.promotion_gate import accepted
     from policies.generations.errors import WrongState
 
     generation = registry.get(version)

@@ -24,7 +24,7 @@ from memory.errors import BadInput
 
 if TYPE_CHECKING:
     from evolve.config.model import Config, PolicySection
-    from policies.generations.registry import Registry
+    from policies.generations.generation_registry import Registry
 
 LOOK_S = 5.0
 
@@ -132,8 +132,8 @@ def _until_stopped(serving: AbstractContextManager[Serving], as_json: bool) -> N
 @contextmanager
 def _llama(config: Config, model: Path, adapter: str | None, given: Mapping[str, int | None]) -> Generator[Serving]:
     """Serve a GGUF file under its own name. What llama.cpp prints goes to the workspace, where there is one."""
-    from evolve.generations.llama import converted
-    from evolve.generations.workspace import FOLDER
+    from evolve.generations.llama_cpp import converted
+    from evolve.generations.workspace_registry import FOLDER
     from policies.llama_server import LlamaOptions, llama_server
 
     workspace = config.workspace
@@ -158,7 +158,7 @@ def _vllm(
     workspace: Path, section: PolicySection, executable: Path | None, sizes: Mapping[str, int | str]
 ) -> Generator[Serving]:
     """Serve a base with the workspace's live generation, and the one before it."""
-    from evolve.generations.workspace import model_directory, open_registry
+    from evolve.generations.workspace_registry import model_directory, open_registry
     from policies.generations.storage import version_name
     from policies.vllm_server import ARGUMENTS, LORA, vllm_server
 

@@ -27,7 +27,7 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List the queue, oldest first."""
-    from evolve.gates.proposals import proposals, says
+    from evolve.gates.review_queue import proposals, says
 
     with reading(context) as (config, store):
         waiting = proposals(store, config.memory.namespace, decided=everything)
@@ -41,7 +41,7 @@ def listing(
 @app.command("show")
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show one proposal with where it came from and what it would replace."""
-    from evolve.gates.proposals import find, says
+    from evolve.gates.review_queue import find, says
 
     with reading(context) as (_, store):
         proposal = find(store, name)
@@ -55,10 +55,10 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 @app.command()
 def accept(context: typer.Context, names: Names, as_json: Json = False) -> None:
     """Apply proposals."""
-    from evolve.gates import proposals
+    from evolve.gates import review_queue
 
     with writing(context) as (_, store):
-        commits = [proposals.accept(store, name, actor=ACTOR) for name in names]
+        commits = [review_queue.accept(store, name, actor=ACTOR) for name in names]
     refused = [result.reason for commit in commits for result in commit.refused]
     applied = sum(len(commit.applied) for commit in commits)
     show(
@@ -78,11 +78,11 @@ def reject(
     as_json: Json = False,
 ) -> None:
     """Turn proposals down."""
-    from evolve.gates import proposals
+    from evolve.gates import review_queue
 
     with writing(context) as (_, store):
         for name in names:
-            proposals.reject(store, name, actor=ACTOR, reason=reason)
+            review_queue.reject(store, name, actor=ACTOR, reason=reason)
     show({"rejected": names}, as_json, f"{len(names)} rejected")
 
 
@@ -94,11 +94,11 @@ def defer(
     as_json: Json = False,
 ) -> None:
     """Put proposals off: they wait on, after all others."""
-    from evolve.gates import proposals
+    from evolve.gates import review_queue
 
     with writing(context) as (_, store):
         for name in names:
-            proposals.defer(store, name, actor=ACTOR, reason=reason)
+            review_queue.defer(store, name, actor=ACTOR, reason=reason)
     show({"deferred": names}, as_json, f"{len(names)} deferred")
 
 
@@ -110,11 +110,11 @@ def edit(
     as_json: Json = False,
 ) -> None:
     """Apply a proposal with your own words."""
-    from evolve.gates import proposals
+    from evolve.gates import review_queue
 
     with writing(context) as (_, store):
-        payload = proposals.edited(proposals.find(store, name).op, content)
-        commit = proposals.accept(store, name, actor=ACTOR, payload=payload)
+        payload = review_queue.edited(review_queue.find(store, name).op, content)
+        commit = review_queue.accept(store, name, actor=ACTOR, payload=payload)
     refused = "".join(f"\nrefused: {result.reason}" for result in commit.refused)
     show(commit.model_dump(mode="json"), as_json, f"{len(commit.applied)} applied{refused}")
     if commit.refused:

@@ -41,7 +41,7 @@ def listing(context: typer.Context, everything: All = False, as_json: Json = Fal
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show the code of one skill, with its origin, counters and what can be held against it."""
     from evolve.lookup import find_skill
-    from skills.static import complaints
+    from skills.static_checks import complaints
 
     with reading(context) as (config, store):
         record = find_skill(store, config.memory.namespace, name)
@@ -91,22 +91,22 @@ def run_all(
 def promote(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Put a skill in use as active, on your authority: quarantined, retired or not yet measured."""
     from evolve.lookup import find_skill
-    from evolve.workspace import knowledge
+    from evolve.workspace import editing
 
     with writing(context) as (config, store):
         found = find_skill(store, config.memory.namespace, name)
-        report(knowledge.promote(store, config.memory.namespace, found), as_json)
+        report(editing.promote(store, config.memory.namespace, found), as_json)
 
 
 @app.command()
 def retire(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Put a skill out of use; `promote` brings it back. Refused while another skill calls it."""
     from evolve.lookup import find_skill
-    from evolve.workspace import knowledge
+    from evolve.workspace import editing
 
     with writing(context) as (config, store):
         namespace = config.memory.namespace
-        report(knowledge.retire(store, namespace, find_skill(store, namespace, name)), as_json)
+        report(editing.retire(store, namespace, find_skill(store, namespace, name)), as_json)
 
 
 @app.command()

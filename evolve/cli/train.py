@@ -24,7 +24,7 @@ from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
     from evolve.config.model import Config
-    from evolve.training.session import Trained
+    from evolve.training.training_session import Trained
 
 
 app = typer.Typer(
@@ -42,7 +42,7 @@ LAST = ("success", "reward", "loss")
 @app.command()
 def plan(context: typer.Context, as_json: Json = False) -> None:
     """Show what the journal offers to a training, by family of tasks and by difficulty; what is left out and why."""
-    from evolve.training.session import offered
+    from evolve.training.training_session import offered
 
     found = offered(load(context))
     hard = found.difficulty()
@@ -123,11 +123,11 @@ def resume(
     as_json: Json = False,
 ) -> None:
     """Go on with an unfinished training, with the settings that it was begun with."""
-    from evolve.training import session
+    from evolve.training import training_session
 
     config = load(context)
     with _progress(as_json) as report:
-        done = session.resume(config, name, report)
+        done = training_session.resume(config, name, report)
     _told(done, as_json)
 
 
@@ -169,7 +169,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Hand a training's figures to trackio or MLflow, as a run of the project `evolve` there."""
-    from evolve.training.export import export
+    from evolve.training.tracker_export import export
 
     where = export(load(context), name, to)
     show({"training": name, "to": to, "where": where}, as_json, f"{name} is in {where}")

@@ -128,8 +128,8 @@ def export_html(
     as_json: Json = False,
 ) -> None:
     """Write the pages of `evolve ui` as one file to share: no server, no network, nothing that can be changed."""
-    from evolve.inspector.export import export as write
     from evolve.inspector.page_context import PageContext
+    from evolve.inspector.static_page import export as write
 
     with reading(context) as (config, store):
         done = write(PageContext(config, store, key="", read_only=True), file)

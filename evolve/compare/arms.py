@@ -19,7 +19,7 @@ from evolve.config.file import PRESET, assigned, by_section, changed, load_confi
 from evolve.config.model import Config
 from evolve.config.preset import find_preset, preset_names
 from evolve.errors import ConfigError
-from evolve.generations.workspace import elsewhere
+from evolve.generations.workspace_registry import elsewhere
 from evolve.lookup import find_snapshot
 from evolve.loop.assembly import open_store
 from memory.errors import BadInput, NotFound

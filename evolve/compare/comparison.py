@@ -8,7 +8,7 @@ from statistics import mean
 from typing import Any
 
 from evolve.compare.arms import Arm, Role
-from evolve.compare.lives import Life, read_lives
+from evolve.compare.life_results import Life, read_lives
 from evolve.compare.plan import Plan
 from evolve.episode.metrics import Interval, interval
 from evolve.statistics.clusters import Difference, Pairing, compare, pairing

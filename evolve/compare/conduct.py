@@ -20,7 +20,7 @@ from evolve.archive.transfer import copy_database
 from evolve.compare.arms import Arm
 from evolve.compare.plan import Plan, Replicate
 from evolve.config.model import Config, ModelSection
-from evolve.generations.workspace import home
+from evolve.generations.workspace_registry import home
 from evolve.loop import assembly as app
 from evolve.loop.runs import DONE, RunRecord, exclusive
 from evolve.loop.session import Parts, aresume, arun

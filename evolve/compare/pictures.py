@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evolve.compare.arms import Role
 from evolve.compare.comparison import Comparison
-from evolve.compare.markdown import CURVES, FOREST
+from evolve.compare.markdown_report import CURVES, FOREST
 from evolve.loop.curve import WINDOW, moving_mean
 
 

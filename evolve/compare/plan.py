@@ -14,7 +14,7 @@ from typing import Any
 from evolve.compare.arms import Arm, Role
 from evolve.config.file import stored_config
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.errors import ConfigError, RunMismatch
 from evolve.loop.assembly import make_environment
 from evolve.seeds import seed_for

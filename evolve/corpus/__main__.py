@@ -13,11 +13,11 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from evolve.corpus.episodes import Played, play
-from evolve.corpus.lessons import curate_document, lessons, reflect_document
+from evolve.corpus.expert_episodes import Played, play
 from evolve.corpus.pack import Document, write
+from evolve.corpus.perfect_lessons import curate_document, lessons, reflect_document
 from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_setting
-from evolve.environments.office.rules import draw, seeded
+from evolve.environments.office.house_rules import draw, seeded
 from policies.protocols import Message
 
 VOCAB = 2048

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evolve.environments.office.families import LONG, NORMAL
+from evolve.environments.office.house_rules import RULES, Rule, Values
 from evolve.environments.office.intents import BY_INTENT, INTENTS, Intent
-from evolve.environments.office.rules import RULES, Rule, Values
 from evolve.environments.office.skilled import parameters, phrases, rules, written
 from evolve.environments.office.wording import FRAMES, sentence
 from memory.records import Record

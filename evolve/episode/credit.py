@@ -6,8 +6,8 @@ helpful   cited in a success by a step that worked, where the reflector gave it 
           curator's own ops)
 harmful   cited by failing steps only, and given up: the step that made the same call work cites something else instead,
           be it a guess (`[?]`); where the reflector gave it no tag
-Of skills, which are called and not cited, see `evolve.episode.skill_runtime.credit`; of exemplars, which are followed,
-`evolve.episode.exemplars.credit`.
+Of skills, which are called and not cited, see `evolve.episode.skill_runtime.skill_credit`; of exemplars, which are
+followed, `evolve.episode.exemplars.exemplar_credit`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evolve.episode.exemplars.credit import exemplar_counts
-from evolve.episode.skill_runtime.credit import skill_counts
+from evolve.episode.exemplars.exemplar_credit import exemplar_counts
+from evolve.episode.skill_runtime.skill_credit import skill_counts
 from memory.records import DeltaOp, Op, Record, Step, Tag, Trajectory, UsageCounts
 from playbooks.calls import calls_of
 from playbooks.citations import cited, cites

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.episode.evidence import evidence_of
-from evolve.episode.exemplars.showing import nearest
+from evolve.episode.exemplars.shown_exemplars import nearest
 from evolve.episode.instrumentation import watched
-from evolve.episode.skill_runtime.showing import NO_TEXT, skills_for, text_kinds, texts
+from evolve.episode.journal_evidence import evidence_of
+from evolve.episode.skill_runtime.shown_skills import NO_TEXT, skills_for, text_kinds, texts
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
 from memory.records import Injection, Recalled, RecallQuery, Record, Task
 from memory.store import Store
-from playbooks.budget import cost, shared
 from playbooks.contradictions import outdone
 from playbooks.core import Core, choose
 from playbooks.kinds.exemplar import Exemplar
+from playbooks.token_budget import cost, shared
 from playbooks.view import RecordView
 from policies.protocols import Policy
 from skills.record import Skill

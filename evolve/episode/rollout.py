@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evolve.episode.exemplars.showing import with_examples
+from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.instrumentation import watched
 from evolve.episode.prompting import (
     NO_CODE,
@@ -26,8 +26,8 @@ from evolve.episode.prompting import (
 )
 from evolve.episode.search import SEARCH, Search, asked
 from evolve.episode.skill_runtime.prelude import Started, start
-from evolve.episode.skill_runtime.replies import answered as skill_answered
-from evolve.episode.skill_runtime.replies import asked as skill_asked
+from evolve.episode.skill_runtime.skill_actions import answered as skill_answered
+from evolve.episode.skill_runtime.skill_actions import asked as skill_asked
 from evolve.episode.teacher import PLAN, Teacher
 from evolve.errors import EnvironmentFailure
 from evolve.parallel import slot
@@ -47,7 +47,7 @@ from memory.records import Injection, Outcome, Record, Step, StopReason, Task, T
 from playbooks.render import neutral
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
-from skills.catalogue import catalogue
+from skills.listing import catalogue
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from evolve.config.model import Config
 from evolve.episode import prompts
 from evolve.episode.instrumentation import watched
-from evolve.episode.skill_runtime.showing import text_kinds
+from evolve.episode.skill_runtime.shown_skills import text_kinds
 from memory.records import Injection, Recalled, RecallQuery, Task
 from memory.store import Store
 from playbooks.render import render_record

@@ -17,7 +17,7 @@ from evolve.episode import prompts
 from evolve.episode.echo import borrowed, plain
 from evolve.errors import ConfigError
 from memory.records import Step, Task, Usage
-from playbooks.methods.episode import block
+from playbooks.methods.shown_episode import block
 from playbooks.notebook.asking import ask
 from playbooks.render import neutral
 from policies.protocols import Message, Policy, Profile, SamplingParams

@@ -25,7 +25,7 @@ from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import Round
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Evaluate
-from evolve.statistics.progress import reaches
+from evolve.statistics.partial_progress import reaches
 from evolve.statistics.spending import stages
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, DeltaOp, Task, Trajectory, Trust

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from evolve.statistics.decision import Decision
 from evolve.statistics.paired import p_better, pair
-from evolve.statistics.progress import further
+from evolve.statistics.partial_progress import further
 from memory.records import DeltaOp, Frozen, Op, Status, Trust, Verdict
 from playbooks.parts import Part, said, shortened
 

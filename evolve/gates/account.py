@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rules, online_ab, replay, utility
 from evolve.gates.decisions import Replay, rounds_of
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import PROPOSAL, journalled, verdicts
+from evolve.gates.gate_events import PROPOSAL, journalled, verdicts
 from evolve.gates.online_ab import OnlineAB
-from evolve.gates.proposals import proposals
 from evolve.gates.review import ReviewGate
+from evolve.gates.review_queue import proposals
 from evolve.statistics.alpha import Look, level
 from memory import paging
 from memory.records import Frozen, Op, Usage

@@ -9,7 +9,7 @@ Every op is judged by the tasks it was written from, each run with the ops writt
 of one task neither sinks nor poisons those of another. Where several ops help a task together, each is left out in
 turn, unless the run was perfect: one without which the task comes as far was not what helped. The rule is
 that of Mistake Notebook Learning (arXiv 2512.11485), with a floor for each cluster; where success is the same,
-`evolve.statistics.progress` decides, so that one of two missing rules is seen to help.
+`evolve.statistics.partial_progress` decides, so that one of two missing rules is seen to help.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
 from evolve.statistics.paired import Passed, pair
-from evolve.statistics.progress import Marks, compared, further, reaches
+from evolve.statistics.partial_progress import Marks, compared, further, reaches
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Op, Status, Task, Trajectory, Verdict
 from skills.record import Skill

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.episode.prompting import described
 from evolve.errors import ConfigError
 from evolve.gates.evaluator import Evaluator

@@ -2,8 +2,8 @@
 
 A skill that pays, and on one word does something else, passes every measurement on tasks without that word: what is
 measured says nothing of code that did not run. The trials in which the skill was called are done again, action by
-action and without a model, with a mark at each place of its code (`skills.coverage`). A skill with a place that none
-reached is refused, with the places as the reason, and waits for a person in the review queue.
+action and without a model, with a mark at each place of its code (`skills.code_coverage`). A skill with a place that
+none reached is refused, with the places as the reason, and waits for a person in the review queue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from evolve.gates.decisions import held_back
 from evolve.protocols import Action, Environment
 from memory.protocols import Gate, KnowledgeView
 from memory.records import DeltaOp, Frozen, Task, Trajectory, Trust, Verdict
-from skills.coverage import Place, marked, reached
+from skills.code_coverage import Place, marked, reached
 from skills.record import Skill
 
 MOST = 64

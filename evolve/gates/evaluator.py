@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 from evolve.config.model import Config
 from evolve.episode.arms import ATTEMPT
 from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
+from evolve.episode.journalled_replies import about
 from evolve.episode.metrics import passed
 from evolve.episode.prompting import knowledge
-from evolve.episode.replies import about
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.gates.call_budget import CallBudget
 from evolve.gates.coverage import Trials, skill_ops
 from evolve.parallel import all_of
 from evolve.protocols import Environment
 from evolve.seeds import id_for, seed_for
-from evolve.statistics.progress import Marks, reach
+from evolve.statistics.partial_progress import Marks, reach
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Task, Trajectory
 from memory.scratch import scratch

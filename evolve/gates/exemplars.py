@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, rounds_of, verdict_of
-from evolve.gates.events import verdicts
+from evolve.gates.gate_events import verdicts
 from evolve.gates.held_out import PATIENCE, HeldOut
 from evolve.gates.held_out import make as make_held_out
 from evolve.gates.held_out_rules import replay

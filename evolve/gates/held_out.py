@@ -30,14 +30,14 @@ from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.canary import SLICE, Canary, canary_tasks
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
-from evolve.gates.events import verdicts
+from evolve.gates.gate_events import verdicts
 from evolve.gates.held_out_rules import NAME, HeldOutTrial, Rules, decide, look_of, looks, replay
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
 from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
 from evolve.statistics.paired import Passed, p_better, pair
-from evolve.statistics.progress import Marks, further, reaches
+from evolve.statistics.partial_progress import Marks, further, reaches
 from evolve.statistics.spending import level_of, stages
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Task, Trajectory, Verdict

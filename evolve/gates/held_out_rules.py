@@ -16,7 +16,7 @@ from evolve.gates.decisions import rounds_of
 from evolve.statistics.alpha import ALPHA, Look, level
 from evolve.statistics.decision import Decision
 from evolve.statistics.paired import Paired, p_better, pair
-from evolve.statistics.progress import further
+from evolve.statistics.partial_progress import further
 from evolve.statistics.spending import after, level_of, stages
 from memory.errors import BadInput
 from memory.records import Frozen, Status, Trust, Verdict

@@ -1,6 +1,6 @@
 """Gate `review`: a person decides. No change is applied in the run; each waits until `evolve review` answers.
 
-The answer is not this gate's verdict: it is an event of its own in the journal (`evolve.gates.proposals`).
+The answer is not this gate's verdict: it is an event of its own in the journal (`evolve.gates.review_queue`).
 """
 
 from __future__ import annotations

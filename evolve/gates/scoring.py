@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.config.model import ForgetSection
-from evolve.episode.evidence import evidence_of
-from evolve.gates.events import VERDICT
+from evolve.episode.journal_evidence import evidence_of
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.utility import Utility as UtilityGate
 from evolve.statistics.evalues import mean_bound
 from memory.records import Record, Verdict

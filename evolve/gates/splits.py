@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from evolve.seeds import seed_for

@@ -1,9 +1,10 @@
 """Gate `static`: what can be refused by reading alone, without running a task.
 
-Schema, length, section, exact and near duplicates and forged headers are `playbooks.deltas.validate`; what hides, poses
-or points outside is `playbooks.content.refusal`; what says nothing of the world is `evolve.episode.echo`. Here comes
-the leak check: a text that repeats a long run of words from a task is about that task, not about the world, unless many
-tasks have those words: tickets and forms are written from a template. An operator's own words are not read for content.
+Schema, length, section, exact and near duplicates and forged headers are `playbooks.delta_checks.validate`; what hides,
+poses or points outside is `playbooks.suspicious_text.refusal`; what says nothing of the world is `evolve.episode.echo`.
+Here comes the leak check: a text that repeats a long run of words from a task is about that task, not about the world,
+unless many tasks have those words: tickets and forms are written from a template. An operator's own words are not read
+for content.
 
 An exemplar repeats its own task, which is what it is for. Tasks of held-out splits it may neither be nor quote: a
 frozen evaluation would hand out its own answers (`ExemplarGate`).
@@ -24,11 +25,11 @@ from evolve.gates.context import GateContext
 from memory.content import canonical
 from memory.protocols import Gate, KnowledgeView
 from memory.records import FROM_OUTSIDE, DeltaOp, Trajectory, Trust, Verdict
-from playbooks.content import refusal
-from playbooks.deltas import Rules, validate
+from playbooks.delta_checks import Rules, validate
 from playbooks.kinds.exemplar import Exemplar
-from skills.gate import SkillGate
+from playbooks.suspicious_text import refusal
 from skills.record import Skill
+from skills.skill_gate import SkillGate
 
 LONGEST = 50_000
 """Characters of a payload as JSON. Kinds have shorter limits of their own."""
@@ -43,7 +44,7 @@ class StaticGate:
     `tasks` returns the instructions that there are, beside those of the episodes: by them a template is known.
     `kinds` are gates that read kinds of their own (kind -> gate): what they refuse is refused. Of such a payload what
     prompts show is read here; of a skill also docstring, comments and literals, which are shown on demand. What code of
-    little trust may do is for its own gate (`skills.gate`), what it achieves for the gates that run tasks.
+    little trust may do is for its own gate (`skills.skill_gate`), what it achieves for the gates that run tasks.
     """
 
     name = "static"

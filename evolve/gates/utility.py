@@ -6,7 +6,7 @@ as in SAPO's marginal utility (arXiv 2606.08755), with its two gaps closed: no r
 from, and a lower confidence bound decides, not the sign. It does not rank changes and knows no redundancy.
 
 Skills are measured apart. Theirs is the share of tasks that come further with them less that of tasks that come less
-far, by `evolve.statistics.progress`, where the tokens written count last; and no fewer tasks may pass.
+far, by `evolve.statistics.partial_progress`, where the tokens written count last; and no fewer tasks may pass.
 
 Its base is what such gates share: which ops are measured, under which seed, and that nothing runs for nothing.
 """
@@ -28,7 +28,7 @@ from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.evalues import mean_bound
 from evolve.statistics.paired import pair, step
-from evolve.statistics.progress import further, reaches
+from evolve.statistics.partial_progress import further, reaches
 from memory.errors import BadInput
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Trust, Verdict

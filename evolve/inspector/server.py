@@ -19,25 +19,38 @@ from evolve import inspector
 from evolve.config.model import Config
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import (
-    compare,
-    knowledge,
-    live,
-    overview,
-    policies,
-    record,
-    retrieval,
-    review,
-    runs,
-    skills,
-    snapshots,
-    training,
+    compare_page,
+    knowledge_page,
+    live_page,
+    overview_page,
+    policies_page,
+    record_page,
+    retrieval_page,
+    review_page,
+    runs_page,
+    skills_page,
+    snapshots_page,
+    training_page,
 )
 from evolve.inspector.rendering import show
 from evolve.inspector.security import HEADERS, Guard, Refused
 from evolve.loop.assembly import open_store
 from memory.errors import BadInput, ConflictError, EvolveError, NotFound
 
-PAGES = (overview, runs, compare, knowledge, record, snapshots, skills, review, retrieval, policies, training, live)
+PAGES = (
+    overview_page,
+    runs_page,
+    compare_page,
+    knowledge_page,
+    record_page,
+    snapshots_page,
+    skills_page,
+    review_page,
+    retrieval_page,
+    policies_page,
+    training_page,
+    live_page,
+)
 STATUS = {NotFound: 404, BadInput: 400, Refused: 403, ConflictError: 409}
 
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evolve.config.model import ModelSection
-from evolve.generations.workspace import has_generations, model_directory, profile_of
+from evolve.generations.workspace_registry import has_generations, model_directory, profile_of
 from policies.errors import PolicyRefused
 from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.tokens import estimate_tokens

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from evolve.telemetry import names
-from evolve.telemetry.database import SPAN, read
+from evolve.telemetry import semconv
+from evolve.telemetry.telemetry_db import SPAN, read
 from memory.errors import EvolveError
 from memory.records import Trajectory
 
@@ -103,8 +103,8 @@ def _traced(workspace: Path, trajectory: Trajectory) -> list[Bar]:
 def _is(span: dict[str, Any], trajectory: Trajectory) -> bool:
     """Tell whether a span is that of the episode itself; the reflection on it names the episode too."""
     given = span["attributes"]
-    named = trajectory.id in (given.get(names.ROLLOUT), given.get(names.CONVERSATION))
-    return named and given.get(names.OPERATION) == "invoke_agent"
+    named = trajectory.id in (given.get(semconv.ROLLOUT), given.get(semconv.CONVERSATION))
+    return named and given.get(semconv.OPERATION) == "invoke_agent"
 
 
 def _below(top: dict[str, Any], spans: Sequence[dict[str, Any]]) -> list[Bar]:
@@ -116,19 +116,19 @@ def _below(top: dict[str, Any], spans: Sequence[dict[str, Any]]) -> list[Bar]:
             continue
         depth[span["span_id"]] = depth[span["parent_id"]] + 1
         given = span["attributes"]
-        kind = _KINDS.get(given.get(names.OPERATION, ""), "other")
+        kind = _KINDS.get(given.get(semconv.OPERATION, ""), "other")
         bars.append(
             Bar(
-                "model call" if kind == "model" else str(given.get(names.TOOL_NAME) or span["name"]),
+                "model call" if kind == "model" else str(given.get(semconv.TOOL_NAME) or span["name"]),
                 kind,
                 (span["start_ns"] - top["start_ns"]) / 1e9,
                 (span["end_ns"] - span["start_ns"]) / 1e9,
                 total,
-                given.get(names.STEP),
+                given.get(semconv.STEP),
                 max(depth[span["span_id"]], 0),
-                given.get(names.INPUT_TOKENS, 0),
-                given.get(names.OUTPUT_TOKENS, 0),
-                given.get(names.CACHED_TOKENS, 0) or 0,
+                given.get(semconv.INPUT_TOKENS, 0),
+                given.get(semconv.OUTPUT_TOKENS, 0),
+                given.get(semconv.CACHED_TOKENS, 0) or 0,
                 span["error"] is not None,
             )
         )

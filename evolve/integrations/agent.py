@@ -23,13 +23,13 @@ from evolve.config.model import Config
 from evolve.episode.arms import FROZEN, MAIN
 from evolve.episode.injection import Shown, shown_again
 from evolve.episode.instrumentation import watched
+from evolve.episode.journalled_replies import about
 from evolve.episode.prompting import knowledge
-from evolve.episode.replies import about
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError, EnvironmentFailure
-from evolve.gates.proposals import Standing, standing
+from evolve.gates.review_queue import Standing, standing
 from evolve.loop import assembly as app
-from evolve.loop import roles
+from evolve.loop import role_policies
 from evolve.loop.live import gates_of
 from evolve.loop.nodes.commit import commit
 from evolve.loop.nodes.curate import curate, submit
@@ -139,20 +139,20 @@ class Agent:
     async def __aenter__(self) -> Agent:
         config, parts = self._config, self._parts
         acting = parts.policy or (None if _asks(config) else ScriptedPolicy((), name="none"))
-        made = roles.opened(config.policy, config.workspace, acting, parts.roles)
+        made = role_policies.opened(config.policy, config.workspace, acting, parts.roles)
         policies = await self._exit.enter_async_context(made)
         policy = policies.acting
         if self._store is None:
             self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
         record = session_record(self.run_id, self._kind, self._config)
-        who = {"policy": policy.name, "policy_version": policy.version, "roles": roles.names(policies)}
+        who = {"policy": policy.name, "policy_version": policy.version, "roles": role_policies.names(policies)}
         world = {"environment": _NullEnvironment.name, "gates": gates_of(self._config, None)}
         record = record.model_copy(update={**who, **world})
         self._session = Session(self._store, record, self._config.memory.namespace)
         about = Traced(self.run_id, "agent", policy, "own")
         self._exit.enter_context(traced(self._config, about, self._observers))
         budget = Budget(**config.budget.model_dump())
-        self._policies = roles.journalled(policies, config, self._store, self.run_id, budget)
+        self._policies = role_policies.journalled(policies, config, self._store, self.run_id, budget)
         return self
 
     async def __aexit__(

@@ -21,7 +21,7 @@ from pydantic import Field
 from starlette.requests import Request
 
 from evolve.config.model import Config
-from evolve.gates.proposals import Standing
+from evolve.gates.review_queue import Standing
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.mcp_limits import Limits
 from evolve.integrations.mcp_session import McpSession

@@ -14,8 +14,8 @@ from typing import Any
 from evolve.config.model import Config
 from evolve.episode.injection import Shown, choose_core, recall_for
 from evolve.episode.prompting import knowledge, learned
-from evolve.episode.skill_runtime.showing import texts
-from evolve.gates.proposals import Standing
+from evolve.episode.skill_runtime.shown_skills import texts
+from evolve.gates.review_queue import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.integrations.agent import Agent, Asked, hosted
 from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown

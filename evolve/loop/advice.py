@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evolve.gates.account import GateAccount
-from evolve.gates.events import PROPOSAL, WAITING, journalled
+from evolve.gates.gate_events import PROPOSAL, WAITING, journalled
 from evolve.gates.review import ReviewGate
 from evolve.loop.runs import RunRecord
 from memory.records import Op, Reflection, Status, Trajectory, Trust

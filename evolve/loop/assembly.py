@@ -125,13 +125,13 @@ def shipped_policies(section: ModelSection, workspace: Path | None = None) -> Ma
 
 
 def _in_process(section: ModelSection, workspace: Path | None) -> Policy:
-    from evolve.generations.workspace import in_process
+    from evolve.generations.workspace_registry import in_process
 
     return in_process(section, workspace)
 
 
 def _served(section: ModelSection, workspace: Path | None) -> Policy:
-    from evolve.generations.workspace import served
+    from evolve.generations.workspace_registry import served
 
     return served(section, workspace)
 
@@ -149,7 +149,7 @@ def _openai(section: ModelSection, workspace: Path | None) -> Policy:
     server = Connection(base_url=section.base_url, api_key_env=section.api_key_env, timeout_s=section.timeout_s)
     options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
     if section.weights:
-        from evolve.generations.llama import answering
+        from evolve.generations.llama_cpp import answering
 
         options = options.model_copy(update={"adapted": answering(section, workspace)})
     return OpenAIPolicy(server, section.model, options=options)

@@ -15,7 +15,7 @@ from typing import Any
 
 from evolve.config.model import Config
 from evolve.episode.injection import choose_core, recall_for
-from evolve.episode.replies import about
+from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import search_for
 from evolve.loop.evaluate import begin_evaluation
@@ -27,7 +27,7 @@ from memory.kinds import known_kinds
 from memory.records import Event, Frozen, Record, Snapshot, StopReason, Task, Trajectory
 from playbooks.core import core_records
 from playbooks.kinds.note import Note
-from playbooks.notebook.judge import Finding, by_policy
+from playbooks.notebook.failure_judge import Finding, by_policy
 from playbooks.notebook.retry import PassReport, avoid_text, best_of, compare_pass
 
 ATTEMPTS = "attempts"

@@ -13,8 +13,8 @@ from typing import Any
 
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 from evolve.episode.injection import Shown, choose_core, recall_for
+from evolve.episode.journalled_replies import about
 from evolve.episode.metrics import Metrics, passed, summarize
-from evolve.episode.replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import Search, search_for
 from evolve.loop.state import RunContext

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from evolve.episode.search import SEARCH
-from evolve.episode.skill_runtime.replies import asked
+from evolve.episode.skill_runtime.skill_actions import asked
 from evolve.episode.taint import OUTSIDE, outside_texts, tainted
 from evolve.episode.teacher import PLAN
 from evolve.episode.trust import runs

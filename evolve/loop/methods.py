@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evolve.config.model import Config
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import described
-from evolve.episode.skill_runtime.credit import faults
+from evolve.episode.skill_runtime.skill_credit import faults
 from evolve.errors import ConfigError
 from evolve.gates.replay import Replay, decide
 from evolve.loop.nodes.judge import judged
@@ -17,15 +17,15 @@ from evolve.protocols import Environment
 from evolve.seeds import id_for
 from memory.records import Event, Reflection, Trajectory, Trust
 from memory.store import Store
-from playbooks.notebook.curator import Episodes, NotebookCurator, Settings
-from playbooks.notebook.judge import Audit
+from playbooks.notebook.failure_judge import Audit
+from playbooks.notebook.note_curator import Episodes, NotebookCurator, Settings
 from playbooks.protocols import Curator
 from policies.protocols import Policy
 from policies.roles import Policies
 from skills.distill import Distiller, Distilling, Examine, nothing
-from skills.gate import objections
 from skills.library import Overlay
 from skills.record import Skill
+from skills.skill_gate import objections
 
 if TYPE_CHECKING:
     from playbooks.methods.atlas import Session

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from evolve.config.model import Config
 from evolve.episode.arms import ATTEMPT
-from evolve.episode.exemplars.showing import with_examples
+from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import knowledge, opening_messages
 from evolve.episode.world_texts import WorldTexts
@@ -20,7 +20,7 @@ from memory.records import Trajectory
 from playbooks.render import neutral
 from policies.cache import request_key
 from policies.protocols import Message, SamplingParams, ToolSpec
-from skills.catalogue import catalogue
+from skills.listing import catalogue
 
 
 def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTexts) -> list[Message]:

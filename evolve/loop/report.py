@@ -35,8 +35,8 @@ from evolve.loop.history import (
 from evolve.loop.lives import Compared, compared, compared_lines
 from evolve.loop.methods import growth
 from evolve.loop.modes.online import place
-from evolve.loop.roles import RoleUse, used
-from evolve.loop.roles import lines as role_lines
+from evolve.loop.role_policies import RoleUse, used
+from evolve.loop.role_policies import lines as role_lines
 from evolve.loop.runs import COMPARE, EVAL, RESUMABLE, RunRecord, load_run
 from memory import paging
 from memory.errors import NotFound

@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.environments.validation import check_shape, check_splits
 from evolve.episode import teacher
 from evolve.episode.arms import MAIN, NO_MEMORY
-from evolve.episode.exemplars.showing import check as check_exemplars
+from evolve.episode.exemplars.shown_exemplars import check as check_exemplars
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.prompting import briefing, demonstrated, described
 from evolve.episode.rollout import RolloutConfig
@@ -27,9 +27,9 @@ from evolve.gates.call_budget import CallBudget
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.splits import has_tasks
-from evolve.generations import workspace as generations
+from evolve.generations import workspace_registry as generations
 from evolve.loop import assembly as app
-from evolve.loop import roles, servers
+from evolve.loop import role_policies, servers
 from evolve.loop.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.loop.evaluate import EvalReport
 from evolve.loop.live import gates_of, is_live, refuse_repeats, stack_sentence
@@ -163,7 +163,7 @@ class _Opened:
         refuse_repeats(config, environment)
         app.check_skills(config, environment)
         _check_tasks(config, environment)
-        async with roles.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
+        async with role_policies.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
             check_exemplars(config, policies.acting)
             with app.open_store(config, policies.acting.count_tokens) as store:
                 yield cls(config, parts, policies, environment, store)
@@ -218,7 +218,7 @@ def _plan(opened: _Opened) -> RunRecord:
         config_hash=config.digest,
         policy=opened.policy.name,
         policy_version=opened.policy.version,
-        roles=roles.names(opened.policies),
+        roles=role_policies.names(opened.policies),
         environment=opened.environment.name,
         tasks=tuple(task.id for task in tasks),
         control=tuple(sorted(sampled(tasks, opened.share[0], config.run.seed))),
@@ -256,7 +256,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
     """Return the run with its dependencies; the policy is journalled, then budgeted, then the model."""
     config, store, parts = opened.config, opened.store, opened.parts
     budget = Budget(**config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds)
-    policies = roles.journalled(opened.policies, config, store, record.run_id, budget)
+    policies = role_policies.journalled(opened.policies, config, store, record.run_id, budget)
     policy = policies.acting
     told = briefing(opened.environment, policy.profile)
     acting = RolloutConfig(
@@ -357,15 +357,15 @@ def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:
         notify(Notice(run_id=record.run_id, text=preset.sentence))
     if generation := generations.sentence(opened.policy):
         notify(Notice(run_id=record.run_id, text=generation))
-    if others := roles.names(opened.policies):
-        notify(Notice(run_id=record.run_id, text=roles.sentence(others)))
+    if others := role_policies.names(opened.policies):
+        notify(Notice(run_id=record.run_id, text=role_policies.sentence(others)))
     if stack := stack_sentence(config, opened.environment):
         notify(Notice(run_id=record.run_id, text=stack))
     if config.exemplars.enabled and config.run.label_free:
         notify(Notice(run_id=record.run_id, text=SELF_JUDGED))
     if why:
         notify(Notice(run_id=record.run_id, text=why))
-    for text in roles.changes({"policy": record.policy_version, **record.roles}, opened.policies):
+    for text in role_policies.changes({"policy": record.policy_version, **record.roles}, opened.policies):
         notify(Notice(run_id=record.run_id, text=text))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.episode.replies import asked_about
+from evolve.episode.journalled_replies import asked_about
 from evolve.episode.rollout import Attempt, RolloutConfig
 from evolve.protocols import Action, Episode, StepResult
-from evolve.telemetry import names
+from evolve.telemetry import semconv
 from evolve.telemetry.described import Begun, Noted, evaluation, raised
 from memory.records import Task, Trajectory
 from policies.protocols import Message, Policy, Reply, SamplingParams
@@ -21,19 +21,19 @@ def episode(environment: Any, policy: Policy, attempt: Attempt, acting: RolloutC
     return Begun(
         f"invoke_agent {policy.name}",
         {
-            names.OPERATION: "invoke_agent",
-            names.PROVIDER: provider(policy),
-            names.AGENT_NAME: policy.name,
-            names.CONVERSATION: attempt.id,
-            names.TASK: attempt.task.id,
-            names.ARM: attempt.arm,
-            names.RUN: attempt.run_id,
-            names.SNAPSHOT: attempt.snapshot_id,
-            names.POLICY_VERSION: policy.version,
-            names.GROUP: f"{attempt.run_id}/{attempt.task.id}",
+            semconv.OPERATION: "invoke_agent",
+            semconv.PROVIDER: provider(policy),
+            semconv.AGENT_NAME: policy.name,
+            semconv.CONVERSATION: attempt.id,
+            semconv.TASK: attempt.task.id,
+            semconv.ARM: attempt.arm,
+            semconv.RUN: attempt.run_id,
+            semconv.SNAPSHOT: attempt.snapshot_id,
+            semconv.POLICY_VERSION: policy.version,
+            semconv.GROUP: f"{attempt.run_id}/{attempt.task.id}",
         },
         _graded,
-        metric=names.AGENT_DURATION,
+        metric=semconv.AGENT_DURATION,
     )
 
 
@@ -44,29 +44,29 @@ def solve(agent: Any, task: Task, context: Any) -> Begun:
     return Begun(
         "invoke_agent own",
         {
-            names.OPERATION: "invoke_agent",
-            names.AGENT_NAME: "own",
-            names.TASK: task.id,
-            names.RUN: run_id,
-            names.GROUP: f"{run_id}/{task.id}",
+            semconv.OPERATION: "invoke_agent",
+            semconv.AGENT_NAME: "own",
+            semconv.TASK: task.id,
+            semconv.RUN: run_id,
+            semconv.GROUP: f"{run_id}/{task.id}",
         },
         _graded,
-        metric=names.AGENT_DURATION,
+        metric=semconv.AGENT_DURATION,
     )
 
 
 def _graded(found: Trajectory) -> Noted:
     outcome = found.outcome
     attributes = {
-        names.ROLLOUT: found.id,
-        names.INPUT_TOKENS: found.usage.prompt_tokens,
-        names.OUTPUT_TOKENS: found.usage.completion_tokens,
-        names.BULLETS: [item.record_id for item in found.injected],
-        names.STEPS: len(found.steps),
-        names.STOP: found.stop.value,
-        names.SUCCESS: found.success,
-        names.REWARD: outcome.reward if outcome else None,
-        names.ERROR_TYPE: raised(found.error),
+        semconv.ROLLOUT: found.id,
+        semconv.INPUT_TOKENS: found.usage.prompt_tokens,
+        semconv.OUTPUT_TOKENS: found.usage.completion_tokens,
+        semconv.BULLETS: [item.record_id for item in found.injected],
+        semconv.STEPS: len(found.steps),
+        semconv.STOP: found.stop.value,
+        semconv.SUCCESS: found.success,
+        semconv.REWARD: outcome.reward if outcome else None,
+        semconv.ERROR_TYPE: raised(found.error),
     }
     grades = [("reward", outcome.reward, outcome.success)] if outcome else []
     grades += [(check.name, float(check.passed), check.passed) for check in outcome.checks] if outcome else []
@@ -78,22 +78,22 @@ def chat(policy: WrappedPolicy, messages: Sequence[Message], params: SamplingPar
     return Begun(
         f"chat {policy.name}",
         {
-            names.OPERATION: "chat",
-            names.PROVIDER: provider(policy),
-            names.REQUEST_MODEL: policy.name,
-            names.REQUEST_TEMPERATURE: params.temperature,
-            names.REQUEST_TOP_P: params.top_p,
-            names.REQUEST_MAX_TOKENS: params.max_tokens,
-            names.REQUEST_SEED: params.seed,
-            names.REQUEST_STOP: list(params.stop) or None,
-            names.OUTPUT_TYPE: "json" if params.response_schema else "text",
-            names.TASK: asked_about() or None,
-            names.POLICY_VERSION: policy.version,
-            names.INPUT_MESSAGES: lambda: [_message(message) for message in messages],
+            semconv.OPERATION: "chat",
+            semconv.PROVIDER: provider(policy),
+            semconv.REQUEST_MODEL: policy.name,
+            semconv.REQUEST_TEMPERATURE: params.temperature,
+            semconv.REQUEST_TOP_P: params.top_p,
+            semconv.REQUEST_MAX_TOKENS: params.max_tokens,
+            semconv.REQUEST_SEED: params.seed,
+            semconv.REQUEST_STOP: list(params.stop) or None,
+            semconv.OUTPUT_TYPE: "json" if params.response_schema else "text",
+            semconv.TASK: asked_about() or None,
+            semconv.POLICY_VERSION: policy.version,
+            semconv.INPUT_MESSAGES: lambda: [_message(message) for message in messages],
         },
         _replied,
         client=True,
-        metric=names.CALL_DURATION,
+        metric=semconv.CALL_DURATION,
     )
 
 
@@ -106,12 +106,12 @@ def _replied(reply: Reply) -> Noted:
 
     return Noted(
         {
-            names.INPUT_TOKENS: usage.prompt_tokens,
-            names.OUTPUT_TOKENS: usage.completion_tokens,
-            names.CACHED_TOKENS: usage.cached_tokens or None,
-            names.RESPONSE_FINISH: [reply.finish_reason],
-            names.POLICY_VERSION: reply.policy_version or None,
-            names.OUTPUT_MESSAGES: said,
+            semconv.INPUT_TOKENS: usage.prompt_tokens,
+            semconv.OUTPUT_TOKENS: usage.completion_tokens,
+            semconv.CACHED_TOKENS: usage.cached_tokens or None,
+            semconv.RESPONSE_FINISH: [reply.finish_reason],
+            semconv.POLICY_VERSION: reply.policy_version or None,
+            semconv.OUTPUT_MESSAGES: said,
         },
         tokens={"input": usage.prompt_tokens, "output": usage.completion_tokens},
     )
@@ -125,21 +125,21 @@ def step(episode: Episode, action: Action, index: int) -> Begun:
     return Begun(
         f"execute_tool {name}",
         {
-            names.OPERATION: "execute_tool",
-            names.TOOL_NAME: name,
-            names.TOOL_TYPE: "function",
-            names.TOOL_CALL: call.id if call else None,
-            names.STEP: index,
-            names.TASK: asked_about() or None,
-            names.TOOL_ARGUMENTS: lambda: call.arguments if call else action.text,
+            semconv.OPERATION: "execute_tool",
+            semconv.TOOL_NAME: name,
+            semconv.TOOL_TYPE: "function",
+            semconv.TOOL_CALL: call.id if call else None,
+            semconv.STEP: index,
+            semconv.TASK: asked_about() or None,
+            semconv.TOOL_ARGUMENTS: lambda: call.arguments if call else action.text,
         },
         _answered,
-        metric=names.TOOL_DURATION,
+        metric=semconv.TOOL_DURATION,
     )
 
 
 def _answered(result: StepResult) -> Noted:
-    return Noted({names.ERROR_TYPE: raised(result.error), names.TOOL_RESULT: lambda: result.observation})
+    return Noted({semconv.ERROR_TYPE: raised(result.error), semconv.TOOL_RESULT: lambda: result.observation})
 
 
 def provider(policy: Policy) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evolve.telemetry import names
+from evolve.telemetry import semconv
 from policies.protocols import Policy
 
 Attributes = Mapping[str, Any]
@@ -57,7 +57,11 @@ class Begun:
 
 def evaluation(name: str, score: float | None, label: str) -> tuple[str, Attributes]:
     """Return the event of one grade, reward or decision."""
-    return names.EVALUATION, {names.EVALUATION_NAME: name, names.SCORE: score, names.LABEL: label}
+    return semconv.EVALUATION, {
+        semconv.EVALUATION_NAME: name,
+        semconv.SCORE: score,
+        semconv.LABEL: label,
+    }
 
 
 def raised(error: str | None) -> str | None:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.episode.replies import asked_about
-from evolve.telemetry import names
+from evolve.episode.journalled_replies import asked_about
+from evolve.telemetry import semconv
 from evolve.telemetry.described import Attributes, Begun, Noted, evaluation
 from memory.protocols import Gate, KnowledgeView
 from memory.records import Commit, DeltaOp, Injection, Op, Record, Task, Trajectory, Verdict
@@ -22,13 +22,13 @@ def recall(
 ) -> Begun:
     """Return the span of what is chosen to be shown for a task."""
     del store, core, policy
-    about = {names.TASK: task.id, names.SNAPSHOT: snapshot_id, names.QUERY: lambda: task.instruction}
-    return _search({names.STORE: config.memory.namespace, **about}, lambda shown: (*shown.core, *shown.recalled))
+    about = {semconv.TASK: task.id, semconv.SNAPSHOT: snapshot_id, semconv.QUERY: lambda: task.instruction}
+    return _search({semconv.STORE: config.memory.namespace, **about}, lambda shown: (*shown.core, *shown.recalled))
 
 
 def search(query: str) -> Begun:
     """Return the span of a search that the agent made."""
-    return _search({names.TASK: asked_about() or None, names.QUERY: lambda: query}, lambda _: ())
+    return _search({semconv.TASK: asked_about() or None, semconv.QUERY: lambda: query}, lambda _: ())
 
 
 def _search(about: Attributes, texts: Callable[[Any], Sequence[Record[Any]]]) -> Begun:
@@ -38,9 +38,9 @@ def _search(about: Attributes, texts: Callable[[Any], Sequence[Record[Any]]]) ->
     def found(result: Any) -> Noted:
         shown: Sequence[Injection] = result.injected
         ids = [item.record_id for item in shown]
-        return Noted({names.RECORDS: len(ids), names.BULLETS: ids, names.MEMORIES: lambda: memories(result)})
+        return Noted({semconv.RECORDS: len(ids), semconv.BULLETS: ids, semconv.MEMORIES: lambda: memories(result)})
 
-    return Begun("search_memory", {names.OPERATION: "search_memory", **about}, found)
+    return Begun("search_memory", {semconv.OPERATION: "search_memory", **about}, found)
 
 
 def commit(context: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loop") -> Begun | None:
@@ -54,10 +54,10 @@ def commit(context: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loo
     return Begun(
         operation,
         {
-            names.OPERATION: operation,
-            names.STORE: context.namespace,
-            names.DELTA_OP: sorted(kind.value for kind in kinds),
-            names.MEMORIES: lambda: [{"id": op.target_id, "content": op.payload} for op in ops if op.payload],
+            semconv.OPERATION: operation,
+            semconv.STORE: context.namespace,
+            semconv.DELTA_OP: sorted(kind.value for kind in kinds),
+            semconv.MEMORIES: lambda: [{"id": op.target_id, "content": op.payload} for op in ops if op.payload],
         },
         _committed,
     )
@@ -65,9 +65,17 @@ def commit(context: Any, ops: Sequence[DeltaOp], subject: str, actor: str = "loo
 
 def _committed(result: Commit) -> Noted:
     ids = list(dict.fromkeys(item.record_id for item in result.applied if item.record_id))
-    attributes = {names.RECORDS: len(ids), names.BULLETS: ids, names.REFUSED: len(result.refused) or None}
+    attributes = {
+        semconv.RECORDS: len(ids),
+        semconv.BULLETS: ids,
+        semconv.REFUSED: len(result.refused) or None,
+    }
     return Noted(
-        {**attributes, names.RECORD: ids[0] if len(ids) == 1 else None, names.PLAYBOOK_VERSION: result.version}
+        {
+            **attributes,
+            semconv.RECORD: ids[0] if len(ids) == 1 else None,
+            semconv.PLAYBOOK_VERSION: result.version,
+        }
     )
 
 
@@ -82,18 +90,22 @@ def gate(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, origins: Seq
         answers += [(key, "deferred") for key in verdict.deferred]
         return Noted(events=[_decision(member.name, key, answer, what.get(key)) for key, answer in answers])
 
-    return Begun(f"evolve.gate {member.name}", {names.GATE: member.name, names.PLAYBOOK_VERSION: view.version}, judged)
+    return Begun(
+        f"evolve.gate {member.name}",
+        {semconv.GATE: member.name, semconv.PLAYBOOK_VERSION: view.version},
+        judged,
+    )
 
 
 def _decision(gate: str, op_id: str, answer: str, op: str | None) -> tuple[str, Attributes]:
     name, graded = evaluation(gate, None, answer)
-    return name, {**graded, names.DECISION: answer, names.DELTA_ID: op_id, names.DELTA_OP: op}
+    return name, {**graded, semconv.DECISION: answer, semconv.DELTA_ID: op_id, semconv.DELTA_OP: op}
 
 
 def reflect(trajectory: Trajectory, context: Any) -> Begun:
     """Return the span of a reflection; its model calls are inside."""
     del context
-    return Begun("evolve.reflect", {names.TASK: trajectory.task.id, names.ROLLOUT: trajectory.id})
+    return Begun("evolve.reflect", {semconv.TASK: trajectory.task.id, semconv.ROLLOUT: trajectory.id})
 
 
 def curate(state: Any, context: Any) -> Begun:
@@ -105,20 +117,20 @@ def curate(state: Any, context: Any) -> Begun:
 def iteration(worlds: Sequence[Any], learning: Any, plan: Any, folder: Path, iteration: int) -> Begun:
     """Return the span of a batch of rollouts and what was learned from it; the episodes stand below it."""
     del worlds, learning, plan, folder
-    return Begun("evolve.iteration", {names.ITERATION: iteration}, _figures)
+    return Begun("evolve.iteration", {semconv.ITERATION: iteration}, _figures)
 
 
 def update(learning: Any, rows: Sequence[Any], advantages: Sequence[Any]) -> Begun:
     """Return the span of one update of the weights."""
     del advantages
-    return Begun("evolve.update", {names.POLICY_VERSION: learning.policy.version, names.ROWS: len(rows)}, _figures)
+    return Begun("evolve.update", {semconv.POLICY_VERSION: learning.policy.version, semconv.ROWS: len(rows)}, _figures)
 
 
 def fitting(trainer: Any, rows: Sequence[Any], advantages: Sequence[Any]) -> Begun:
     """Return the span of one update on rows of the journal."""
     del trainer, advantages
-    return Begun("evolve.update", {names.ROWS: len(rows)}, _figures)
+    return Begun("evolve.update", {semconv.ROWS: len(rows)}, _figures)
 
 
 def _figures(figures: Mapping[str, float]) -> Noted:
-    return Noted({names.FIGURE + name: value for name, value in figures.items() if name != "iteration"})
+    return Noted({semconv.FIGURE + name: value for name, value in figures.items() if name != "iteration"})

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import format_span_id, format_trace_id
 
-from evolve.telemetry import names
-from evolve.telemetry.database import METRIC, SPAN, insert, open_telemetry
+from evolve.telemetry import semconv
+from evolve.telemetry.telemetry_db import METRIC, SPAN, insert, open_telemetry
 from memory.content import canonical
 from memory.redact import redact
 from memory.sql import sqlite3
@@ -57,7 +57,7 @@ class LocalFile:
 
     def _span(self, span: ReadableSpan) -> tuple[Any, ...]:
         given = dict(span.attributes or {})
-        content = {name: given.pop(name) for name in names.CONTENT & given.keys()}
+        content = {name: given.pop(name) for name in semconv.CONTENT & given.keys()}
         events = [{"name": event.name, "attributes": dict(event.attributes or {})} for event in span.events]
         about = span.get_span_context()
         return (
@@ -65,12 +65,12 @@ class LocalFile:
             format_trace_id(about.trace_id if about else 0),
             format_span_id(span.parent.span_id) if span.parent else None,
             self._run_id,
-            given.get(names.TASK),
+            given.get(semconv.TASK),
             span.name,
             span.kind.name,
             span.start_time,
             span.end_time,
-            given.get(names.ERROR_TYPE),
+            given.get(semconv.ERROR_TYPE),
             canonical(given),
             canonical(events),
             canonical(content) if content else None,

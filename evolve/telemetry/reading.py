@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from evolve.telemetry import names
-from evolve.telemetry.database import METRIC, SPAN, read
+from evolve.telemetry import semconv
+from evolve.telemetry.telemetry_db import METRIC, SPAN, read
 from memory.errors import NotFound
 
 Row = dict[str, Any]
@@ -82,13 +82,13 @@ def line(span: Row) -> str:
     parts = [span["name"]]
     parts += [span["task_id"]] if span["task_id"] and span["name"].startswith(_ABOUT_A_TASK) else []
     parts.append(duration(span["end_ns"] - span["start_ns"]))
-    if names.INPUT_TOKENS in given:
-        parts.append(f"{given[names.INPUT_TOKENS]}+{given.get(names.OUTPUT_TOKENS, 0)} tokens")
-    if names.RECORDS in given:
-        parts.append(f"{given[names.RECORDS]} records")
-    if names.REWARD in given:
-        parts.append(f"reward {given[names.REWARD]:g}")
-    if answers := [e["attributes"][names.DECISION] for e in span["events"] if names.DECISION in e["attributes"]]:
+    if semconv.INPUT_TOKENS in given:
+        parts.append(f"{given[semconv.INPUT_TOKENS]}+{given.get(semconv.OUTPUT_TOKENS, 0)} tokens")
+    if semconv.RECORDS in given:
+        parts.append(f"{given[semconv.RECORDS]} records")
+    if semconv.REWARD in given:
+        parts.append(f"reward {given[semconv.REWARD]:g}")
+    if answers := [e["attributes"][semconv.DECISION] for e in span["events"] if semconv.DECISION in e["attributes"]]:
         parts.append(", ".join(f"{answers.count(answer)} {answer}" for answer in dict.fromkeys(answers)))
     if span["error"]:
         parts.append(f"error {span['error']}")
@@ -104,8 +104,8 @@ def duration(nanoseconds: int) -> str:
 
 def tokens(spans: Sequence[Row]) -> dict[str, int]:
     """Return the tokens of the model calls among the spans."""
-    calls = [span["attributes"] for span in spans if span["attributes"].get(names.OPERATION) == "chat"]
-    keys = {"input_tokens": names.INPUT_TOKENS, "output_tokens": names.OUTPUT_TOKENS}
+    calls = [span["attributes"] for span in spans if span["attributes"].get(semconv.OPERATION) == "chat"]
+    keys = {"input_tokens": semconv.INPUT_TOKENS, "output_tokens": semconv.OUTPUT_TOKENS}
     return {name: sum(call.get(key, 0) for call in calls) for name, key in keys.items()}
 
 

@@ -15,8 +15,8 @@ from evolve.config.model import Config
 from evolve.episode.instrumentation import watching
 from evolve.errors import ConfigError
 from evolve.progress import Observers
-from evolve.telemetry.database import FILE
 from evolve.telemetry.described import Traced
+from evolve.telemetry.telemetry_db import FILE
 
 if TYPE_CHECKING:
     from evolve.telemetry.exporter import Courier, Destination

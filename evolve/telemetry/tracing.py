@@ -14,21 +14,21 @@ from opentelemetry import context
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, set_span_in_context
 
-from evolve.telemetry import acting, learning, names
+from evolve.telemetry import acting, learning, semconv
 from evolve.telemetry.described import Attributes, Begun, Noted
 from memory.content import canonical, clean
 from memory.redact import redact
 
 SCOPE = "evolve"
 _OF_METRICS = (
-    names.OPERATION,
-    names.PROVIDER,
-    names.REQUEST_MODEL,
-    names.AGENT_NAME,
-    names.TOOL_NAME,
-    names.WORKFLOW_NAME,
-    names.ERROR_TYPE,
-    names.TOKEN_TYPE,
+    semconv.OPERATION,
+    semconv.PROVIDER,
+    semconv.REQUEST_MODEL,
+    semconv.AGENT_NAME,
+    semconv.TOOL_NAME,
+    semconv.WORKFLOW_NAME,
+    semconv.ERROR_TYPE,
+    semconv.TOKEN_TYPE,
 )
 """What the series of a metric differ by: nothing that has as many values as there are tasks."""
 
@@ -42,7 +42,7 @@ class Tracing:
         self._content = content
         self._histograms = {
             name: meter.create_histogram(name, unit=unit, description=text)
-            for name, (unit, text) in names.METRICS.items()
+            for name, (unit, text) in semconv.METRICS.items()
         }
 
     def begin(self, kind: str, args: Sequence[Any], options: Mapping[str, Any]) -> OpenSpan | None:
@@ -67,7 +67,7 @@ class Tracing:
         for name, value in attributes.items():
             if value is None:
                 continue
-            if name in names.CONTENT:
+            if name in semconv.CONTENT:
                 if self._content:
                     found[name] = _content(value())
             elif isinstance(value, str):
@@ -102,12 +102,12 @@ class OpenSpan:
         self.note(noted)
         known = self._tracing.storable(self._begun.attributes)
         for kind, count in noted.tokens.items():
-            self._tracing.measure(names.TOKEN_USAGE, count, {**known, names.TOKEN_TYPE: kind})
-        self._end(noted.attributes.get(names.ERROR_TYPE))
+            self._tracing.measure(semconv.TOKEN_USAGE, count, {**known, semconv.TOKEN_TYPE: kind})
+        self._end(noted.attributes.get(semconv.ERROR_TYPE))
 
     def failed(self, error: BaseException) -> None:
         """End the span with the type of what ended the work; its message may hold anything and is left out."""
-        self._span.set_attribute(names.ERROR_TYPE, type(error).__name__)
+        self._span.set_attribute(semconv.ERROR_TYPE, type(error).__name__)
         self._end(type(error).__name__)
 
     def _end(self, error: str | None) -> None:
@@ -116,7 +116,7 @@ class OpenSpan:
             self._span.set_status(Status(StatusCode.ERROR, error))
         self._span.end()
         if self._begun.metric:
-            about = {**self._begun.attributes, names.ERROR_TYPE: error} if error else self._begun.attributes
+            about = {**self._begun.attributes, semconv.ERROR_TYPE: error} if error else self._begun.attributes
             self._tracing.measure(self._begun.metric, time.perf_counter() - self._started, about)
 
 

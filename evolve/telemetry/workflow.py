@@ -10,7 +10,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 
 from evolve.progress import Evaluated, Progress, RunFinished
-from evolve.telemetry import names
+from evolve.telemetry import semconv
 from evolve.telemetry.acting import provider
 from evolve.telemetry.described import Begun, Noted, Traced, evaluation
 from evolve.telemetry.exporter import Courier
@@ -36,27 +36,27 @@ class Workflow:
             Begun(
                 f"invoke_workflow {run.environment}",
                 {
-                    names.OPERATION: "invoke_workflow",
-                    names.WORKFLOW_NAME: run.environment,
-                    names.PROVIDER: run.policy and provider(run.policy),
-                    names.RUN: run.run_id,
-                    names.MODE: run.mode,
-                    names.REQUEST_MODEL: run.policy and run.policy.name,
-                    names.POLICY_VERSION: run.policy and run.policy.version,
+                    semconv.OPERATION: "invoke_workflow",
+                    semconv.WORKFLOW_NAME: run.environment,
+                    semconv.PROVIDER: run.policy and provider(run.policy),
+                    semconv.RUN: run.run_id,
+                    semconv.MODE: run.mode,
+                    semconv.REQUEST_MODEL: run.policy and run.policy.name,
+                    semconv.POLICY_VERSION: run.policy and run.policy.version,
                 },
-                metric=names.WORKFLOW_DURATION,
+                metric=semconv.WORKFLOW_DURATION,
             )
         )
 
     def notify(self, event: Progress) -> None:
         """Take note of an evaluation, and of how the run ended."""
         if isinstance(event, Evaluated):
-            what = {names.ARM: event.arm, names.SNAPSHOT: event.snapshot_id}
+            what = {semconv.ARM: event.arm, semconv.SNAPSHOT: event.snapshot_id}
             for name, score in (("tgc", event.tgc), ("sgc", event.sgc)):
                 kind, attributes = evaluation(f"{name} {event.split}", score, event.arm)
                 self._span.note(Noted(events=[(kind, {**attributes, **what})]))
         if isinstance(event, RunFinished):
-            self._span.note(Noted({names.STATUS: event.status}))
+            self._span.note(Noted({semconv.STATUS: event.status}))
 
     def done(self) -> None:
         """End the span."""

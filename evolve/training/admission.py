@@ -11,10 +11,10 @@ from typing import Literal
 
 from evolve.config.model import Config
 from evolve.gates import utility
-from evolve.gates.events import PROPOSAL, VERDICT
-from evolve.gates.proposals import submit
+from evolve.gates.gate_events import PROPOSAL, VERDICT
 from evolve.gates.quarantine import restoring
 from evolve.gates.review import ReviewGate
+from evolve.gates.review_queue import submit
 from evolve.statistics.decision import Decision
 from evolve.training.ab_groups import GATE, Candidate, Matched, Matching, matched
 from memory.records import DeltaOp, Event, Frozen, Status

@@ -26,8 +26,8 @@ from evolve.parallel import all_of
 from evolve.training.batches import episodes_of, prepared
 from evolve.training.estimates import Counts, outcomes
 from evolve.training.loop import Plan, World, draw, require_graded, rollout_figures
-from evolve.training.online import Methods
 from evolve.training.rollouts import ChainSpec, Rollout, roll
+from evolve.training.workspace_rollouts import Methods
 from policies.cache import CachedPolicy
 from policies.errors import PolicyUnavailable
 from policies.generations.errors import UnknownGeneration

@@ -17,7 +17,7 @@ from statistics import fmean
 
 from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.generations import workspace as generations
+from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.progress import Observers, RunFinished
 from evolve.telemetry.described import Traced
@@ -27,9 +27,9 @@ from evolve.training.admission import Weighed
 from evolve.training.async_worker import Buffer, RolloutWorker, Source, summed
 from evolve.training.estimates import OUTCOMES, begin, estimates, outcomes
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
-from evolve.training.logs import trainable
 from evolve.training.loop import Plan, World, returned, settle
-from evolve.training.online import SNAPSHOT, Methods, Report, acting_of, plan_of, recall_of
+from evolve.training.training_data import trainable
+from evolve.training.workspace_rollouts import SNAPSHOT, Methods, Report, acting_of, plan_of, recall_of
 from policies.generations.storage import version_name
 from policies.generations.token_policy import TokenPolicy
 from policies.generations.vllm_engine import VllmEngine

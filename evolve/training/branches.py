@@ -23,8 +23,8 @@ from evolve.episode.skill_runtime.chains import Link
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
-from evolve.training.replay import Anew, Calls, Dropped, anew
 from evolve.training.rollouts import ChainSpec, Rollout, Sampling, rewarded, roll
+from evolve.training.state_replay import Anew, Calls, Dropped, anew
 from evolve.training.turns import Replies, turn_of, turns_of
 from policies.rl.protocols import BranchDecision
 from policies.rl.rows import Turn

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from evolve.training.chains import Chain
+from evolve.training.chain_tasks import Chain
 from evolve.training.rollouts import ChainSpec
 from memory.errors import BadInput
 from policies.rl.allocators.fixed import Fixed

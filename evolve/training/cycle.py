@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
-from evolve.generations import workspace as generations
+from evolve.environments.task_files import load_tasks
+from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.probing import probe_texts
 from evolve.loop.runs import DONE, RunRecord, exclusive
 from evolve.loop.session import resume, run
 from evolve.training import ledger
-from evolve.training.gate import judged
-from evolve.training.session import train_from_logs
+from evolve.training.promotion_gate import judged
+from evolve.training.training_session import train_from_logs
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap

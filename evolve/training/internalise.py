@@ -21,8 +21,8 @@ import numpy as np
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import opening_messages, step_messages
 from evolve.episode.search import asked
-from evolve.training.logs import trainable
 from evolve.training.supervised import Examples
+from evolve.training.training_data import trainable
 from evolve.training.turns import Replies, TurnReader, turn_of, turns_of
 from memory.records import Reflection, Status, Trajectory
 from memory.store import Store

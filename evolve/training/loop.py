@@ -21,16 +21,16 @@ from evolve.training import ledger, partial
 from evolve.training.ab_groups import Matching
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.branches import Branching, Grown
-from evolve.training.chains import By, chains
+from evolve.training.chain_tasks import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.guards import Limits, collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
 from evolve.training.partial import Partial, Rolling
-from evolve.training.replay import Calls
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
 from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing
+from evolve.training.state_replay import Calls
 from memory.records import Frozen
 from policies.local import LocalPolicy
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter

@@ -11,7 +11,7 @@ from pydantic import Field
 from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.errors import RunMismatch
-from evolve.generations.workspace import FOLDER
+from evolve.generations.workspace_registry import FOLDER
 from evolve.training import ledger
 from memory.errors import NotFound
 from memory.records import Frozen

@@ -25,8 +25,8 @@ from evolve.training.batches import Prepared, ScoredEpisode, assembled
 from evolve.training.pivot import Pivot, PivotFinder
 from evolve.training.pivots.policy import policy as by_policy
 from evolve.training.pivots.rules import rules as by_rules
-from evolve.training.replay import Anew, Calls, Dropped, anew, guided
 from evolve.training.rollouts import ChainSpec
+from evolve.training.state_replay import Anew, Calls, Dropped, anew, guided
 from evolve.training.turns import Replies, said, turns_of
 from memory.errors import BadInput
 from memory.records import Trajectory

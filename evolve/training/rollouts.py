@@ -21,7 +21,7 @@ from evolve.episode.skill_runtime.chains import Link, chain, take
 from evolve.parallel import all_of
 from evolve.protocols import Environment
 from evolve.seeds import id_for, seed_for
-from evolve.training.chains import Chain
+from evolve.training.chain_tasks import Chain
 from memory.records import Frozen, Task
 from policies.protocols import Policy
 from policies.rl.rewards.sage import skill_integrated

@@ -1,9 +1,9 @@
 """SkyRL's generator over our rollouts: a batch of chains in, rows with our advantages out.
 
 SkyRL asks for each chain as often as its group has members and trains on what comes back; chains, libraries, rewards
-and advantages are those of every other training (`policies.rl.skyrl` says how the rows are read). Every member gets a
-row: one that could not be graded gets one that trains nothing, and is counted. Needs no package of SkyRL; it was tested
-against its contract and not run on a cluster.
+and advantages are those of every other training (`policies.rl.skyrl_rows` says how the rows are read). Every member
+gets a row: one that could not be graded gets one that trains nothing, and is counted. Needs no package of SkyRL; it
+was tested against its contract and not run on a cluster.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.episode.rollout import RolloutConfig
-from evolve.generations import workspace as generations
+from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment
 from evolve.training.batches import Prepared, episodes_of, prepared
-from evolve.training.chains import chains
-from evolve.training.online import acting_of, plan_of
+from evolve.training.chain_tasks import chains
 from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
+from evolve.training.workspace_rollouts import acting_of, plan_of
 from memory.errors import BadInput
 from policies.cache import CachedPolicy
 from policies.generations.token_policy import TokenPolicy
@@ -34,7 +34,7 @@ from policies.protocols import Policy
 from policies.recordings import Recordings
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
-from policies.rl.skyrl import ClientEngine, generator_output
+from policies.rl.skyrl_rows import ClientEngine, generator_output
 from policies.rl.tracker import BetaTracker
 
 CHAIN = "chain"

@@ -10,7 +10,7 @@ from evolve.config.training import FROM_LOGS, GROUPS
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
-    from evolve.training.session import Trained
+    from evolve.training.training_session import Trained
 
 TRAINERS = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
 
@@ -21,7 +21,7 @@ def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None
     Raises as `session.train` and `session.train_from_logs`, and `ConfigError` where a trainer's package is missing.
     """
     try:
-        from evolve.training import session
+        from evolve.training import training_session
     except ModuleNotFoundError as missing:
         if missing.name not in TRAINERS:
             raise
@@ -29,5 +29,5 @@ def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None
             f"a training needs the package {missing.name!r}: pip install 'evolve-agents[pocket,rl]'"
         ) from missing
     if recipe in FROM_LOGS:
-        return session.train_from_logs(config, recipe, groups=recipe == GROUPS, report=report)
-    return session.train(config, recipe, report)
+        return training_session.train_from_logs(config, recipe, groups=recipe == GROUPS, report=report)
+    return training_session.train(config, recipe, report)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.generations.workspace import FOLDER
+from evolve.generations.workspace_registry import FOLDER
 from evolve.training import ledger
 from memory.errors import NotFound
 

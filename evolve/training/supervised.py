@@ -16,7 +16,7 @@ from evolve.seeds import seed_for
 from evolve.training import ledger
 from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, HISTORY, METRICS
-from evolve.training.logs import Offer, episodes
+from evolve.training.training_data import Offer, episodes
 from evolve.training.turns import Replies, TurnReader, erred, turns_of
 from memory.errors import BadInput
 from policies.rl.protocols import AdvantageEstimator, Array

@@ -17,8 +17,8 @@ from evolve.config.model import Config
 from evolve.errors import WorkspaceClosed
 from evolve.workspace import running
 from evolve.workspace.facade import Workspace
-from evolve.workspace.playbook import Playbook
-from evolve.workspace.tasks import AsyncOpenTask
+from evolve.workspace.playbook_text import Playbook
+from evolve.workspace.task_session import AsyncOpenTask
 from memory.records import Task
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class AsyncWorkspace:
         settings: Mapping[str, object] | None = None,
     ) -> Comparison:
         """Let several ways of learning do the same tasks and judge them, as `Workspace.compare`."""
-        from evolve.compare.session import acompare
+        from evolve.compare.compare_session import acompare
 
         place = Path(folder) if folder else None
         plan, where, config = running.of_comparison(self.sync.config, self._parts, arms, options, place, settings or {})

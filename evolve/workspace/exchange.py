@@ -10,7 +10,7 @@ from typing import Any, Literal
 from evolve.archive.interchange import arrivals, read, standings
 from evolve.config.model import Config
 from evolve.episode.trust import text_of
-from evolve.workspace.knowledge import OPERATOR
+from evolve.workspace.editing import OPERATOR
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
 from memory.store import Store

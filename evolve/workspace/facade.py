@@ -17,14 +17,14 @@ from evolve.lookup import named
 from evolve.loop.assembly import open_store
 from evolve.loop.history import RunSummary, list_runs, run_filter
 from evolve.loop.report import Report, make_report
-from evolve.workspace import episodes, exchange, forgetting, knowledge, running, versions
-from evolve.workspace.episodes import EpisodeDetail, EpisodeRow, FigureRow
+from evolve.workspace import editing, episode_rows, exchange, forgetting, running, versions
+from evolve.workspace.editing import HistoryRow, KnowledgeDetail, KnowledgeRow, KnowledgeScope, SearchRow, Stats
+from evolve.workspace.episode_rows import EpisodeDetail, EpisodeRow, FigureRow
 from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
 from evolve.workspace.forgetting import ForgottenRow
-from evolve.workspace.knowledge import HistoryRow, KnowledgeDetail, KnowledgeRow, KnowledgeScope, SearchRow, Stats
-from evolve.workspace.playbook import Playbook
-from evolve.workspace.rows import Rows
-from evolve.workspace.tasks import OpenTask, TaskLoop
+from evolve.workspace.plain_rows import Rows
+from evolve.workspace.playbook_text import Playbook
+from evolve.workspace.task_session import OpenTask, TaskLoop
 from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
 from memory.errors import BadInput
 from memory.records import Commit, Task
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from evolve.compare.plan import ComparisonOptions
     from evolve.loop.session import Parts, RunResult
     from evolve.progress import Observer
-    from evolve.training.session import Trained
+    from evolve.training.training_session import Trained
 
 T = TypeVar("T")
 
@@ -104,7 +104,7 @@ class Workspace:
     @property
     def playbook(self) -> Playbook:
         """What is known and in use; printed it is a line for each record, or a sentence why there is none."""
-        rows = knowledge.listed(self._store, self.config, bounds=False)
+        rows = editing.listed(self._store, self.config, bounds=False)
         return Playbook(rows, self.tasks.note)
 
     # --- runs of tasks of an environment ---
@@ -167,7 +167,7 @@ class Workspace:
         An arm is `default`, a configuration file, a preset, a run or a snapshot, each with `section.key=value` pairs
         behind it. The same call goes on with a comparison that was stopped. Raises `BadInput` and `ConfigError`.
         """
-        from evolve.compare.session import acompare
+        from evolve.compare.compare_session import acompare
 
         place = Path(folder) if folder else None
         plan, where, config = running.of_comparison(
@@ -195,46 +195,46 @@ class Workspace:
 
     def knowledge(self, show: KnowledgeScope = "in use", *, kind: str = "") -> Rows[KnowledgeRow]:
         """List what was learned: what is in use, what is quarantined, or all. `kind`: `bullet`, `note`, `skill` ..."""
-        return knowledge.listed(self._store, self.config, show=show, kind=kind)
+        return editing.listed(self._store, self.config, show=show, kind=kind)
 
     def search(self, text: str, k: int = 10) -> Rows[SearchRow]:
         """Return what a task with this text would recall, at most `k`, best first."""
-        return knowledge.searched(self._store, self.config, text, k)
+        return editing.searched(self._store, self.config, text, k)
 
     def show(self, name: str) -> KnowledgeDetail:
         """Return one record whole, by number (`12`), label (`shr-00012`), id, or name of a skill. Raises `NotFound`."""
-        return knowledge.detail(self._store, self.config, name)
+        return editing.detail(self._store, self.config, name)
 
     def add(self, content: str, *, section: str = "", pin: bool = True, allow_forgotten: bool = False) -> Commit:
         """Add a rule by hand; `pin` keeps it in every prompt. Raises `BadInput` where it is refused."""
-        section = section or knowledge.DEFAULT_SECTION
+        section = section or editing.DEFAULT_SECTION
         return _applied(
-            knowledge.add(
+            editing.add(
                 self._store, self._namespace, content, section=section, pin=pin, allow_forgotten=allow_forgotten
             )
         )
 
     def edit(self, name: str, content: str) -> Commit:
         """Change the text of a rule; the old version stays in the journal. Raises `NotFound`, and `BadInput`."""
-        return _applied(knowledge.edit(self._store, self._namespace, name, content))
+        return _applied(editing.edit(self._store, self._namespace, name, content))
 
     def retire(self, name: str) -> Commit:
         """Take a record out of all prompts; `restore` brings it back. Raises `NotFound`, and `BadInput`."""
         record = named(self._store, self._namespace, name)
-        return _applied(knowledge.retire(self._store, self._namespace, record))
+        return _applied(editing.retire(self._store, self._namespace, record))
 
     def restore(self, name: str) -> Commit:
         """Bring a retired or quarantined record into prompts, on your word. Raises `NotFound`, and `BadInput`."""
         record = named(self._store, self._namespace, name)
-        return _applied(knowledge.restore(self._store, self._namespace, record))
+        return _applied(editing.restore(self._store, self._namespace, record))
 
     def blame(self, name: str, *, everything: bool = False) -> Rows[HistoryRow]:
         """Return who wrote and changed a record, from which run and tasks; with `everything` each use as well."""
-        return knowledge.history(self._store, self.config, name, everything=everything)
+        return editing.history(self._store, self.config, name, everything=everything)
 
     def stats(self) -> Stats:
         """Count what the workspace holds."""
-        return knowledge.stats(self._store, self.config)
+        return editing.stats(self._store, self.config)
 
     # --- versions ---
 
@@ -314,11 +314,11 @@ class Workspace:
 
     def episodes(self, run_id: str, *, failed: bool = False, limit: int = 50) -> Rows[EpisodeRow]:
         """List the latest episodes of a run; with `failed` only those that were not solved."""
-        return episodes.episodes(self._store, run_id, failed=failed, limit=limit)
+        return episode_rows.episodes(self._store, run_id, failed=failed, limit=limit)
 
     def episode(self, episode: str) -> EpisodeDetail:
         """Return one episode whole, with what was reflected on it. Raises `NotFound`."""
-        return episodes.episode(self._store, episode)
+        return episode_rows.episode(self._store, episode)
 
     def report(self, run_id: str | None = None) -> Report:
         """Return what a run came to (none named: the latest that learned). Raises `NotFound`."""
@@ -326,7 +326,7 @@ class Workspace:
 
     def figures(self, run_id: str | None = None) -> Rows[FigureRow]:
         """Return the report of a run as rows: its halves, the whole, the control, and each evaluation."""
-        return episodes.figures(self.report(run_id))
+        return episode_rows.figures(self.report(run_id))
 
     def compare_runs(self, first: str, second: str) -> Against:
         """Return two runs beside each other, task by task where they share tasks. Raises `NotFound`."""

@@ -11,7 +11,7 @@ from evolve.archive.backup import kept
 from evolve.config.model import Config
 from evolve.lookup import named
 from evolve.loop.runlog import erase_lines
-from evolve.telemetry.database import erase_content
+from evolve.telemetry.telemetry_db import erase_content
 from memory.forget import Forgotten
 from memory.records import Frozen
 from memory.store import Store

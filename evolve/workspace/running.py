@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evolve.compare.arms import Given
+from evolve.compare.compare_session import folder_of, plan_of
 from evolve.compare.plan import ComparisonOptions, Plan
-from evolve.compare.session import folder_of, plan_of
 from evolve.config.file import changed, find_modules_of
 from evolve.config.model import Config
 from evolve.config.training import recipe_settings
 from evolve.errors import ConfigError
 from evolve.loop.modes.frozen import evaluation
 from evolve.loop.session import Parts
-from evolve.workspace.names import check_names
+from evolve.workspace.config_check import check_names
 
 Settings = Mapping[str, object]
 

@@ -20,7 +20,7 @@ from memory.store import Store
 from skills.library import Library
 from skills.names import free
 from skills.record import Skill, SkillTest
-from skills.static import complaints
+from skills.static_checks import complaints
 
 ACTOR = "operator"
 _TRIES = 3

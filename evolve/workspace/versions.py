@@ -6,8 +6,8 @@ from typing import Any
 
 from evolve.lookup import find_snapshot
 from evolve.loop.history import runs_at
-from evolve.workspace.knowledge import OPERATOR
-from evolve.workspace.rows import Rows
+from evolve.workspace.editing import OPERATOR
+from evolve.workspace.plain_rows import Rows
 from memory.records import Commit, Frozen, Record
 from memory.snapshots import address
 from memory.store import Store

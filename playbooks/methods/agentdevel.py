@@ -20,9 +20,9 @@ from playbooks.citations import resolve
 from playbooks.compact import listed, nearest, sound
 from playbooks.kinds.bullet import clean_text
 from playbooks.lessons import Lesson, add_op, edit_op, tag_ops
-from playbooks.methods.episode import block, labelled, line, steps_of
-from playbooks.methods.roles import EpisodeCurator, opened
-from playbooks.notebook.judge import by_outcome
+from playbooks.methods.method_roles import EpisodeCurator, opened
+from playbooks.methods.shown_episode import block, labelled, line, steps_of
+from playbooks.notebook.failure_judge import by_outcome
 from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items

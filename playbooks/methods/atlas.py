@@ -20,8 +20,8 @@ from memory.records import DeltaOp, Frozen, Insight, Reflection, Trajectory, Tru
 from playbooks import prompts
 from playbooks.compact import listed
 from playbooks.lessons import Known, collect, direct_op
-from playbooks.methods.episode import block, line, steps_of
-from playbooks.notebook.judge import by_outcome
+from playbooks.methods.shown_episode import block, line, steps_of
+from playbooks.notebook.failure_judge import by_outcome
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_items
 from policies.structured import generate_structured

@@ -19,8 +19,8 @@ from playbooks import prompts
 from playbooks.compact import listed, sound
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.lessons import Lesson, add_op, edit_op
-from playbooks.methods.episode import block, line, steps_of
-from playbooks.methods.roles import EpisodeCurator
+from playbooks.methods.method_roles import EpisodeCurator
+from playbooks.methods.shown_episode import block, line, steps_of
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 from playbooks.view import bullets

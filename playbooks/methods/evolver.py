@@ -20,9 +20,9 @@ from playbooks import prompts
 from playbooks.compact import listed
 from playbooks.kinds.bullet import Bullet
 from playbooks.lessons import Lesson, add_op, collect, tag_ops
-from playbooks.methods.episode import block, line, steps_of
-from playbooks.methods.roles import opened
-from playbooks.notebook.judge import Finding
+from playbooks.methods.method_roles import opened
+from playbooks.methods.shown_episode import block, line, steps_of
+from playbooks.notebook.failure_judge import Finding
 from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items

@@ -16,9 +16,9 @@ from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Tru
 from playbooks import prompts
 from playbooks.compact import listed, sound
 from playbooks.lessons import add_op, collect, tag_ops
-from playbooks.methods.episode import block, line, steps_of
-from playbooks.methods.roles import opened
-from playbooks.notebook.judge import Finding
+from playbooks.methods.method_roles import opened
+from playbooks.methods.shown_episode import block, line, steps_of
+from playbooks.notebook.failure_judge import Finding
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured

@@ -13,7 +13,7 @@ from memory.records import Frozen, Trajectory
 from playbooks import prompts
 from playbooks.kinds.bullet import one_line
 from playbooks.kinds.note import Note
-from playbooks.notebook.judge import Finding
+from playbooks.notebook.failure_judge import Finding
 from playbooks.render import neutral
 from policies.protocols import Profile
 from policies.templates import render

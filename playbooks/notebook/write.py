@@ -10,9 +10,9 @@ from memory.records import Insight, Reflection, Usage
 from playbooks import prompts
 from playbooks.kinds.note import Note
 from playbooks.notebook.asking import ask
-from playbooks.notebook.clusters import Cluster
-from playbooks.notebook.drafts import NoteDraft, note_of
-from playbooks.notebook.evidence import Failure, shown
+from playbooks.notebook.failure_clusters import Cluster
+from playbooks.notebook.failure_evidence import Failure, shown
+from playbooks.notebook.note_drafts import NoteDraft, note_of
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.templates import render
 

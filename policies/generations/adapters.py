@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.records import Frozen
-from policies.generations.base import Base, hash_files
+from policies.generations.base_model import Base, hash_files
 from policies.generations.errors import AdapterRefused
 from policies.generations.tensors import Shapes, model_shapes, shapes
 

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from policies.encoding import ChatEncoder
 from policies.errors import PolicyError
-from policies.generations.canary import CanaryReport
 from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
-from policies.generations.records import Generation
-from policies.generations.registry import Registry
+from policies.generations.generation_records import Generation
+from policies.generations.generation_registry import Registry
+from policies.generations.server_check import CanaryReport
 from policies.generations.swap import Inspection, kept, swap
 from policies.generations.token_policy import TokenPolicy
 from policies.protocols import Message, Profile, Reply, SamplingParams

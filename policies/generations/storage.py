@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from memory.errors import JournalError
 from policies.generations.adapters import BASE
-from policies.generations.base import Base
+from policies.generations.base_model import Base
 
 FOLDER = "adapters"
 BUSY_S = 60.0

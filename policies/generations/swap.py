@@ -12,11 +12,11 @@ from pathlib import Path
 
 from policies.errors import PolicyError
 from policies.generations.adapters import MAX_RANK, check_adapter
-from policies.generations.canary import TOLERANCE, CanaryReport, Prompts, canary
 from policies.generations.engine import AdapterEngine, ScoringEngine
 from policies.generations.errors import AdapterRefused, CanaryFailed
-from policies.generations.records import Generation
-from policies.generations.registry import Registry
+from policies.generations.generation_records import Generation
+from policies.generations.generation_registry import Registry
+from policies.generations.server_check import TOLERANCE, CanaryReport, Prompts, canary
 
 Accept = Callable[[Generation], Awaitable[str]]
 """A last gate on what is loaded: a held-out score, say. Returns why it must not go live, empty when it may."""

@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
         'run `pip install "evolve-agents[pocket]"`'
     ) from error
 
-from policies.local.policy import LocalPolicy
+from policies.local.local_policy import LocalPolicy
 
 del _torch, _transformers
 

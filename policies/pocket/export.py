@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
-from policies.pocket.corpus import END, PAD, SPECIAL_TOKENS, CorpusInvalid
+from policies.pocket.corpus_batches import END, PAD, SPECIAL_TOKENS, CorpusInvalid
 from policies.pocket.shape import CONTEXT
 
 CHAT_TEMPLATE = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transformers import LlamaConfig
 
 from policies.errors import PolicyError
-from policies.pocket.corpus import END, PAD
+from policies.pocket.corpus_batches import END, PAD
 
 CONTEXT = 2048
 HEAD_DIM = 64

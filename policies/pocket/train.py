@@ -30,7 +30,17 @@ from transformers import LlamaForCausalLM
 
 from policies.errors import PolicyError
 from policies.pocket.compiling import Compiling
-from policies.pocket.corpus import ASSISTANT, END, ROLES, Array, Corpus, CorpusInvalid, Documents, batches, read_corpus
+from policies.pocket.corpus_batches import (
+    ASSISTANT,
+    END,
+    ROLES,
+    Array,
+    Corpus,
+    CorpusInvalid,
+    Documents,
+    batches,
+    read_corpus,
+)
 from policies.pocket.export import chat_tokenizer, export
 from policies.pocket.forward import FastForward
 from policies.pocket.initial import initialise

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from memory.errors import BadInput
-from skills.hosts import host, roots_of
+from skills.host_calls import host, roots_of
 from skills.names import dotted
 from skills.record import Skill
 

@@ -13,7 +13,7 @@ from evolve.environments.office.intents import by_id
 from evolve.environments.office.skilled import Listed, next_action
 from evolve.environments.office.solver import Knowledge
 from memory.records import DeltaOp, Task, Trust
-from skills.catalogue import line
+from skills.listing import line
 from skills.record import Skill
 
 OFFICE = WideOffice(OfficeConfig(deployment=DEPLOYMENT))

@@ -25,7 +25,7 @@ from benchmarks.sleeping_suite import (
 )
 from benchmarks.sleeping_words import FAMILIES, ONE, TWO
 from evolve.environments.office.families import SPLITS
-from evolve.environments.office.rules import BY_ID, draw
+from evolve.environments.office.house_rules import BY_ID, draw
 from evolve.environments.office.wording import meanings
 from memory.records import Task
 

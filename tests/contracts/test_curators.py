@@ -21,7 +21,7 @@ import pytest
 
 from memory.records import Insight, Op, Record, Reflection, Trust
 from playbooks.curator import DirectCurator, ModelCurator
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.kinds.bullet import Bullet
 from playbooks.protocols import Curator
 from playbooks.view import RecordView

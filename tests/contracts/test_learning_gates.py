@@ -36,7 +36,7 @@ from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Record, Status, Task, Trajectory, UsageCounts, Verdict
 from playbooks.kinds.bullet import Bullet
 from playbooks.view import RecordView
-from skills.gate import SkillGate
+from skills.skill_gate import SkillGate
 
 TASKS = [Task(id=f"t{at}", instruction=f"Task number {at}.") for at in range(60)]
 EPISODES = [Trajectory(task=task) for task in TASKS[:16]]

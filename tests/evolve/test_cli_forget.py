@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from evolve.config.file import load_config
-from evolve.gates.proposals import proposals, submit
+from evolve.gates.review_queue import proposals, submit
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, evolve_json, invoke, start

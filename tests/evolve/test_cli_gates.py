@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
 from memory.records import Event

@@ -17,12 +17,12 @@ import pytest
 from benchmarks.random_adapters import random_adapter
 from evolve.config.file import load_config
 from evolve.errors import ConfigError
-from evolve.generations.workspace import model_directory, open_registry
+from evolve.generations.workspace_registry import model_directory, open_registry
 from evolve.loop import assembly as app
 from evolve.loop.probing import probe_texts
 from evolve.loop.runs import RunRecord
-from policies.generations.canary import TEXTS
 from policies.generations.local_engine import LocalEngine
+from policies.generations.server_check import TEXTS
 from policies.local import LocalPolicy
 from policies.pocket.export import export
 from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, start

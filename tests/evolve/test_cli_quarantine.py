@@ -9,7 +9,7 @@ import pytest
 
 from evolve.config.file import load_config
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import RULES
+from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.loop.assembly import open_store
 from memory.records import Status

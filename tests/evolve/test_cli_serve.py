@@ -19,8 +19,8 @@ from evolve.config.file import load_config
 from evolve.config.model import PolicySection
 from evolve.loop import servers
 from evolve.loop.assembly import make_policy, open_store
-from evolve.loop.roles import lines as role_lines
-from evolve.loop.roles import used
+from evolve.loop.role_policies import lines as role_lines
+from evolve.loop.role_policies import used
 from evolve.loop.runs import spent
 from policies.openai_server import OpenAIPolicy
 from tests.evolve.command import complaint, finish, invoke, start

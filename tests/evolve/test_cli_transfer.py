@@ -14,7 +14,7 @@ import pytest
 
 from benchmarks.random_adapters import random_adapter
 from evolve.config.file import load_config
-from evolve.generations.workspace import model_directory, open_registry
+from evolve.generations.workspace_registry import model_directory, open_registry
 from policies.generations.swap import checked
 from tests.evolve.command import complaint, evolve, evolve_json
 

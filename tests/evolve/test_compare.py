@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from evolve.compare.arms import Given, Role, resolve
+from evolve.compare.compare_session import compare, reprint
 from evolve.compare.comparison import Comparison
-from evolve.compare.markdown import markdown
+from evolve.compare.markdown_report import markdown
 from evolve.compare.plan import ComparisonOptions, Plan, make_plan, read_plan
-from evolve.compare.session import compare, reprint
 from evolve.config.model import Config
 from evolve.errors import ConfigError, RunMismatch
 from evolve.loop.assembly import open_store

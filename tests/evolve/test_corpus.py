@@ -13,7 +13,7 @@ from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
 from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
 from evolve.environments.office.environment import DEPLOYMENTS, Office, OfficeConfig
 from evolve.environments.office.families import LONG
-from evolve.environments.office.rules import RULES, seeded
+from evolve.environments.office.house_rules import RULES, seeded
 from evolve.environments.office.wording import FRAMES, HELD_OUT, meaning, sentence
 from memory.errors import BadInput
 

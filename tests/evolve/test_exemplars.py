@@ -28,9 +28,9 @@ from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.protocols import Demonstration
 from memory.records import DeltaOp, Op, Recalled, Record, Status, Trajectory, Trust, UsageCounts
 from memory.store import Store
-from playbooks.budget import shared
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.exemplar import Exemplar, Turn
+from playbooks.token_budget import shared
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
 from tests.evolve.formulas import FORMULAS, Formulas, asked, formulas_config, formulas_policy, question, replies

@@ -24,7 +24,7 @@ from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut, Rules
 from evolve.gates.held_out_rules import replay
 from evolve.gates.utility import Utility
-from evolve.statistics.progress import Marks
+from evolve.statistics.partial_progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust, Verdict
 from playbooks.kinds.bullet import Bullet
 from playbooks.parts import Part

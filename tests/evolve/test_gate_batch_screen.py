@@ -10,7 +10,7 @@ import pytest
 from evolve.gates.batch_screen import BatchScreen, ScreenTrial, decide, family, replay
 from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import redecided
-from evolve.statistics.progress import Marks as Measured
+from evolve.statistics.partial_progress import Marks as Measured
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts
 from playbooks.view import RecordView

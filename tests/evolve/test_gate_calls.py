@@ -20,7 +20,7 @@ from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account
 from evolve.gates.call_budget import CallBudget, OutOfCalls
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import ALLOWANCE, VERDICT, WAITING
+from evolve.gates.gate_events import ALLOWANCE, VERDICT, WAITING
 from evolve.gates.splits import slices, stratified
 from evolve.loop.assembly import open_store
 from evolve.loop.controls import FREE_ADVANCE, WorldCost, estimate, gate_advance

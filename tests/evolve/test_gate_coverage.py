@@ -12,7 +12,7 @@ from evolve.environments.office.intents import INTENTS
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
-from evolve.gates import proposals
+from evolve.gates import review_queue
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.stack import DEFAULT
@@ -77,9 +77,9 @@ async def test_what_is_held_back_waits_for_a_person_with_the_reason(tmp_path: Pa
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     await arun(config, parts=Parts(policy=policy, environment=Doors(), gates=(HoldsBack(),)))
     with app.open_store(config) as store:
-        waiting = proposals.proposals(store, "default")
+        waiting = review_queue.proposals(store, "default")
         assert not store.records("default")
         assert {each.op.reason for each in waiting} == {"no trial exercised line 3"}
         assert len(waiting) == 5
-        assert proposals.accept(store, str(waiting[0].seq), actor="test").applied
+        assert review_queue.accept(store, str(waiting[0].seq), actor="test").applied
         assert len(store.records("default")) == 1

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from evolve.errors import ConfigError
-from evolve.gates import proposals
+from evolve.gates import review_queue
 from evolve.gates.account import account, lines
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.none import NoGate
 from evolve.loop.assembly import make_gates, open_store
 from evolve.loop.session import Parts, RunResult, arun
@@ -36,10 +36,10 @@ async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], t
         assert store.records("default") == ()
         gates = [event.data["gate"] for event in store.events(type=VERDICT, run_id=result.run_id)]
         assert gates[:2] == ["static", "review"]
-        waiting = proposals.proposals(store)
+        waiting = review_queue.proposals(store)
         assert {proposal.op.payload["content"].split()[1] for proposal in waiting if proposal.op.payload} == set(COLORS)
-        assert proposals.accept(store, str(waiting[0].seq), actor="ann").applied
-        proposals.reject(store, str(waiting[1].seq), actor="ann", reason="no")
+        assert review_queue.accept(store, str(waiting[0].seq), actor="ann").applied
+        review_queue.reject(store, str(waiting[1].seq), actor="ann", reason="no")
         (record,) = store.records("default")
         assert record.status is Status.PROVISIONAL
         (count,) = [count for count in account(store, result.run_id).counts if count.gate == "review"]
@@ -51,12 +51,12 @@ async def test_what_was_turned_down_or_waits_does_not_wait_again(tmp_path: Path)
     section = {"run": {"batch_size": 5, "review": True}}
     await go(tmp_path, **section)
     with open_store(doors_config(tmp_path)) as store:
-        first = proposals.proposals(store)
-        proposals.reject(store, str(first[0].seq), actor="ann", reason="no")
+        first = review_queue.proposals(store)
+        review_queue.reject(store, str(first[0].seq), actor="ann", reason="no")
     await go(tmp_path, **section)
     with open_store(doors_config(tmp_path)) as store:
-        assert [each.seq for each in proposals.proposals(store)] == [each.seq for each in first[1:]]
-        closed = [each for each in proposals.proposals(store, decided=True) if each.decision == "repeated"]
+        assert [each.seq for each in review_queue.proposals(store)] == [each.seq for each in first[1:]]
+        closed = [each for each in review_queue.proposals(store, decided=True) if each.decision == "repeated"]
         last = {each.reason for each in closed[-len(first) :]}
         assert last == {
             f"number {each.seq} says the same and {'was rejected' if each is first[0] else 'waits'}" for each in first
@@ -68,10 +68,10 @@ async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None
     config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate=gate)
     await arun(config, parts=Parts(policy=doors_policy(), environment=ManyDoors(5)))
     with open_store(config) as store:
-        waiting = proposals.proposals(store)
+        waiting = review_queue.proposals(store)
         assert len(waiting) == len(COLORS)
         assert {proposal.op.status for proposal in waiting} == {Status.ACTIVE}
-        proposals.accept(store, str(waiting[0].seq), actor="ann")
+        review_queue.accept(store, str(waiting[0].seq), actor="ann")
         assert [record.status for record in store.records("default")] == [Status.ACTIVE]
 
 

@@ -14,7 +14,7 @@ from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut
 from evolve.gates.utility import Rules, Utility, UtilityTrial, decide, replay
-from evolve.statistics.progress import Marks
+from evolve.statistics.partial_progress import Marks
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trajectory, UsageCounts, Verdict
 from playbooks.view import RecordView

@@ -14,15 +14,15 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import RULES
+from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
 from evolve.gates.account import exposures, next_level
+from evolve.gates.decision_ledger import replay
 from evolve.gates.decisions import rounds_of
 from evolve.gates.evaluator import ARM, episodes_of
-from evolve.gates.events import VERDICT
-from evolve.gates.ledger import replay
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.splits import select_tasks
 from evolve.loop.assembly import make_gates, open_store
 from evolve.loop.report import lines, make_report

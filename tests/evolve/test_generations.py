@@ -11,7 +11,7 @@ from benchmarks.random_adapters import random_adapter
 from evolve.compare.arms import Given, resolve
 from evolve.config.file import load_config
 from evolve.config.model import Config
-from evolve.generations.workspace import inspected, model_directory, open_registry
+from evolve.generations.workspace_registry import inspected, model_directory, open_registry
 from evolve.loop import assembly as app
 from policies.generations.swap import swap
 from tests.evolve.command import invoke

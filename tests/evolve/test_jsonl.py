@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evolve.environments.tasks import load_answers, read_tasks
+from evolve.environments.task_files import load_answers, read_tasks
 from memory.errors import BadInput
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from evolve.config.model import Config
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.episode.credit import Credited, tag_ops
 from evolve.errors import ConfigError
-from evolve.gates import proposals
+from evolve.gates import review_queue
 from evolve.gates.none import NoGate
 from evolve.gates.static import StaticGate, ngrams
 from evolve.integrations.agent import Agent
@@ -277,25 +277,25 @@ def test_a_split_without_tasks_is_said(tmp_path: Path) -> None:
 def test_a_proposal_is_decided_once(tmp_path: Path) -> None:
     with app.open_store(doors_config(tmp_path)) as store:
         op = add("Doors want passwords.", "op-1")
-        assert proposals.submit(store, "default", "run", [op]) == 1
-        assert proposals.submit(store, "default", "run", [op]) == 1
-        (waiting,) = proposals.proposals(store)
-        commit = proposals.accept(store, "op-1", actor="ann", payload={"content": "Doors want their password."})
+        assert review_queue.submit(store, "default", "run", [op]) == 1
+        assert review_queue.submit(store, "default", "run", [op]) == 1
+        (waiting,) = review_queue.proposals(store)
+        commit = review_queue.accept(store, "op-1", actor="ann", payload={"content": "Doors want their password."})
         assert commit.applied
-        assert proposals.proposals(store) == ()
-        assert proposals.find(store, str(waiting.seq)).decision == "accepted"
+        assert review_queue.proposals(store) == ()
+        assert review_queue.find(store, str(waiting.seq)).decision == "accepted"
         with pytest.raises(BadInput, match="accepted already"):
-            proposals.reject(store, "op-1", actor="ann")
+            review_queue.reject(store, "op-1", actor="ann")
         with pytest.raises(NotFound, match="review list"):
-            proposals.accept(store, "op-2", actor="ann")
+            review_queue.accept(store, "op-2", actor="ann")
         (record,) = store.view("default").records()
         assert record.payload.text() == "Doors want their password."
 
 
 def test_a_proposal_that_can_no_longer_be_applied_stays(tmp_path: Path) -> None:
     with app.open_store(doors_config(tmp_path)) as store:
-        proposals.submit(store, "default", "run", [DeltaOp(op=Op.REMOVE, op_id="gone", target_id="nobody")])
-        commit = proposals.accept(store, "gone", actor="ann")
+        review_queue.submit(store, "default", "run", [DeltaOp(op=Op.REMOVE, op_id="gone", target_id="nobody")])
+        commit = review_queue.accept(store, "gone", actor="ann")
         assert not commit.applied
         assert "nobody" in commit.refused[0].reason
-        assert len(proposals.proposals(store)) == 1
+        assert len(review_queue.proposals(store)) == 1

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolve.errors import ConfigError
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.loop.assembly import make_gates, open_store
 from evolve.loop.runs import load_run
 from evolve.loop.session import Parts, arun

@@ -12,10 +12,10 @@ pytest.importorskip("gguf")
 
 from benchmarks.random_adapters import random_adapter
 from evolve.config.model import Config
-from evolve.generations.llama import answering, converted
-from evolve.generations.workspace import open_registry
+from evolve.generations.llama_cpp import answering, converted
+from evolve.generations.workspace_registry import open_registry
 from evolve.loop.assembly import make_policy
-from evolve.training.gate import judged, on_llama
+from evolve.training.promotion_gate import judged, on_llama
 from memory.errors import BadInput, NotFound
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.llama_server import LlamaOptions, llama_server

@@ -281,7 +281,7 @@ async def test_a_broken_observer_is_dropped_and_the_run_goes_on(tmp_path: Path) 
 
 
 async def test_review_keeps_changes_waiting_and_the_run_goes_on(tmp_path: Path) -> None:
-    from evolve.gates import proposals
+    from evolve.gates import review_queue
 
     config = doors_config(tmp_path, run={"batch_size": 5, "review": True}, controls={"no_memory": 0})
     result = await go(config)
@@ -289,12 +289,12 @@ async def test_review_keeps_changes_waiting_and_the_run_goes_on(tmp_path: Path) 
     assert result.metrics.tgc == 0.0
     with open_store(config) as store:
         assert store.view("default").records() == ()
-        waiting = proposals.proposals(store)
+        waiting = review_queue.proposals(store)
         assert len(waiting) >= 5
-        commit = proposals.accept(store, str(waiting[0].seq), actor="ann")
+        commit = review_queue.accept(store, str(waiting[0].seq), actor="ann")
         assert commit.applied
-        proposals.reject(store, waiting[1].op.op_id, actor="ann", reason="no")
-        assert len(proposals.proposals(store)) == len(waiting) - 2
+        review_queue.reject(store, waiting[1].op.op_id, actor="ann", reason="no")
+        assert len(review_queue.proposals(store)) == len(waiting) - 2
         (record,) = store.view("default").records()
         assert record.provenance.trust == "operator"
 

@@ -12,7 +12,7 @@ import pytest
 from evolve.environments.office.desk import APPS, MAX_REJECTED
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.families import LONG, NORMAL, SPLITS
-from evolve.environments.office.rules import RULES, draw, drift
+from evolve.environments.office.house_rules import RULES, draw, drift
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.wording import FRAMES, HELD_OUT, meaning, oracle, sentence
 from evolve.protocols import Action

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.environments.office.house_rules import draw
 from evolve.environments.office.intents import INTENTS
-from evolve.environments.office.rules import draw
 from evolve.environments.office.skilled import Listed, find, next_action, parameters, phrases, written
 from evolve.environments.office.solver import Knowledge
 from memory.records import Record, Task
-from skills.catalogue import line
+from skills.listing import line
 from skills.record import Skill
 
 OFFICE = Office(OfficeConfig(deployment=3))

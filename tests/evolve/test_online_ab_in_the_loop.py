@@ -21,7 +21,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, account
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.online_ab import decide, draw, item_of
 from evolve.loop.assembly import make_gates, open_store
 from evolve.loop.nodes import commit as commit_node

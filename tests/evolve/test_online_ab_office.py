@@ -16,7 +16,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.families import NORMAL, VARIANTS, draw_task
-from evolve.environments.office.rules import RULES, draw
+from evolve.environments.office.house_rules import RULES, draw
 from evolve.environments.office.wording import sentence
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import account

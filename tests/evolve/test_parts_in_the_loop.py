@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates.events import verdicts
-from evolve.gates.ledger import entries, replay
-from evolve.gates.proposals import proposals, says
+from evolve.gates.decision_ledger import entries, replay
+from evolve.gates.gate_events import verdicts
+from evolve.gates.review_queue import proposals, says
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
 from policies.protocols import Message, SamplingParams

@@ -11,12 +11,12 @@ import pytest
 from benchmarks.drift_lives import Adding
 from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import RULES
+from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.environments.office.worker import make_worker
 from evolve.episode.injection import recall_for
-from evolve.gates.events import VERDICT
-from evolve.gates.proposals import proposals
+from evolve.gates.gate_events import VERDICT
+from evolve.gates.review_queue import proposals
 from evolve.gates.scoring import cases
 from evolve.gates.utility import UtilityTrial, decide
 from evolve.loop.assembly import open_store

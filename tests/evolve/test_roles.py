@@ -16,18 +16,18 @@ from pathlib import Path
 import pytest
 
 from evolve.compare.arms import Given, resolve
+from evolve.compare.compare_session import compare
 from evolve.compare.plan import ComparisonOptions, make_plan
-from evolve.compare.session import compare
 from evolve.config.file import load_config
 from evolve.config.model import Config, ModelSection, PolicySection, RoleSection
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.controls import WorldCost, estimate
 from evolve.loop.report import Report, make_report
-from evolve.loop.roles import opened
+from evolve.loop.role_policies import opened
 from evolve.loop.runs import load_run, spent
 from evolve.loop.session import aresume, arun
-from evolve.workspace.names import check_names
+from evolve.workspace.config_check import check_names
 from policies.price import Price
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
@@ -237,7 +237,7 @@ def test_names_of_roles_are_checked() -> None:
 
 
 def test_generations_adapt_the_acting_model_and_no_other(tmp_path: Path) -> None:
-    from evolve.generations.workspace import home
+    from evolve.generations.workspace_registry import home
 
     acting = PolicySection(name="local", model="base")
     assert home(RoleSection(name="local", model="base"), acting, tmp_path) == tmp_path

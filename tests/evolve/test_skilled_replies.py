@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
-from evolve.episode.skill_runtime.proposals import skill_ops
+from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.loop.assembly import open_store
 from memory.records import Op, Outcome, Record, Status, Step, StopReason, Task, Trajectory, Trust
 from policies.scripted import ScriptedPolicy

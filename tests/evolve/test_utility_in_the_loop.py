@@ -11,7 +11,7 @@ from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, exposures
 from evolve.gates.decisions import redecided
 from evolve.gates.evaluator import episodes_of
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from memory.records import Status, Verdict

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates.events import VERDICT, WAITING
-from evolve.gates.ledger import entries, replay
+from evolve.gates.decision_ledger import entries, replay
+from evolve.gates.gate_events import VERDICT, WAITING
 from evolve.loop.assembly import open_store
 from evolve.loop.nodes.waiting import left_over
 from evolve.loop.session import Parts, aresume, arun, run

@@ -10,8 +10,8 @@ from typing import Any
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import Check, Commit, Outcome, Reflection, Step, Task, Trajectory
 from memory.store import Store
-from playbooks.notebook.curator import Episodes, NotebookCurator, Settings
-from playbooks.notebook.judge import Audit
+from playbooks.notebook.failure_judge import Audit
+from playbooks.notebook.note_curator import Episodes, NotebookCurator, Settings
 from policies.protocols import Message, Policy, SamplingParams
 from tests.playbooks.conftest import PARTS
 

@@ -22,7 +22,7 @@ from memory.records import DeltaOp, Insight, Op, Provenance, Reflection, Status,
 from memory.store import Store
 from playbooks.citations import cited, resolve
 from playbooks.curator import DirectCurator, ModelCurator, curate_messages, nearest
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.formats import ace
 from playbooks.kinds.bullet import match_section
 from playbooks.refine import enforce_budget

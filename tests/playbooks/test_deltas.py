@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from memory.records import DeltaOp, Op, Provenance, Status, Trust, UsageCounts
-from playbooks.deltas import Rules, validate
+from playbooks.delta_checks import Rules, validate
 from playbooks.view import RecordView
 
 Make = Callable[..., Any]

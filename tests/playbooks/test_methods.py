@@ -15,12 +15,12 @@ import pytest
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import Commit, DeltaOp, Insight, Op, Outcome, Reflection, Trajectory, UsageCounts
 from memory.store import Store
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.methods.cheatsheet import CheatsheetCurator, sheet_messages
 from playbooks.methods.evolver import CAUTIONARY, EvolverCurator, EvolverReflector, principle_messages, same_messages
 from playbooks.methods.evolver import score as laplace
 from playbooks.methods.reasoningbank import AppendCurator, ReasoningBankReflector, item_messages
-from playbooks.notebook.judge import by_outcome
+from playbooks.notebook.failure_judge import by_outcome
 from playbooks.silent import SilentReflector
 from playbooks.view import bullets
 from policies.protocols import Message

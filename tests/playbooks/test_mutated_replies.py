@@ -15,7 +15,7 @@ import pytest
 
 from memory.records import Insight, Reflection
 from playbooks.curator import ModelCurator
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.reflector import ModelReflector
 from playbooks.render import render
 from playbooks.view import RecordView

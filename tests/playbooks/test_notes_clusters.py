@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memory.embedders.hashing import HashingEmbedder
-from playbooks.notebook.clusters import batches, cluster, cluster_id
-from playbooks.notebook.evidence import Failure
+from playbooks.notebook.failure_clusters import batches, cluster, cluster_id
+from playbooks.notebook.failure_evidence import Failure
 
 UNITS = "payments: payments.send amount: expected cents, got dollars"
 LOGIN = "mail.send: E7 log in before"

@@ -18,10 +18,10 @@ import pytest
 
 from memory.records import Insight, Op, Trust
 from memory.store import Store
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.kinds.note import LIMITS, TOTAL_WORDS, Note, words
-from playbooks.notebook.clusters import cluster_id
-from playbooks.notebook.drafts import NoteDraft, note_of, shortened
+from playbooks.notebook.failure_clusters import cluster_id
+from playbooks.notebook.note_drafts import NoteDraft, note_of, shortened
 from policies.protocols import Profile
 from policies.scripted import ScriptedPolicy
 from policies.structured import parse

@@ -18,9 +18,9 @@ import pytest
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Op, RecallQuery, Reflection, Status, Trust, UsageCounts
 from memory.store import Store
-from playbooks.deltas import validate
-from playbooks.notebook.judge import agreement, audit, by_outcome, find_failures
-from playbooks.notebook.merge import group
+from playbooks.delta_checks import validate
+from playbooks.notebook.failure_judge import agreement, audit, by_outcome, find_failures
+from playbooks.notebook.note_merge import group
 from playbooks.render import render
 from policies.scripted import ScriptedPolicy
 from tests.playbooks.conftest import PARTS

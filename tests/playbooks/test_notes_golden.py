@@ -14,10 +14,10 @@ import pytest
 from jinja2 import Environment, StrictUndefined
 
 from memory.records import Insight, Reflection
-from playbooks.notebook.clusters import Cluster
-from playbooks.notebook.evidence import failure_of
-from playbooks.notebook.judge import by_outcome, judge_messages
-from playbooks.notebook.merge import merge_messages
+from playbooks.notebook.failure_clusters import Cluster
+from playbooks.notebook.failure_evidence import failure_of
+from playbooks.notebook.failure_judge import by_outcome, judge_messages
+from playbooks.notebook.note_merge import merge_messages
 from playbooks.notebook.retry import avoid_text
 from playbooks.notebook.write import note_messages
 from playbooks.render import render

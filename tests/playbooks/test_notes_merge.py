@@ -14,8 +14,8 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.protocols import Vector
 from memory.records import Op, Provenance, Usage
 from playbooks.kinds.note import TOTAL_WORDS, Note, words
-from playbooks.notebook.evidence import Failure
-from playbooks.notebook.merge import Group, group, joined, merged, op_of
+from playbooks.notebook.failure_evidence import Failure
+from playbooks.notebook.note_merge import Group, group, joined, merged, op_of
 from playbooks.notebook.write import Written
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from memory.kinds import payload_class
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.kinds.note import LIMITS, Note
 from playbooks.render import CORE_HEADING, NOTES_HEADING, TASK_HEADING, cost, render, render_record
 from playbooks.view import RecordView

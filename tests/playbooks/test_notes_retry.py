@@ -10,7 +10,7 @@ import pytest
 
 from memory.errors import BadInput
 from playbooks.kinds.note import Note
-from playbooks.notebook.judge import Finding
+from playbooks.notebook.failure_judge import Finding
 from playbooks.notebook.retry import avoid_text, best_of, compare_pass, pass_at_k
 from tests.playbooks.conftest import PARTS
 

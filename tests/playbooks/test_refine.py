@@ -10,7 +10,7 @@ import pytest
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, UsageCounts
 from memory.store import Store
-from playbooks.deltas import validate
+from playbooks.delta_checks import validate
 from playbooks.refine import enforce_budget, merge_duplicates, merge_exact
 from playbooks.render import cost
 from playbooks.view import bullets, stats

@@ -26,8 +26,8 @@ from transformers import (
 from memory.errors import EvolveError
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.local import LocalPolicy
-from policies.local import policy as policy_module
-from policies.pocket.corpus import SPECIAL_TOKENS
+from policies.local import local_policy as policy_module
+from policies.pocket.corpus_batches import SPECIAL_TOKENS
 from policies.pocket.export import chat_tokenizer, export
 from policies.protocols import Message, SamplingParams, ToolSpec
 

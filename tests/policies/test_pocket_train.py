@@ -18,7 +18,15 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 from policies.errors import PolicyError
 from policies.local import LocalPolicy
 from policies.pocket.compiling import Compiling
-from policies.pocket.corpus import ASSISTANT, END, SPECIAL_TOKENS, CorpusInvalid, Documents, batches, read_corpus
+from policies.pocket.corpus_batches import (
+    ASSISTANT,
+    END,
+    SPECIAL_TOKENS,
+    CorpusInvalid,
+    Documents,
+    batches,
+    read_corpus,
+)
 from policies.pocket.forward import FastForward, causal_attention
 from policies.pocket.initial import initialise
 from policies.pocket.shape import CONTEXT, pocket_config

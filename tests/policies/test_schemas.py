@@ -18,8 +18,8 @@ from playbooks.methods.atlas import Guidance
 from playbooks.methods.cheatsheet import Sheet
 from playbooks.methods.evolver import Principle, Same
 from playbooks.methods.reasoningbank import Items
-from playbooks.notebook.drafts import NoteDraft
-from playbooks.notebook.judge import Judgement
+from playbooks.notebook.failure_judge import Judgement
+from playbooks.notebook.note_drafts import NoteDraft
 from playbooks.notebook.write import params_of
 from policies.schemas import schema_of, unbounded
 from skills.drafts import Drafts

@@ -18,7 +18,7 @@ from transformers import LlamaForCausalLM
 from benchmarks.served import MODEL, Pair, Prompt, both, compare, learn, office_prompts, pocket, vllm
 from policies.local import LocalPolicy
 from policies.openai_server import OpenAIPolicy, ServerOptions
-from policies.pocket.corpus import END, SPECIAL_TOKENS
+from policies.pocket.corpus_batches import END, SPECIAL_TOKENS
 from policies.pocket.export import export
 from policies.pocket.shape import pocket_config
 from policies.protocols import Message, SamplingParams

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory.records import Record
-from skills.catalogue import catalogue
+from skills.listing import catalogue
 from skills.record import Skill
 
 SOURCE = (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from skills.coverage import marked, reached
+from skills.code_coverage import marked, reached
 from skills.record import Skill
 from skills.sandbox.monty import shared
 

@@ -10,8 +10,8 @@ import pytest
 from evolve.gates.static import StaticGate
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Task, Trajectory, Trust, UsageCounts, Verdict
 from playbooks.view import RecordView
-from skills.gate import SkillGate
 from skills.record import Skill
+from skills.skill_gate import SkillGate
 from tests.skills.conftest import function
 
 Kept = Callable[..., Record[Skill]]

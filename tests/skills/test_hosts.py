@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memory.records import Outcome, Record, Step, Task, Trajectory
-from skills.gate import objections
 from skills.interchange.script import host_functions
 from skills.record import Skill
+from skills.skill_gate import objections
 from skills.usage import uses
 
 WORLD = "Answer in Python. `search(word)` finds pages, `db.rows(table)` reads a table and `say(text)` answers."

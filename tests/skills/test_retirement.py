@@ -12,7 +12,7 @@ from memory.evidence import Evidence, Mark
 from memory.records import Op, Record, Status, UsageCounts
 from memory.utility import Case, Measured, utility
 from skills.record import Skill
-from skills.retirement import RULES, Limits, retire
+from skills.skill_retirement import RULES, Limits, retire
 
 Kept = Callable[..., Record[Skill]]
 H, B = UsageCounts(helpful=1), UsageCounts(harmful=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from skills.record import Skill
-from skills.static import complaints
+from skills.static_checks import complaints
 
 GOOD = '''import re
 

@@ -6,8 +6,8 @@ import pytest
 
 from memory.records import DeltaOp, Op, Provenance, Trust
 from playbooks.view import RecordView
-from skills.gate import SkillGate, triggers
 from skills.record import Skill
+from skills.skill_gate import SkillGate, triggers
 
 HEAD = 'def pay(to: str, memo: str) -> None:\n    """Pay somebody."""\n'
 CANCEL = 'apps.calendar.cancel(id="e5")'

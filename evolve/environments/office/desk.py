@@ -15,8 +15,8 @@ from typing import Any
 from evolve.environments.office import dates
 from evolve.environments.office.apps import calendar, contacts, files, mail, payments, todo
 from evolve.environments.office.apps.spec import App, Function, OfficeError, Wrote
-from evolve.environments.office.rules import RULES, Rule, Values, of_call
-from evolve.environments.office.state import State
+from evolve.environments.office.house_rules import RULES, Rule, Values, of_call
+from evolve.environments.office.tables import State
 from evolve.environments.office.wording import sentence
 
 APPS: dict[str, App] = {

@@ -13,9 +13,9 @@ from evolve.environments.office import prompts
 from evolve.environments.office.desk import APPS, Desk
 from evolve.environments.office.episode import OfficeEpisode
 from evolve.environments.office.families import BLOCK, SPLITS, Goal, draw_split, draw_train
-from evolve.environments.office.rules import Values, draw, drift
+from evolve.environments.office.house_rules import Values, draw, drift
 from evolve.environments.office.solver import gold
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 from evolve.environments.office.wording import oracle
 from evolve.protocols import Action, ActionFormat
 from memory.errors import BadInput, NotFound

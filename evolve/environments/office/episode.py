@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from evolve.environments.office.desk import Desk
-from evolve.environments.office.state import TABLES, Row, State
+from evolve.environments.office.tables import TABLES, Row, State
 from evolve.protocols import Action, StepResult
 from memory.records import Check, Outcome
 from skills.protocols import SandboxSession

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evolve.environments.office.entities import Names, draw_names
+from evolve.environments.office.house_rules import seeded
 from evolve.environments.office.intents import BY_INTENT, Fields, Intent
-from evolve.environments.office.names import Names, draw_names
-from evolve.environments.office.rules import seeded
 from memory.records import Task
 
 VARIANTS = 3

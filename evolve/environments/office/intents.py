@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from evolve.environments.office.names import Names
-from evolve.environments.office.rules import Rule, Values, of_call
+from evolve.environments.office.entities import Names
+from evolve.environments.office.house_rules import Rule, Values, of_call
 
 Fields = dict[str, str]
 Lines = list[str]

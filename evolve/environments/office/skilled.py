@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evolve.environments.office.entities import draw_names
 from evolve.environments.office.families import Goal
+from evolve.environments.office.house_rules import Rule, Values, seeded
 from evolve.environments.office.intents import INTENTS, Fields, Intent
-from evolve.environments.office.names import draw_names
-from evolve.environments.office.rules import Rule, Values, seeded
 from evolve.environments.office.solver import DONE, Knowledge
 
 SKILLS = "skills:"

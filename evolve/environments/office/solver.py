@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolve.environments.office.families import Goal
-from evolve.environments.office.rules import BY_CODE, RULES, Rule, Values
+from evolve.environments.office.house_rules import BY_CODE, RULES, Rule, Values
 from evolve.environments.office.wording import meaning, meanings, sentence
 
 DONE = "apps.task.done()"

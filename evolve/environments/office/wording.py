@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from evolve.environments.office.rules import RULES, Rule, Values
+from evolve.environments.office.house_rules import RULES, Rule, Values
 
 FRAMES = (
     "{rule}",

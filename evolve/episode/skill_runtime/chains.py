@@ -11,16 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
-from evolve.episode.skill_runtime.proposals import skill_ops
+from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.protocols import Environment
 from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Injection, Op, Record, Trajectory
 from policies.protocols import Policy, Profile
-from skills.catalogue import catalogue
 from skills.library import Library, Overlay
+from skills.listing import catalogue
 from skills.record import Skill
 from skills.retrieval import Choosing, choose
-from skills.static import complaints
+from skills.static_checks import complaints
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.lookup import find_snapshot
 from evolve.loop.attempts import evaluate_attempts
 from evolve.loop.controls import sampled

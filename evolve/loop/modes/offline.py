@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evolve.environments.tasks import load_tasks
+from evolve.environments.task_files import load_tasks
 from evolve.loop.evaluate import EvalReport, Exam, evaluate
 from evolve.loop.modes.online import shuffled
 from evolve.loop.nodes.waiting import take_up

@@ -14,8 +14,8 @@ from typing import Any
 
 from evolve.episode.trust import text_of
 from evolve.errors import ConfigError
-from evolve.gates.events import PROPOSAL
-from evolve.gates.ledger import entries
+from evolve.gates.decision_ledger import entries
+from evolve.gates.gate_events import PROPOSAL
 from evolve.gates.quarantine import ADMITS, restoring
 from evolve.loop.evaluate import EvalReport
 from evolve.loop.nodes.commit import commit

@@ -6,7 +6,7 @@ from typing import Any
 
 from evolve.episode.arms import NO_MEMORY
 from evolve.episode.injection import Shown, shown_again
-from evolve.episode.replies import about
+from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import Search, search_for
 from evolve.episode.skill_runtime.prelude import left_out

@@ -12,10 +12,10 @@ from typing import Any
 
 from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.episode.injection import shown_again
-from evolve.episode.replies import about
+from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.loop.nodes.act import search_of
-from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.judge import judge_episode, judged_success
 from evolve.loop.nodes.recall import recalled
 from evolve.loop.state import RunContext, State

@@ -7,11 +7,11 @@ from typing import Any
 from evolve.episode.credit import Credited, tag_ops
 from evolve.episode.injection import shown_again
 from evolve.episode.instrumentation import watched
-from evolve.episode.skill_runtime.showing import texts
-from evolve.gates.proposals import submit
+from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.quarantine import is_held, unheld, withhold
 from evolve.gates.review import ReviewGate
-from evolve.loop.nodes.episodes import batch_episodes, batch_reflections
+from evolve.gates.review_queue import submit
+from evolve.loop.nodes.batch_episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.expose import settled
 from evolve.loop.nodes.gate import left_out, measured, passed, verdicts, waiting
 from evolve.loop.nodes.judge import judged_success

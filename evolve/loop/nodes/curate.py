@@ -7,13 +7,13 @@ from typing import Any
 
 from evolve.episode.injection import shown_again
 from evolve.episode.instrumentation import watched
-from evolve.episode.replies import about
-from evolve.episode.skill_runtime.proposals import skill_ops
+from evolve.episode.journalled_replies import about
+from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.episode.taint import tainted
 from evolve.episode.trust import trust_of
-from evolve.gates.events import PROPOSAL
+from evolve.gates.gate_events import PROPOSAL
 from evolve.loop.exemplar_proposals import exemplar_ops
-from evolve.loop.nodes.episodes import batch_episodes, batch_reflections
+from evolve.loop.nodes.batch_episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.judge import judged_success
 from evolve.loop.state import RunContext, State
 from evolve.usercode import awaited, broke_contract

@@ -15,11 +15,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from evolve.episode.injection import Shown
-from evolve.episode.skill_runtime.showing import usable
+from evolve.episode.skill_runtime.shown_skills import usable
 from evolve.gates.batch_screen import family
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.online_ab import OnlineAB, OnlineTrial, decide, draw, item_of, under_test
-from evolve.loop.nodes.episodes import batch_episodes
+from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.state import RunContext, State
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure

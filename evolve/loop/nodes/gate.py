@@ -9,12 +9,12 @@ from evolve.episode.instrumentation import watched
 from evolve.gates.ablation_rules import cut_in, reduced, remainder
 from evolve.gates.canary import Canary
 from evolve.gates.decisions import HELD_BACK, rounds_of
-from evolve.gates.events import ALLOWANCE, VERDICT
+from evolve.gates.gate_events import ALLOWANCE, VERDICT
 from evolve.gates.quarantine import ADMITS
 from evolve.gates.review import ReviewGate
 from evolve.gates.stack import RUNS_TASKS
+from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.curate import proposed
-from evolve.loop.nodes.episodes import batch_episodes
 from evolve.loop.nodes.waiting import Waiting, carried, keep
 from evolve.loop.state import RunContext, State
 from evolve.progress import Answered

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from evolve.config.model import Config
 from evolve.episode import prompts
-from evolve.episode.replies import about
-from evolve.loop.nodes.episodes import batch_episodes
+from evolve.episode.journalled_replies import about
+from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory

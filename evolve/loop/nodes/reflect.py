@@ -7,8 +7,8 @@ from typing import Any
 
 from evolve.episode.injection import shown_again
 from evolve.episode.instrumentation import watched
-from evolve.episode.replies import about
-from evolve.loop.nodes.episodes import batch_episodes
+from evolve.episode.journalled_replies import about
+from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from evolve.progress import Notice

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.episode.skill_runtime.showing import texts
-from evolve.gates.proposals import submit
+from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.review import ReviewGate
+from evolve.gates.review_queue import submit
 from evolve.gates.scoring import cases, limits
+from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.commit import apply
-from evolve.loop.nodes.episodes import batch_episodes
 from evolve.loop.state import RunContext, State
 from memory.evidence import Mark
 from memory.records import DeltaOp, Record, Status
 from memory.utility import Case
 from playbooks.contradictions import contradictions
 from playbooks.retirement import retire as retirements
-from skills import retirement
+from skills import skill_retirement
 from skills.record import Skill
 
 ACTOR = "retire"
@@ -52,8 +52,8 @@ def _skills(context: RunContext) -> tuple[DeltaOp, ...]:
         return ()
     reading = context.config.forget.model_copy(update={"rules": skills.retire, "unused": skills.unused})
     known = cases(context.store, reading, context.store.view(context.namespace).records(Skill.kind))
-    own = retirement.Limits.model_validate(skills.model_dump(include=set(retirement.Limits.model_fields)))
-    return retirement.retire(known, skills.retire, own)
+    own = skill_retirement.Limits.model_validate(skills.model_dump(include=set(skill_retirement.Limits.model_fields)))
+    return skill_retirement.retire(known, skills.retire, own)
 
 
 def _asked(state: State, context: RunContext) -> tuple[Record[Any], ...]:

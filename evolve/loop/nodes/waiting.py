@@ -6,8 +6,8 @@ What still waits when a run is done is taken up by the next run in the namespace
 from __future__ import annotations
 
 from evolve.gates.coverage import Covered
-from evolve.gates.events import WAITING
 from evolve.gates.exemplars import Exemplars
+from evolve.gates.gate_events import WAITING
 from evolve.gates.held_out import HeldOut
 from evolve.gates.stack import RUNS_TASKS
 from evolve.gates.utility import Utility

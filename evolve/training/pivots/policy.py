@@ -8,7 +8,7 @@ from evolve.episode import prompts
 from evolve.training.pivot import Pivot
 from memory.records import Trajectory
 from playbooks.compact import failed_checks
-from playbooks.methods.episode import block, line, steps_of
+from playbooks.methods.shown_episode import block, line, steps_of
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
 from policies.templates import render

@@ -16,7 +16,7 @@ from playwright.sync_api import Page
 
 from benchmarks.browser import browsing, chromium, inspector
 from evolve.config.file import load_config
-from evolve.gates import proposals
+from evolve.gates import review_queue
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, settings
@@ -108,7 +108,7 @@ def test_review_is_worked_through_by_keyboard_alone(learned: Path) -> None:
     config = load_config(learned / "evolve.toml")
     with open_store(config, owner=False) as store:
         ops = [DeltaOp(op=Op.ADD, payload={"content": f"rule number {at}"}) for at in range(3)]
-        proposals.submit(store, config.memory.namespace, "", ops)
+        review_queue.submit(store, config.memory.namespace, "", ops)
     with browser(learned) as (page, home):
         page.goto(home + "/review")
         assert page.evaluate("document.activeElement.matches('article.change')")

@@ -19,8 +19,8 @@ import pytest
 
 from benchmarks.random_adapters import random_adapter
 from evolve.config.file import load_config
-from evolve.gates import proposals
-from evolve.generations.workspace import model_directory, open_registry
+from evolve.gates import review_queue
+from evolve.generations.workspace_registry import model_directory, open_registry
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve, evolve_json, settings
@@ -131,8 +131,8 @@ def waiting(visitor: Visitor, *texts: str) -> list[str]:
     """Let changes wait for review; return their numbers."""
     ops = [DeltaOp(op=Op.ADD, payload={"content": text}) for text in texts]
     store, namespace = visitor.desk.store, visitor.desk.namespace
-    proposals.submit(store, namespace, "", ops)
-    return [str(proposal.seq) for proposal in proposals.proposals(store, namespace)]
+    review_queue.submit(store, namespace, "", ops)
+    return [str(proposal.seq) for proposal in review_queue.proposals(store, namespace)]
 
 
 def post(visitor: Visitor, path: str, status: int = 200, **fields: str | list[str]) -> str:
@@ -151,7 +151,7 @@ def test_several_changes_are_answered_at_once_after_a_question(visitor: Visitor)
     names = waiting(visitor, "first rule", "second rule", "third rule", "fourth rule")
     asked = post(visitor, "/review", answer="accept selected", picked=names[:2], shown=names)
     assert "Accept 2 changes?" in asked
-    assert len(proposals.proposals(store, namespace)) == 4
+    assert len(review_queue.proposals(store, namespace)) == 4
     assert "2 changes are accepted" in post(visitor, "/review/several/accept", picked=names[:2])
     assert "Reject 2 changes?" in post(visitor, "/review", answer="reject shown", shown=names[2:])
     done = post(visitor, "/review/several/reject", picked=names[1:])
@@ -160,7 +160,7 @@ def test_several_changes_are_answered_at_once_after_a_question(visitor: Visitor)
     known = {record.payload.text() for record in store.view(namespace).records("bullet")}
     assert {"first rule", "second rule"} <= known
     assert not {"third rule", "fourth rule"} & known
-    assert proposals.proposals(store, namespace) == ()
+    assert review_queue.proposals(store, namespace) == ()
     post(visitor, "/review", 400, answer="accept selected", shown=names)
     post(visitor, "/review", 400, answer="burn selected", picked=names)
     post(visitor, "/review/several/burn", 400, picked=names)

@@ -15,7 +15,7 @@ import pytest
 
 from benchmarks.random_adapters import random_adapter
 from evolve.config.file import load_config
-from evolve.generations.workspace import FOLDER, model_directory, open_registry
+from evolve.generations.workspace_registry import FOLDER, model_directory, open_registry
 from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from tests.evolve.inspector.conftest import Visitor, opened

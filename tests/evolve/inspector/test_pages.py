@@ -19,8 +19,8 @@ import pytest
 
 from benchmarks.xss import plant
 from evolve.config.file import load_config
-from evolve.gates import proposals
-from evolve.inspector.pages import knowledge
+from evolve.gates import review_queue
+from evolve.inspector.pages import knowledge_page
 from evolve.inspector.prompts import told
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status
@@ -127,12 +127,12 @@ def test_review_answers(visitor: Visitor) -> None:
     store, namespace = visitor.desk.store, visitor.desk.namespace
     texts = ("first rule", "second rule", "third rule", "fourth rule")
     ops = [DeltaOp(op=Op.ADD, payload={"content": text}) for text in texts]
-    proposals.submit(store, namespace, "", ops)
-    seqs = [proposal.seq for proposal in proposals.proposals(store, namespace)]
+    review_queue.submit(store, namespace, "", ops)
+    seqs = [proposal.seq for proposal in review_queue.proposals(store, namespace)]
     page = visitor.text("/review")
     assert all(text in page for text in texts)
     visitor.does(f"/review/{seqs[0]}/defer")
-    assert [p.seq for p in proposals.proposals(store, namespace)] == [*seqs[1:], seqs[0]]
+    assert [p.seq for p in review_queue.proposals(store, namespace)] == [*seqs[1:], seqs[0]]
     assert "is rejected" in visitor.does(f"/review/{seqs[1]}/reject", why="no")
     assert "Done." in visitor.does(f"/review/{seqs[2]}/edit", text="third rule, better")
     assert "Done." in visitor.does(f"/review/{seqs[3]}/accept")
@@ -158,8 +158,8 @@ def test_a_skill_and_a_note_are_edited_before_they_are_accepted(visitor: Visitor
         DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}),
         DeltaOp(op=Op.ADD, kind="note", payload=note),
     ]
-    proposals.submit(store, namespace, "", ops)
-    skill, dated = (proposal.seq for proposal in proposals.proposals(store, namespace))
+    review_queue.submit(store, namespace, "", ops)
+    skill, dated = (proposal.seq for proposal in review_queue.proposals(store, namespace))
     assert "Done." in visitor.does(f"/review/{skill}/edit", text=source.replace("twice.", "two times."))
     assert "expected the note as a JSON object" in visitor.does(f"/review/{dated}/edit", 400, text="no JSON")
     assert "Done." in visitor.does(f"/review/{dated}/edit", text=json.dumps(note | {"subject": "times"}))
@@ -171,7 +171,7 @@ def test_a_skill_and_a_note_are_edited_before_they_are_accepted(visitor: Visitor
 def test_lists_come_a_screen_at_a_time(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
     ops = [DeltaOp(op=Op.ADD, payload={"content": f"zebra number {at}"}) for at in range(7)]
     visitor.desk.store.commit(visitor.desk.namespace, ops, actor="test")
-    monkeypatch.setattr(knowledge, "ROWS", 3)
+    monkeypatch.setattr(knowledge_page, "ROWS", 3)
     first = visitor.text("/playbook?q=zebra&order=oldest")
     assert "1 to 3 of 7" in first
     assert [f"zebra number {at}" in first for at in range(7)] == [True] * 3 + [False] * 4

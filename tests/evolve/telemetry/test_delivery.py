@@ -15,11 +15,11 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from evolve.telemetry import exporter
-from evolve.telemetry.database import FILE, erase_content
 from evolve.telemetry.exporter import Courier
 from evolve.telemetry.local import LocalFile
-from evolve.telemetry.names import METRICS
 from evolve.telemetry.reading import find, traces
+from evolve.telemetry.semconv import METRICS
+from evolve.telemetry.telemetry_db import FILE, erase_content
 from memory.errors import JournalError, NotFound
 from tests.evolve.telemetry.collector import Collector, collecting
 from tests.evolve.telemetry.doors_traced import go, named, spans_of, traced

@@ -12,7 +12,7 @@ import pytest
 import structlog
 
 from evolve.cli.log_setup import DayFile, Lines
-from evolve.telemetry.names import METRICS
+from evolve.telemetry.semconv import METRICS
 from tests.evolve.command import evolve, evolve_json, invoke
 from tests.memory.fake_secrets import SECRETS, core
 

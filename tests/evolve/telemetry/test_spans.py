@@ -20,9 +20,9 @@ from evolve import Agent, Outcome, Step, Task, Trajectory
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
-from evolve.telemetry import names
-from evolve.telemetry.database import FILE
+from evolve.telemetry import semconv
 from evolve.telemetry.reading import metrics, traces, tree
+from evolve.telemetry.telemetry_db import FILE
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
 from tests.evolve.telemetry.doors_traced import go, named, spans_of, traced
@@ -48,10 +48,10 @@ async def test_a_run_is_one_tree(tmp_path: Path, concurrency: int) -> None:
     episodes = named(spans, "invoke_agent doors")
     with open_store(config, read_only=True) as store:
         stored = {t.id: t for t in store.trajectories(run_id=result.run_id)}
-    assert {span["attributes"][names.ROLLOUT] for span in episodes} == set(stored)
+    assert {span["attributes"][semconv.ROLLOUT] for span in episodes} == set(stored)
     for episode in episodes:
         below = [span for span in spans if span["parent_id"] == episode["span_id"]]
-        trajectory = stored[episode["attributes"][names.ROLLOUT]]
+        trajectory = stored[episode["attributes"][semconv.ROLLOUT]]
         assert len(named(below, "execute_tool environment")) == len(trajectory.steps)
         assert len(named(below, "chat doors")) <= trajectory.usage.calls  # a replayed reply is no call
         assert {span["task_id"] for span in below} == {trajectory.task.id}
@@ -93,21 +93,21 @@ async def test_spans_say_what_the_conventions_name(tmp_path: Path) -> None:
 
 
 def _arm(span: dict[str, dict[str, str]]) -> str:
-    return span["attributes"][names.ARM]
+    return span["attributes"][semconv.ARM]
 
 
 async def test_metrics_count_what_the_spans_count(tmp_path: Path) -> None:
     config = traced(tmp_path)
     result = await go(config)
     spans, found = spans_of(config, result.run_id), metrics(config.workspace, result.run_id)
-    assert {row["name"] for row in found} == set(names.METRICS)
+    assert {row["name"] for row in found} == set(semconv.METRICS)
     calls = named(spans, "chat")
     (tokens,) = [
-        row for row in found if row["name"] == names.TOKEN_USAGE and row["attributes"]["gen_ai.token.type"] == "input"
+        row for row in found if row["name"] == semconv.TOKEN_USAGE and row["attributes"]["gen_ai.token.type"] == "input"
     ]
     assert tokens["count"] == len(calls) == sum(tokens["counts"])
     assert tokens["sum"] == sum(span["attributes"]["gen_ai.usage.input_tokens"] for span in calls)
-    steps = [row for row in found if row["name"] == names.TOOL_DURATION]
+    steps = [row for row in found if row["name"] == semconv.TOOL_DURATION]
     assert sum(row["count"] for row in steps) == len(named(spans, "execute_tool"))
 
 
@@ -120,7 +120,10 @@ async def test_grades_and_decisions_are_evaluation_events(tmp_path: Path) -> Non
     graded = {e["attributes"]["gen_ai.evaluation.name"]: e["attributes"] for e in episode["events"]}
     assert set(graded) == {"reward", "opened", "politely"}
     assert graded["reward"]["gen_ai.evaluation.score.value"] == episode["attributes"]["evolve.reward"] == 0.0
-    assert (graded["opened"]["gen_ai.evaluation.score.label"], graded["politely"][names.LABEL]) == ("pass", "fail")
+    assert (graded["opened"]["gen_ai.evaluation.score.label"], graded["politely"][semconv.LABEL]) == (
+        "pass",
+        "fail",
+    )
     decisions = [e["attributes"] for span in named(spans, "evolve.gate static") for e in span["events"]]
     assert {each["evolve.gate.decision"] for each in decisions} == {"accepted"}
     assert {each["evolve.delta.op"] for each in decisions} == {"ADD"}
@@ -188,7 +191,7 @@ async def test_concurrent_runs_keep_apart(tmp_path: Path) -> None:
         (trace,) = traces(config.workspace)
         assert trace["run"] == result.run_id
         assert trace["errors"] == 6  # each door is opened wrongly once, with and without memory alike
-        runs = {span["attributes"].get(names.RUN) for span in spans_of(config, result.run_id)} - {None}
+        runs = {span["attributes"].get(semconv.RUN) for span in spans_of(config, result.run_id)} - {None}
         assert runs == {result.run_id}
     assert not (plain.workspace / FILE).exists()
 
@@ -240,7 +243,7 @@ async def test_without_the_extra_it_names_it(tmp_path: Path, monkeypatch: pytest
     import sys
 
     for name in [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "evolve.telemetry"))]:
-        if name not in ("evolve.telemetry", "evolve.telemetry.start", "evolve.telemetry.database"):
+        if name not in ("evolve.telemetry", "evolve.telemetry.start", "evolve.telemetry.telemetry_db"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"enabled = true needs .*: pip install 'evolve-agents\[telemetry\]'"):

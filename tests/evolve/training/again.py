@@ -10,15 +10,15 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
 from evolve.training.batches import Prepared, ScoredEpisode, episodes_of, prepared
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.pivot import PivotFinder
 from evolve.training.pivots.rules import rules
-from evolve.training.replay import Calls
 from evolve.training.retries import Retrying
 from evolve.training.rollouts import ChainSpec, Sampling, roll
+from evolve.training.state_replay import Calls
 from policies.cache import CachedPolicy
 from policies.local.loading import load_encoder
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.recordings import Recordings
 from policies.rl.protocols import Retry, TrajectoryTransform

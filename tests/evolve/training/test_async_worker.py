@@ -20,15 +20,15 @@ from evolve.errors import EnvironmentFailure
 from evolve.training.async_worker import Buffer, Made, RolloutWorker, Source, summed
 from evolve.training.curriculum import Curriculum
 from evolve.training.loop import Plan, World, draw
-from evolve.training.online import Methods
 from evolve.training.rollouts import Sampling
+from evolve.training.workspace_rollouts import Methods
 from memory.records import Task
 from policies.errors import PolicyUnavailable
 from policies.generations.engine import Sampled
 from policies.generations.local_engine import LocalEngine
 from policies.generations.token_policy import TokenPolicy
 from policies.local.loading import load_encoder
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.protocols import SamplingParams
 from policies.rl.advantages.grpo import grpo
 from policies.rl.filters.everything import Everything

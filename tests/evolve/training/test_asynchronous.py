@@ -17,11 +17,11 @@ from safetensors.numpy import load_file
 from benchmarks.served import vllm
 from evolve.config.file import load_config
 from evolve.config.model import Config
-from evolve.generations.workspace import open_registry
+from evolve.generations.workspace_registry import open_registry
 from evolve.training import ledger
-from evolve.training.session import Trained, resume, train
+from evolve.training.training_session import Trained, resume, train
 from policies.generations.local_engine import LocalEngine
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.protocols import Array, Episodes
 from policies.rl.trl_async import MAX_STALENESS
 from policies.vllm_server import ARGUMENTS, LORA, vllm_server

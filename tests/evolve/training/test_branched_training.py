@@ -13,11 +13,11 @@ from evolve.training.batches import episodes_of, prepared
 from evolve.training.branches import Branching
 from evolve.training.ledger import HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, draw, learn
-from evolve.training.replay import Calls
 from evolve.training.rollouts import Sampling, roll
+from evolve.training.state_replay import Calls
 from policies.cache import CachedPolicy
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.recordings import Recordings
 from policies.rl.advantages.grpo import grpo
 from policies.rl.branching.arpo import arpo

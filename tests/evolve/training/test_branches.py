@@ -21,9 +21,9 @@ from evolve.episode.skill_runtime.chains import Link
 from evolve.errors import ConfigError
 from evolve.seeds import seed_for
 from evolve.training.branches import Branching, Grown, branching_of, entropy, places
-from evolve.training.chains import chains
-from evolve.training.replay import Calls
+from evolve.training.chain_tasks import chains
 from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
+from evolve.training.state_replay import Calls
 from memory.records import Outcome, Step, Task, Trajectory
 from policies.cache import CachedPolicy
 from policies.errors import PolicyRefused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from memory.errors import BadInput
 from memory.records import Task
 

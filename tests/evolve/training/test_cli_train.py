@@ -13,10 +13,10 @@ from filelock import FileLock
 
 from evolve.config.file import load_config
 from evolve.config.model import PolicySection
-from evolve.generations.workspace import in_process
+from evolve.generations.workspace_registry import in_process
 from evolve.loop.assembly import open_store
 from evolve.training import ledger
-from evolve.training.logs import Offer, offer
+from evolve.training.training_data import Offer, offer
 from memory.records import Outcome, Trajectory
 from tests.evolve.command import invoke
 

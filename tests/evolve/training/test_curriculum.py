@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.training.chains import Chain
+from evolve.training.chain_tasks import Chain
 from evolve.training.curriculum import Curriculum, stats, weights
 from evolve.training.loop import Plan, World, draw
 from evolve.training.rollouts import ChainSpec, Sampling

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evolve.config.file import load_config
-from evolve.generations import workspace as generations
+from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE
 from evolve.training.cycle import Round, cycle, read

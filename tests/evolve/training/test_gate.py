@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from evolve.statistics.paired import Paired
-from evolve.training.gate import WITH, WITHOUT, decided
+from evolve.training.promotion_gate import WITH, WITHOUT, decided
 
 
 def arm(gained: int, lost: int, n: int = 72) -> Paired:

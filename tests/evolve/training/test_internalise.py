@@ -15,7 +15,7 @@ from memory.records import Outcome, Record, Step, StopReason, Trajectory, Usage
 from playbooks.citations import uncited
 from playbooks.kinds.bullet import Bullet
 from policies.local.loading import load_encoder
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.protocols import Reply
 from policies.rl.rows import TrainRow, rows_of
 

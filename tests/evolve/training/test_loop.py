@@ -18,7 +18,7 @@ from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Sampling
 from memory.records import Task
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.advantages.sage import sage
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Episodes, Flags

@@ -11,20 +11,20 @@ import pytest
 from evolve.config.file import load_config
 from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.environments.office.rules import RULES
+from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.environments.office.worker import make_worker
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.gates.account import REPLAYS
 from evolve.gates.decisions import redecided
-from evolve.gates.events import journalled
-from evolve.gates.proposals import proposals
+from evolve.gates.gate_events import journalled
+from evolve.gates.review_queue import proposals
 from evolve.loop.assembly import open_store
 from evolve.training.ab_groups import Matched, Matching, matched, matching_of
 from evolve.training.admission import trial, weigh
 from evolve.training.batches import episodes_of
-from evolve.training.chains import Chain
+from evolve.training.chain_tasks import Chain
 from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trust
 from memory.store import Store

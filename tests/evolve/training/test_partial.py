@@ -13,7 +13,7 @@ import pytest
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.partial import (
     Begun,
     Choice,

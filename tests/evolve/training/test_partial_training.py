@@ -13,13 +13,13 @@ import pytest
 from evolve.environments.office.environment import OfficeConfig
 from evolve.seeds import id_for
 from evolve.training import partial
-from evolve.training.chains import Chain
+from evolve.training.chain_tasks import Chain
 from evolve.training.ledger import HISTORY, METRICS, lines
 from evolve.training.loop import Learning, Plan, World, draw, learn
 from evolve.training.partial import Partial
 from evolve.training.rollouts import Sampling
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, Episodes
 from policies.rl.rows import TrainRow

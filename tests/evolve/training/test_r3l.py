@@ -16,7 +16,7 @@ from evolve.training.retries import Retrying
 from evolve.training.rollouts import Sampling
 from memory.records import Trajectory
 from policies.local import LocalPolicy
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.protocols import Policy, SamplingParams
 from policies.rl.advantages.r3l import r3l as reweighted
 from policies.rl.filters.everything import Everything

@@ -19,10 +19,10 @@ from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
-from evolve.training.logs import offer
 from evolve.training.retokenized import Retelling, Saying
-from evolve.training.session import offered, train_from_logs
 from evolve.training.supervised import success_examples
+from evolve.training.training_data import offer
+from evolve.training.training_session import offered, train_from_logs
 from memory.errors import BadInput
 from memory.records import Task, Trajectory
 from policies.encoding import ChatEncoder

@@ -19,8 +19,8 @@ from evolve.episode.prompting import opening_messages, step_messages
 from evolve.errors import ConfigError
 from evolve.protocols import Action, StepResult
 from evolve.training.pivot import Pivot
-from evolve.training.replay import guided
 from evolve.training.retries import retrying_of
+from evolve.training.state_replay import guided
 from memory.errors import BadInput
 from memory.records import Outcome, Task, Trajectory
 from policies.errors import PolicyRefused

@@ -10,7 +10,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
 from evolve.episode.skill_runtime.chains import Link
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.rollouts import ChainSpec, Rollout, Sampling, rewarded, roll, used
 from memory.records import Outcome, Provenance, Record, Step, Task, Trajectory
 from skills.record import Skill

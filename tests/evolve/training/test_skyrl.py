@@ -15,7 +15,7 @@ from evolve.environments.office.episode import OfficeEpisode
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.batches import episodes_of
-from evolve.training.chains import chains
+from evolve.training.chain_tasks import chains
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from evolve.training.skyrl import ChainGenerator
 from memory.errors import BadInput
@@ -23,10 +23,10 @@ from memory.records import Outcome
 from policies.generations.local_engine import LocalEngine
 from policies.generations.token_policy import TokenPolicy
 from policies.local.loading import load_encoder
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.protocols import SamplingParams
 from policies.rl.advantages.sage import sage
-from policies.rl.skyrl import ClientEngine
+from policies.rl.skyrl_rows import ClientEngine
 from policies.rl.tracker import BetaTracker
 
 ACTING = RolloutConfig(world="", max_steps=6, max_tokens=80, skills=True, temperature=1.3)

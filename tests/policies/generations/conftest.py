@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from policies.generations.base import Base, base_of
+from policies.generations.base_model import Base, base_of
+from policies.generations.generation_registry import Registry
 from policies.generations.local_engine import LocalEngine
-from policies.generations.registry import Registry
 from policies.local.loading import load_encoder
 from policies.pocket.export import export
 from tests.policies.generations.vllm_like import VllmLike

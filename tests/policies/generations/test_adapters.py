@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from benchmarks.random_adapters import random_adapter
 from policies.errors import PolicyRefused
 from policies.generations.adapters import BASE, CONFIG, WEIGHTS, check_adapter
-from policies.generations.base import Base, base_of
+from policies.generations.base_model import Base, base_of
 from policies.generations.errors import AdapterRefused
 
 

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from policies.generations.canary import CanaryReport, canary, probes
 from policies.generations.local_engine import LocalEngine
+from policies.generations.server_check import CanaryReport, canary, probes
 from policies.generations.vllm_engine import VllmEngine
-from policies.pocket.corpus import END
+from policies.pocket.corpus_batches import END
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 
 

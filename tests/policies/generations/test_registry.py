@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from memory.errors import NotFound
-from policies.generations import registry as module
+from policies.generations import generation_registry as module
 from policies.generations import storage
-from policies.generations.base import Base
+from policies.generations.base_model import Base
 from policies.generations.errors import AdapterRefused, WrongState
-from policies.generations.registry import Registry
+from policies.generations.generation_registry import Registry
 from tests.policies.full_disk import largest_file
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
-from policies.generations.canary import differences, probes
 from policies.generations.errors import AdapterRefused, CanaryFailed, UnknownGeneration
-from policies.generations.registry import Registry
+from policies.generations.generation_registry import Registry
 from policies.generations.router import RoutedPolicy
+from policies.generations.server_check import differences, probes
 from policies.generations.swap import Inspection
 from policies.generations.vllm_engine import VllmEngine
 from policies.protocols import Message, Reply, SamplingParams

@@ -20,7 +20,7 @@ from policies.generations.vllm_engine import VllmEngine
 from policies.langchain_ids import TokenChatModel, to_messages
 from policies.langchain_wire import to_reply
 from policies.local import LocalPolicy
-from policies.pocket.corpus import SPECIAL_TOKENS
+from policies.pocket.corpus_batches import SPECIAL_TOKENS
 from policies.protocols import Message, Reply, SamplingParams, ToolSpec
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 from tests.policies.test_local_policy import chats

@@ -12,7 +12,7 @@ import torch
 from memory.errors import BadInput
 from policies.errors import PolicyRefused
 from policies.local.loading import load_model, load_tokenizer
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.backends import make_trainer
 from policies.rl.batch import batch_of
 from policies.rl.corrections.tis import Tis

@@ -21,7 +21,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.protocols import SamplingParams
 from policies.rl.rows import Span, TrainRow, Turn, rows_of
-from policies.rl.skyrl import ClientEngine, GivenAdvantages, generator_output, spread
+from policies.rl.skyrl_rows import ClientEngine, GivenAdvantages, generator_output, spread
 
 
 def row(at: int, turns: list[tuple[int, int]], chain: str = "chain", rollout: int = 0) -> TrainRow:

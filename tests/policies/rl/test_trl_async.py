@@ -16,7 +16,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.local_engine import LocalEngine
 from policies.local.loading import load_tokenizer
-from policies.local.policy import POCKET
+from policies.local.local_policy import POCKET
 from policies.rl.backends import make_trainer
 from policies.rl.batch import batch_of, score
 from policies.rl.corrections.tis import Tis

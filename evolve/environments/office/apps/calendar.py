@@ -6,7 +6,7 @@ from typing import Any
 
 from evolve.environments.office.apps.date_formats import DATE_FORMATS
 from evolve.environments.office.apps.spec import App, Function, Wrote, listing, pick, row_of
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 
 
 def find(state: State, title: str) -> dict[str, Any]:

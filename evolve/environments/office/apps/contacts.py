@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.environments.office.apps.spec import App, Function, Wrote, listing, pick, row_of
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 
 
 def find(state: State, name: str) -> dict[str, Any]:

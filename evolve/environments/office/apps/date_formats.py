@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evolve.environments.office import dates
 from evolve.environments.office.apps.spec import App, Function
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 
 
 def _dmy(state: State, date: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.environments.office.apps.spec import App, Function, OfficeError, Wrote, listing, pick, row_of
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 
 
 def search(state: State, subject: str, page: str = "0") -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.environments.office.apps.spec import App, Function, Wrote, listing, pick
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 
 
 def find(state: State, memo: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evolve.environments.office.state import State
+from evolve.environments.office.tables import State
 
 Role = Literal["read", "write", "prepare", "follow", "format"]
 """`prepare` may have to come before a write, `follow` after one; `format` converts a value and touches nothing."""

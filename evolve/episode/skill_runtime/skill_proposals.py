@@ -1,0 +1,83 @@
+"""Makes proposals of what an agent did with skills in an episode. Pure: gates and commit decide what becomes of them.
+
+In the full profile it said so (`evolve.episode.skill_runtime.skill_actions`), or the world ended the episode with the
+very step that first called a function of its own, so that it could not say. In the compact one a function that it wrote
+and called without an error is saved, and one of a shown skill's name changes that skill (SAGE, arXiv 2512.17102).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from evolve.episode.skill_runtime.skill_actions import Asked, granted, written
+from evolve.seeds import id_for
+from memory.records import DeltaOp, Op, Provenance, Record, StopReason, Trajectory
+from policies.protocols import Profile
+from skills.program import program
+from skills.record import Skill, SkillTest
+
+
+def skill_ops(
+    trajectory: Trajectory, shown: Sequence[Record[Any]], profile: Profile, *, success: bool | None
+) -> tuple[DeltaOp, ...]:
+    """Return the ops that an episode asks for, each skill once, in order.
+
+    From an episode known to have failed nothing is saved or changed; what it asked to delete is proposed. A change is
+    an EDIT against the version that was shown.
+    """
+    known = {record.payload.name: record for record in shown}
+    own = written(trajectory.task, trajectory.steps, [record.payload for record in shown])
+    wishes = [*_said(trajectory), *_unsaid(trajectory, own, known)] if profile == "full" else _done(own, known)
+    ops: dict[str, DeltaOp] = {}
+    for wish in wishes:
+        if wish.verb != "delete" and success is False:
+            continue
+        op = _op(wish, _tested(own.get(wish.name), trajectory), known.get(wish.name), trajectory)
+        if op is not None:
+            ops[wish.name] = op
+    return tuple(ops.values())
+
+
+def _said(trajectory: Trajectory) -> Iterator[Asked]:
+    return (wish for step in trajectory.steps if (wish := granted(step)) is not None and wish.verb != "show")
+
+
+def _unsaid(trajectory: Trajectory, own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
+    """Yield to save what was first called in the step with which the world ended the episode."""
+    if trajectory.stop is StopReason.DONE and trajectory.steps and granted(trajectory.steps[-1]) is None:
+        before = written(trajectory.task, trajectory.steps[:-1], [record.payload for record in known.values()])
+        yield from (wish for wish in _done(own, known) if wish.name not in before)
+
+
+def _done(own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
+    return (Asked("update" if name in known else "save", name) for name in own)
+
+
+def _tested(skill: Skill | None, trajectory: Trajectory) -> Skill | None:
+    """Return the skill with its episode as a test: the same program, where the skill is defined already."""
+    if skill is None:
+        return None
+    test = SkillTest(code=program(trajectory, {skill.name, *skill.requires}), task_id=trajectory.task.id)
+    return skill.model_copy(update={"tests": (test,)})
+
+
+def _op(wish: Asked, skill: Skill | None, record: Record[Any] | None, trajectory: Trajectory) -> DeltaOp | None:
+    """Return the op of a wish; None for one whose function is gone, or is what was shown."""
+    fields: dict[str, Any] = {
+        "op_id": id_for("op", trajectory.id, *wish),
+        "kind": Skill.kind,
+        "provenance": Provenance(
+            trajectory_ids=(trajectory.id,), task_ids=(trajectory.task.id,), author=trajectory.policy
+        ),
+    }
+    if record is not None:
+        fields |= {"target_id": record.id, "base_version": record.version}
+    if wish.verb == "delete":
+        return DeltaOp(op=Op.REMOVE, reason="the agent asked to delete it", **fields)
+    if skill is None:
+        return None
+    if record is None:
+        return DeltaOp(op=Op.ADD, payload=skill.model_dump(mode="json"), **fields)
+    changed = {"source": skill.source, "requires": skill.requires, "tests": skill.tests}
+    return DeltaOp(op=Op.EDIT, payload=record.payload.model_copy(update=changed).model_dump(mode="json"), **fields)

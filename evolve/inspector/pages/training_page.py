@@ -1,0 +1,60 @@
+"""Training: how far each came, its curves, and which rows it used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from evolve.generations.workspace_registry import FOLDER
+from evolve.inspector.page_context import At, PageContext
+from evolve.inspector.rendering import chart, show
+from evolve.training import ledger
+from evolve.training.batches import COUNTED
+from evolve.training.curves import PANELS
+from evolve.training.status import told_by, trainings
+
+router = APIRouter()
+
+
+@router.get("/training")
+def training(request: Request, desk: At) -> HTMLResponse:
+    """List the trainings, the latest first."""
+    return show(request, "training.html", {"rows": trainings(desk.config)[::-1]})
+
+
+@router.get("/training/{name}")
+def one(request: Request, desk: At, name: str) -> HTMLResponse:
+    """Show the curves of one training."""
+    return show(request, "curves.html", curves(desk, name))
+
+
+def curves(desk: PageContext, name: str) -> dict[str, Any]:
+    """Return a chart for each figure of a training, and its last figures. Raises `NotFound`."""
+    told = told_by(desk.config, name)
+    row = next(row for row in trainings(desk.config) if row["training"] == name)
+    return {
+        "row": row,
+        "charts": list(_charts(told)),
+        "figures": told[-1],
+        "counts": {key: sum(each.get(key, 0.0) for each in told) for key in COUNTED if key in told[-1]},
+        "episodes": _episodes(desk, name),
+    }
+
+
+def _episodes(desk: PageContext, name: str) -> list[str]:
+    """Return the ids of the episodes that were trained on, those of the first iteration first."""
+    told = ledger.lines(desk.config.workspace / FOLDER / ledger.FOLDER / name / ledger.HISTORY)
+    return list(dict.fromkeys(key for line in told for key in line.get("episodes", ())))
+
+
+def _charts(told: Sequence[Mapping[str, float]]) -> list[str]:
+    over = "iteration" if "iteration" in told[0] else "update"
+    found: list[str] = []
+    for name, title in PANELS.items():
+        points = [(figures[over], figures[name]) for figures in told if name in figures]
+        if points:
+            found.append(chart(title, [x for x, _ in points], {name: [y for _, y in points]}))
+    return found

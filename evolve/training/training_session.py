@@ -1,0 +1,247 @@
+"""Runs a training of a workspace from its configuration to a new generation of its policy: a candidate, never live.
+
+All of a training stands in `policies/training/<name>` of the workspace; the same name goes on where it stopped. What
+was learned as text is frozen for the whole training, so that its rollouts differ by their seeds and weights alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from evolve.config.model import Config
+from evolve.config.training import GROUPS
+from evolve.episode.injection import shown_again
+from evolve.episode.prompting import briefing
+from evolve.generations import workspace_registry as generations
+from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.runs import alone
+from evolve.progress import Observers, RunFinished
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
+from evolve.training import ledger, resumption
+from evolve.training.admission import Weighed
+from evolve.training.asynchronous import asynchronously
+from evolve.training.internalise import Internalising, reflection_examples
+from evolve.training.ledger import METRICS
+from evolve.training.retokenized import Retelling, Saying
+from evolve.training.supervised import fit, group_examples, success_examples
+from evolve.training.training_data import Offer, offer
+from evolve.training.turns import TurnReader, turns_of
+from evolve.training.workspace_rollouts import Report, methods_of, rolled_out
+from memory.records import Frozen
+from memory.store import Store
+from policies.generations.adapters import inspect_adapter
+from policies.generations.base_model import base_of
+from policies.generations.generation_records import Generation
+from policies.generations.generation_registry import DATABASE
+from policies.local.loading import load_encoder
+from policies.rl.backends import make_trainer
+from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+
+BASE = "base"
+"""What a training begins from where no generation is live."""
+
+
+class Trained(Frozen):
+    """What came of a training."""
+
+    name: str
+    folder: Path
+    generation: str
+    """The candidate that it published."""
+    updates: int
+    examples: int = 0
+    """Rows that it was trained on: those of the journal, or of all batches of rollouts together."""
+    tokens: int = 0
+    """Trained tokens of these rows."""
+    stopped: str = ""
+    """Why a guard ended it early; the candidate is then made of the last weights within the limits."""
+    weighed: tuple[Weighed, ...] = ()
+    """What became of the quarantined texts that its groups measured (`train.candidates`)."""
+
+
+def offered(config: Config) -> Offer:
+    """Return what the workspace's journal offers to a training."""
+    with open_store(config, len, read_only=True) as store:
+        _, said = _known(config, store)
+        found = offer(store.trajectories(), store.get_reply, read=said)
+        return found.model_copy(update={"reflections": len(reflection_examples(store, config.memory.namespace).rows)})
+
+
+def resume(config: Config, name: str | None = None, report: Report = lambda _: None) -> Trained:
+    """Go on with an unfinished training (the latest, where none is named) with the settings that it was begun with.
+
+    Raises `NotFound` and `RunMismatch` as `resumption.unfinished` does, `RunMismatch` also where another generation is
+    live by now, or the journal offers other episodes.
+    """
+    chosen, begun, own = resumption.unfinished(config, name, lambda folder: _is_published(config, folder))
+    if begun.journal:
+        return train_from_logs(own, begun.recipe, groups=begun.recipe == GROUPS, report=report, name=chosen)
+    return train(own, begun.recipe, report, chosen)
+
+
+def _is_published(config: Config, folder: Path) -> bool:
+    """Tell whether a training's adapter is a generation."""
+    if not (folder / "adapter").exists() or not (config.workspace / generations.FOLDER / DATABASE).exists():
+        return False
+    digest = inspect_adapter(folder / "adapter", generations.model_directory(config.policy)).sha256
+    with generations.open_registry(config.policy, config.workspace, read_only=True) as registry:
+        return any(each.sha256 == digest for each in registry.generations())
+
+
+def train(config: Config, recipe: str, report: Report = lambda _: None, name: str = "") -> Trained:
+    """Train by rollouts in the configured environment, and publish the adapter as a candidate; `name`: only that one.
+
+    Raises `BadInput` for an environment without train tasks, `JournalError` where another process does this training,
+    `ConfigError` for keys of `[train]` that do not go together, and `TrainingStopped` as `learn` does.
+    """
+    methods = methods_of(config)
+    trained = asynchronously(config) if config.train.backend == "trl_async" else rolled_out
+    with _training(config, recipe, name=name) as (folder, trainer):
+        stopped, weighed = trained(config, folder, trainer, methods, report)
+        return _published(config, trainer, folder, recipe, stopped).model_copy(update={"weighed": weighed})
+
+
+def train_from_logs(
+    config: Config, recipe: str, *, groups: bool = False, report: Report = lambda _: None, name: str = ""
+) -> Trained:
+    """Train on the journal alone, and publish the adapter as a candidate; `name`: only that training.
+
+    On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`, which takes
+    the token ids that were sampled. Raises `BadInput` where the journal offers none.
+    """
+    section = config.train
+    with open_store(config, len, read_only=True) as store:
+        _, said = _known(config, store)
+        found = offer(store.trajectories(), store.get_reply, read=turns_of if groups else said)
+        if groups:
+            given = group_examples(found, store.get_reply, section.member("advantages"))
+        else:
+            given = success_examples(found, store.get_reply, _readers(config, store))
+            if section.reflections:
+                given = given.joined(reflection_examples(store, config.memory.namespace))
+    with _training(config, recipe, given.digest, name) as (folder, trainer):
+        observers = Observers()
+        with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
+            fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
+            observers.notify(RunFinished(run_id=folder.name, status="done", reason=""))
+        made = _published(config, trainer, folder, recipe)
+    return made.model_copy(update={"examples": len(given.rows), "tokens": sum(row.trained for row in given.rows)})
+
+
+def _readers(config: Config, store: Store) -> list[TurnReader]:
+    """Return how successes are read: as they were, without what was learned, or both."""
+    profile = generations.profile_of(config.policy)
+    whole, said = _known(config, store)
+    told_again = Internalising(
+        encoder=load_encoder(str(generations.model_directory(config.policy))),
+        profile=profile,
+        world=briefing(make_environment(config), profile),
+        shown=lambda episode: shown_again(store, episode.injected),
+        read=said,
+    )
+    return {"kept": [whole], "dropped": [told_again], "both": [whole, told_again]}[config.train.context]
+
+
+def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:
+    """Return how whole turns are read, and how what was said alone: by the ids that were sampled, or written anew in
+    the template of the weights where their server told no ids."""
+    if not (config.policy.name == "openai" and config.policy.weights):
+        return turns_of, turns_of
+    saying = Saying(load_encoder(str(generations.model_directory(config.policy))))
+    return Retelling(saying, store, config.root), saying
+
+
+@contextmanager
+def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Generator[tuple[Path, Trainer]]:
+    """Give where a training stands, made when missing, and a trainer that begins at the live generation.
+
+    No other process does this training meanwhile.
+    """
+    live = generations.live_generation(config.policy, config.workspace)
+    section = config.train
+    loss, correction = section.member("loss"), section.member("correction") if section.correction else None
+    today = name_of(config, recipe, live, data)
+    folder = config.workspace / generations.FOLDER / ledger.FOLDER / (name or today)
+    start = live.version if live else BASE
+    if name:
+        resumption.require_same(folder, start, today if data else name)
+    folder.mkdir(parents=True, exist_ok=True)
+    taken = f"{folder.name} is under way in another process; wait for it, or stop it"
+    with alone(folder / ".lock", taken):
+        trainer = make_trainer(
+            section.backend,
+            generations.model_directory(config.policy),
+            loss,
+            _optimising(config),
+            start=live.adapter if live else None,
+            correction=correction,
+        )
+        settings = config.model_dump(mode="json", exclude={"root"})
+        resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
+        yield folder, trainer
+
+
+def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:
+    """Return the name of a training: of its recipe, its settings, what it began from and what it was given."""
+    decides = [recipe, config.digest, live.version if live else BASE, data]
+    return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
+
+
+def _optimising(config: Config) -> OptimiserOptions:
+    shared = config.train.model_dump(include=set(OptimiserOptions.model_fields))
+    return OptimiserOptions.model_validate(shared | {"seed": config.run.seed})
+
+
+def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:
+    """Write the adapter and register it; a training that was published before is not published again.
+
+    Raises `TrainingStopped` where no update was made, and for weights that are those of the live generation.
+    """
+    adapter, told = folder / "adapter", ledger.lines(folder / METRICS)
+    if not trainer.updates:
+        raise TrainingStopped(_untrained(config, told))
+    if not adapter.exists():
+        trainer.save(adapter)
+    model = generations.model_directory(config.policy)
+    with generations.open_registry(config.policy, config.workspace) as registry:
+        digest = inspect_adapter(adapter, model).sha256
+        if digest == registry.live().sha256:
+            raise TrainingStopped(
+                f"the weights are still those of {registry.live().version}, which is live: no batch had a gradient, so "
+                "there is nothing to publish; `evolve train status` tells the figures, more rollouts or another "
+                "train.filter make groups that differ"
+            )
+        known = next((each for each in registry.generations() if each.sha256 == digest), None)
+        settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
+        settings |= {"stopped": stopped} if stopped else {}
+        made = known or registry.publish(adapter, base=base_of(model), config=settings)
+    return Trained(
+        name=folder.name,
+        folder=folder,
+        generation=made.version,
+        updates=trainer.updates,
+        examples=round(sum(line.get("rows", 0) for line in told)),
+        tokens=round(sum(line.get("tokens", 0) for line in told)),
+        stopped=stopped,
+    )
+
+
+def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:
+    """Return why a training made no update, and what to do, by the figures of its iterations."""
+    episodes, section = round(sum(line.get("episodes", 0) for line in told)), config.train
+    if not episodes:
+        why = "no episode was graded with its token ids known"
+        do = "`evolve train status --json` counts what was left out"
+    elif section.filter == "zero_variance":
+        why = f"no group differed: in all {episodes} episodes the rollouts of a task earned the same"
+        do = "raise train.rollouts, train.chains or train.temperature, or train on tasks that are solved now and then"
+    else:
+        why = f"train.filter = {section.filter!r} left none of {episodes} episodes"
+        do = "choose another train.filter, or let episodes end within policy.max_tokens and environment.max_steps"
+    return f"{why}; nothing was trained, and there is no candidate; {do}"

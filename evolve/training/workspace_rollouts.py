@@ -1,0 +1,177 @@
+"""Training by rollouts in a workspace: its world, what its agent is shown, and what `[train]` says of both."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from evolve.config.model import Config
+from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.prompting import briefing, demonstrated
+from evolve.episode.rollout import RolloutConfig
+from evolve.errors import ConfigError
+from evolve.generations import workspace_registry as generations
+from evolve.loop.assembly import make_environment, open_store
+from evolve.progress import Observers, RunFinished
+from evolve.protocols import Environment, max_steps_of
+from evolve.telemetry.described import Traced
+from evolve.telemetry.start import traced
+from evolve.training import ledger
+from evolve.training.ab_groups import Matching, matching_of
+from evolve.training.admission import Weighed, weigh
+from evolve.training.branches import Branching, branching_of
+from evolve.training.curriculum import Curriculum
+from evolve.training.estimates import begin, outcomes
+from evolve.training.guards import Limits
+from evolve.training.loop import Learning, Plan, World, learn
+from evolve.training.partial import Partial
+from evolve.training.retries import Retrying, retrying_of
+from evolve.training.rollouts import Recall, Sampling, unknowing
+from evolve.training.training_data import trainable
+from memory.store import Store
+from playbooks.core import core_records
+from policies.local import LocalPolicy
+from policies.protocols import Policy
+from policies.rl.protocols import AdvantageEstimator, GroupFilter
+from policies.rl.trainer import Trainer
+
+T = TypeVar("T")
+Report = Callable[[dict[str, float]], None]
+SNAPSHOT = "snapshot"
+"""Of a training's folder: names the knowledge that it began with."""
+
+
+@dataclass(frozen=True)
+class Methods:
+    """What `[train]` names, made before anything is rolled out."""
+
+    advantages: AdvantageEstimator
+    filter: GroupFilter
+    curriculum: Curriculum
+    retrying: Retrying | None = None
+    branching: Branching | None = None
+
+
+def methods_of(config: Config) -> Methods:
+    """Return the methods.
+
+    Raises `NotFound` for a name that is not there, `ConfigError` for keys that do not go together.
+    """
+    section = config.train
+    if section.candidates and (not config.playbook.enabled or config.run.label_free):
+        raise ConfigError(
+            "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
+        )
+    if section.oversampling > 1 and (section.candidates or section.retries or section.branches):
+        raise ConfigError(
+            f"got train.oversampling = {section.oversampling} with candidates = {section.candidates}, retries = "
+            f"{section.retries!r}, branches = {section.branches}; these three take batches that wait for all: set 1"
+        )
+    used = {"correction": section.correction, "transform": section.retries, "branching": section.branches}
+    for key, wanted in used.items():
+        if key in section.options and not wanted:
+            raise ConfigError(f"train.options.{key} is set, and no {key} is used; take it out, or ask for one")
+    return Methods(
+        advantages=section.member("advantages"),
+        filter=section.member("filter"),
+        curriculum=Curriculum(section.member("sampler"), section.member("allocator")),
+        retrying=retrying_of(section, generations.profile_of(config.policy)),
+        branching=branching_of(section),
+    )
+
+
+def rolled_out(
+    config: Config, folder: Path, trainer: Trainer, methods: Methods, report: Report
+) -> tuple[str, tuple[Weighed, ...]]:
+    """Train by rollouts; return why a guard stopped it, and what became of the texts it measured.
+
+    Raises `BadInput` for an environment without train tasks, and as `learn`.
+    """
+    policy = generations.in_process(config.policy, config.workspace)
+    environment = make_environment(config)
+    with open_store(config, policy.count_tokens, owner=False) as store:
+        world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)
+        acting = acting_of(config, environment, policy)
+        begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
+        matching = _matching(config, store, policy, world, folder)
+        parts = Learning(
+            policy,
+            trainer,
+            methods.advantages,
+            methods.filter,
+            acting,
+            methods.curriculum,
+            methods.retrying,
+            methods.branching,
+            matching,
+        )
+        observers = Observers()
+        with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
+            stopped = asyncio.run(_closing(learn([world], parts, plan_of(config), folder, report), policy))
+            observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
+        return stopped, weigh(config, matching) if matching else ()
+
+
+def plan_of(config: Config) -> Plan:
+    """Return what `[train]` says of a training by rollouts."""
+    section = config.train
+    sampling = Sampling(
+        rollouts=section.rollouts // 2 if section.retries else section.rollouts - section.branches,
+        counting=section.counting,
+        skills=section.skills,
+        seed=config.run.seed,
+    )
+    return Plan(
+        iterations=section.iterations,
+        chains=section.chains,
+        length=section.length,
+        by=section.by,
+        sampling=sampling,
+        limits=Limits(**section.model_dump(include=set(Limits.model_fields))),
+        partial=Partial(**section.model_dump(include=set(Partial.model_fields))),
+    )
+
+
+def acting_of(config: Config, environment: Environment, policy: Policy) -> RolloutConfig:
+    """Return how the episodes of a training are done."""
+    return RolloutConfig(
+        world=briefing(environment, policy.profile),
+        max_steps=max_steps_of(environment, config.environment.max_steps),
+        observation_chars=config.environment.observation_chars,
+        history_chars=config.environment.history_chars,
+        temperature=config.train.temperature,
+        max_tokens=config.policy.max_tokens,
+        skills=config.train.skills,
+        demonstration=demonstrated(environment, policy.profile),
+    )
+
+
+def recall_of(config: Config, store: Store, policy: Policy, kept: Path) -> Recall:
+    """Return what is shown for a task, by the knowledge as it was when the training began: `kept` names that state."""
+    if not config.playbook.enabled:
+        return unknowing
+    if not kept.exists():
+        snapshot = store.snapshot(config.memory.namespace)
+        ledger.write(kept, f"{snapshot.id}@{snapshot.position}")
+    address = kept.read_text()
+    view = store.view(config.memory.namespace, address)
+    core = core_records(choose_core(config, view, policy, 0), view)
+    return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
+
+
+def _matching(config: Config, store: Store, policy: LocalPolicy, world: World, folder: Path) -> Matching | None:
+    """Return what splits groups so that they measure quarantined texts, None where none are to be measured."""
+    if not config.train.candidates:
+        return None
+    tasks = world.environment.tasks(world.split)
+    return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
+
+
+async def _closing(work: Awaitable[T], policy: LocalPolicy) -> T:
+    try:
+        return await work
+    finally:
+        await policy.aclose()

@@ -1,3 +1,4 @@
+from evolve.archive.backup import Backup
 from evolve.compare.against import Against
 from evolve.compare.comparison import Comparison
 from evolve.compare.plan import ComparisonOptions
@@ -31,6 +32,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.tools import ToolsEnvironment, Transcript
 from evolve.episode.metrics import Metrics
 from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError, WorkspaceClosed
+from evolve.gates.decision_ledger import GateDecision
 from evolve.gates.review_queue import Standing
 from evolve.integrations.agent import Agent, Asked, Solve
 from evolve.integrations.langchain_middleware import Grade, Learning, LearningState
@@ -42,6 +44,8 @@ from evolve.loop.session import Outside, Parts, RunResult, aresume, arun, resume
 from evolve.loop.state import Turn
 from evolve.progress import Observer, Progress
 from evolve.protocols import Action, ActionFormat, Demonstration, Environment, Episode, StepResult
+from evolve.statistics.paired import Paired
+from evolve.training.promotion_gate import GenerationTrial
 from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from evolve.training.training_session import Trained
 from evolve.workspace.async_facade import AsyncWorkspace
@@ -61,9 +65,12 @@ from evolve.workspace.forgetting import ForgottenRow
 from evolve.workspace.opening import aopen, open
 from evolve.workspace.plain_rows import Rows
 from evolve.workspace.playbook_text import Playbook
+from evolve.workspace.policy_versions import GenerationRow, Promoted
+from evolve.workspace.reviewing import ProposalRow
 from evolve.workspace.seeding import add_skill
 from evolve.workspace.task_session import AsyncOpenTask, Finished, OpenTask
 from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
+from memory.doctor import Finding
 from memory.errors import BadInput, EvolveError, NotFound
 from memory.protocols import Gate, KnowledgeView
 from memory.records import (
@@ -96,6 +103,7 @@ from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
 from policies.features import ServerFeatures
+from policies.generations.server_check import CanaryReport
 from policies.langchain import LangChainOptions, LangChainPolicy
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection
@@ -118,6 +126,7 @@ __all__ = [
     "Asked",
     "AsyncOpenTask",
     "AsyncWorkspace",
+    "Backup",
     "BadInput",
     "Bfcl",
     "BfclConfig",
@@ -127,6 +136,7 @@ __all__ = [
     "BudgetSection",
     "BudgetedPolicy",
     "CachedPolicy",
+    "CanaryReport",
     "ChainGenerator",
     "Check",
     "Commit",
@@ -151,11 +161,15 @@ __all__ = [
     "ExemplarsSection",
     "ExportedSkills",
     "FigureRow",
+    "Finding",
     "Finished",
     "ForgetSection",
     "ForgottenRow",
     "Gate",
+    "GateDecision",
     "GateSection",
+    "GenerationRow",
+    "GenerationTrial",
     "Grade",
     "HistoryRow",
     "ImportedPlaybook",
@@ -188,6 +202,7 @@ __all__ = [
     "OpenTask",
     "Outcome",
     "Outside",
+    "Paired",
     "Parts",
     "Payload",
     "Playbook",
@@ -201,6 +216,8 @@ __all__ = [
     "Price",
     "Profile",
     "Progress",
+    "Promoted",
+    "ProposalRow",
     "Provenance",
     "Record",
     "Recordings",

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from evolve.cli.opening import reading
 from evolve.cli.output import Json, say, show, table
-
-if TYPE_CHECKING:
-    from evolve.loop.runs import RunRecord
-    from memory.store import Store
 
 app = typer.Typer(help="What was admitted and why: log, show, replay.", no_args_is_help=True)
 
@@ -31,14 +27,14 @@ def log(
 ) -> None:
     """List what each gate said about each change, then how often the select split was looked at, and at what cost."""
     from evolve.gates.account import exposures, next_level
-    from evolve.gates.decision_ledger import entries, spent
+    from evolve.gates.decision_ledger import spent
+    from evolve.workspace.upkeep import gate_log, judged_run
 
     with reading(context) as (config, store):
-        record = _record(store, run_id)
+        record = judged_run(store, run_id)
         settings = record.config.get("gate", {})
         namespace = record.config.get("memory", {}).get("namespace", config.memory.namespace)
-        found = [entry for entry in entries(store, record.run_id) if gate in (None, entry.gate)]
-        found = [entry for entry in found if not rejected or entry.answer == "rejected"]
+        found = gate_log(store, record.run_id, gate=gate or "", rejected=rejected)
         looks = exposures(store, namespace)
         level = next_level(store, namespace, settings.get("alpha", config.gate.alpha))
         used = spent(store, record.run_id, settings.get("calls_ratio", config.gate.calls_ratio))
@@ -49,8 +45,7 @@ def log(
         **(used.model_dump() if used else {"calls": 0, "allowed": 0.0, "waiting": 0}),
     }
     if as_json:
-        verdicts = [entry.model_dump(mode="json") for entry in found]
-        show({"run_id": record.run_id, "verdicts": verdicts, "ledger": ledger}, True, "")
+        show({"run_id": record.run_id, "verdicts": found.rows(), "ledger": ledger}, True, "")
         return
     rows = [
         {
@@ -107,24 +102,15 @@ def show_one(
 def replay(context: typer.Context, run_id: RunId = None, as_json: Json = False) -> None:
     """Make every decision of a run again from the journal; exit code 1 where one comes out differently."""
     from evolve.gates import decision_ledger
+    from evolve.workspace.upkeep import judged_run
 
     with reading(context) as (_, store):
-        found = decision_ledger.replay(store, _record(store, run_id).run_id)
+        found = decision_ledger.replay(store, judged_run(store, run_id).run_id)
     lines = [f"verdict {d.seq} of {d.gate}: journalled {d.journalled}, again {d.again}" for d in found.differences]
     counts = f"{found.decisions} decisions of {found.verdicts} verdicts made again, {len(lines)} differ"
     show(found.model_dump(mode="json"), as_json, "\n".join([*lines, counts]))
     if lines:
         raise typer.Exit(1)
-
-
-def _record(store: Store, run_id: str | None) -> RunRecord:
-    from evolve.gates.gate_events import VERDICT
-    from evolve.loop.report import find_record
-    from evolve.loop.runs import RunRecord
-
-    if run_id and store.get_run(run_id) is None and store.events(type=VERDICT, run_id=run_id, limit=1):
-        return RunRecord(run_id=run_id)
-    return find_record(store, run_id)
 
 
 def _vectors(trial: dict[str, Any]) -> list[str]:

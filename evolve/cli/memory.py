@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,33 +104,17 @@ def doctor(
 
     What is known against this version of SQLite is said on stderr.
     """
+    from evolve.workspace import upkeep
     from memory.doctor import library
-
-    with _whole(context, rebuild) as store:
-        store.index.flush()
-        findings = store.doctor(rebuild=rebuild)
-    if known := library():
-        say(f"{known.message}; {known.fix}", error=True)
-    table([f.model_dump(mode="json") for f in findings], as_json, empty="healthy")
-    if any(f.level == "error" or f.code.startswith("index") for f in findings):
-        raise typer.Exit(1)
-
-
-@contextmanager
-def _whole(context: typer.Context, write: bool) -> Generator[Store]:
-    """Open the workspace with its vector index; while another process owns that, without it."""
-    from evolve.loop.assembly import open_store
-    from memory.errors import IndexLocked
 
     with reading(context) as (config, _):
         pass  # there is a workspace
-    try:
-        store = open_store(config)
-    except IndexLocked as locked:
-        say(f"the vector index was not looked at: {locked}", error=True)
-        store = open_store(config, read_only=not write, owner=False)
-    with store:
-        yield store
+    findings = upkeep.doctor(config, rebuild=rebuild)
+    if known := library():
+        say(f"{known.message}; {known.fix}", error=True)
+    table(findings.rows(), as_json, empty="healthy")
+    if any(f.level == "error" or f.code.startswith("index") for f in findings):
+        raise typer.Exit(1)
 
 
 @app.command()

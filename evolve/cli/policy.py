@@ -35,15 +35,17 @@ Tolerance = Annotated[
 Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that the server takes.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 
-EMPTY = "no generations: the base model answers; training publishes some"
-
 
 @app.command("list")
 def listing(context: typer.Context, as_json: Json = False) -> None:
     """List the generations; the live one is what `evolve run` acts with."""
+    from evolve.workspace.policy_versions import NONE, generations
+
+    if not as_json:
+        table(generations(load(context)).rows(), as_json, empty=NONE)
+        return
     with opened(context, read_only=True) as (_, registry):
-        generations = registry.generations() if registry else ()
-    table([_facts(each) if as_json else _line(each) for each in generations], as_json, empty=EMPTY)
+        table([_facts(each) for each in (registry.generations() if registry else ())], as_json, empty=NONE)
 
 
 @app.command("show")
@@ -175,34 +177,24 @@ def promote(
 
     Requests under way end as they began.
     """
-    from evolve.generations.workspace_registry import Server, inspected
-    from evolve.loop.probing import probe_texts
-    from policies.generations.swap import swap
+    from evolve.generations.workspace_registry import Server
+    from evolve.workspace import policy_versions
 
     server = Server(tuple(url or ()), tolerance, max_rank)
-    with opened(context, base=True) as (config, registry):
-        known = _known(registry)
-        _require_gate(known, version, unmeasured)
-        before = known.live().version
-        if known.get(version).adapter is None:
-            known.promote(version, "the base model")
-            report = None
-        else:
-            texts = probe_texts(config)
-            report = asyncio.run(inspected(config.policy, known, swap, version, server, texts))
-        live = known.live().version
-    told = f" ({_said(report)})" if report else ""
-    text = f"{live} is live{told}; before it {before}: `evolve policy rollback` goes back"
-    show({"live": live, "before": before, "canary": report and report.model_dump()}, as_json, text)
+    done = asyncio.run(policy_versions.promote(load(context), version, server, unmeasured=unmeasured))
+    told = f" ({_said(done.canary)})" if done.canary else ""
+    text = f"{done.live} is live{told}; before it {done.before}: `evolve policy rollback` goes back"
+    show(done.model_dump(mode="json"), as_json, text)
 
 
 @app.command()
 def rollback(context: typer.Context, reason: Reason = "", as_json: Json = False) -> None:
     """Let the generation before the live one answer again. No server is asked."""
-    with opened(context) as (_, registry):
-        before = _known(registry).live().version
-        live = _known(registry).rollback(reason).version
-    show({"live": live, "rolled_back": before}, as_json, f"{live} is live again; {before} is retired")
+    from evolve.workspace import policy_versions
+
+    done = policy_versions.rollback(load(context), reason)
+    text = f"{done.live} is live again; {done.before} is retired"
+    show({"live": done.live, "rolled_back": done.before}, as_json, text)
 
 
 @contextmanager
@@ -225,29 +217,12 @@ def opened(
         yield config, registry
 
 
-def _require_gate(registry: Registry, version: str, unmeasured: bool) -> None:
-    """Refuse what the gate did not accept, or record that it was not asked for."""
-    from evolve.training.promotion_gate import accepted
-    from policies.generations.errors import WrongState
-
-    generation = registry.get(version)
-    if generation.adapter is None or accepted(generation):
-        return
-    if unmeasured:
-        registry.measure(version, {"gate.waived": True})
-        return
-    said = generation.metrics.get("gate.reason")
-    raise WrongState(
-        f"{generation.version} {f'was refused by the gate ({said})' if said else 'was not measured by the gate'}; "
-        f"run `evolve policy gate {generation.version}`, or promote it with --unmeasured"
-    )
-
-
 def _known(registry: Registry | None) -> Registry:
+    from evolve.workspace.policy_versions import NONE
     from memory.errors import NotFound
 
     if registry is None:
-        raise NotFound(EMPTY)
+        raise NotFound(NONE)
     return registry
 
 
@@ -256,20 +231,6 @@ def _said(report: CanaryReport) -> str:
         f"{report.tokens} tokens, at most {report.to_reference:.2g} off the peft reference "
         f"and {report.to_base:.2g} off the base"
     )
-
-
-def _line(generation: Generation) -> dict[str, Any]:
-    """Return what a table says of a generation: metrics and settings stand in `policy show`."""
-    told = generation.metrics
-    verdict = {True: "accepted", False: "refused", None: "waived" if told.get("gate.waived") else "not measured"}
-    return {
-        "version": generation.version,
-        "state": generation.state,
-        "parent": generation.parent,
-        "recipe": generation.config.get("recipe"),
-        "gate": verdict[told.get("gate.accepted")] if generation.adapter else None,
-        "made": f"{generation.created_at:%Y-%m-%d %H:%M}",
-    }
 
 
 def _facts(generation: Generation) -> dict[str, Any]:

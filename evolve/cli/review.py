@@ -17,7 +17,6 @@ app = typer.Typer(help="Learned changes that wait for you.", no_args_is_help=Tru
 
 Name = Annotated[str, typer.Argument(help="Number of the proposal, from `evolve review list`.")]
 Names = Annotated[list[str], typer.Argument(help="Numbers of proposals, from `evolve review list`.")]
-ACTOR = "operator"
 
 
 @app.command("list")
@@ -27,15 +26,11 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List the queue, oldest first."""
-    from evolve.gates.review_queue import proposals, says
+    from evolve.workspace.reviewing import proposals
 
     with reading(context) as (config, store):
-        waiting = proposals(store, config.memory.namespace, decided=everything)
-    rows = [
-        {"number": p.seq, "op": p.op.op.value, "content": says(p.op), "decision": p.decision or "waiting"}
-        for p in waiting
-    ]
-    table(rows, as_json, empty="nothing waits for review")
+        waiting = proposals(store, config.memory.namespace, everything=everything)
+    table(waiting.rows(), as_json, empty="nothing waits for review")
 
 
 @app.command("show")
@@ -55,10 +50,10 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 @app.command()
 def accept(context: typer.Context, names: Names, as_json: Json = False) -> None:
     """Apply proposals."""
-    from evolve.gates import review_queue
+    from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
-        commits = [review_queue.accept(store, name, actor=ACTOR) for name in names]
+        commits = [reviewing.accept(store, name) for name in names]
     refused = [result.reason for commit in commits for result in commit.refused]
     applied = sum(len(commit.applied) for commit in commits)
     show(
@@ -78,11 +73,11 @@ def reject(
     as_json: Json = False,
 ) -> None:
     """Turn proposals down."""
-    from evolve.gates import review_queue
+    from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
         for name in names:
-            review_queue.reject(store, name, actor=ACTOR, reason=reason)
+            reviewing.reject(store, name, reason)
     show({"rejected": names}, as_json, f"{len(names)} rejected")
 
 
@@ -94,11 +89,11 @@ def defer(
     as_json: Json = False,
 ) -> None:
     """Put proposals off: they wait on, after all others."""
-    from evolve.gates import review_queue
+    from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
         for name in names:
-            review_queue.defer(store, name, actor=ACTOR, reason=reason)
+            reviewing.defer(store, name, reason)
     show({"deferred": names}, as_json, f"{len(names)} deferred")
 
 
@@ -110,11 +105,10 @@ def edit(
     as_json: Json = False,
 ) -> None:
     """Apply a proposal with your own words."""
-    from evolve.gates import review_queue
+    from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
-        payload = review_queue.edited(review_queue.find(store, name).op, content)
-        commit = review_queue.accept(store, name, actor=ACTOR, payload=payload)
+        commit = reviewing.accept(store, name, content)
     refused = "".join(f"\nrefused: {result.reason}" for result in commit.refused)
     show(commit.model_dump(mode="json"), as_json, f"{len(commit.applied)} applied{refused}")
     if commit.refused:

@@ -17,7 +17,7 @@ from memory.store import Store
 from playbooks.parts import said
 
 
-class Entry(Frozen):
+class GateDecision(Frozen):
     """What one gate said about one change."""
 
     seq: int
@@ -65,17 +65,17 @@ class Spent(Frozen):
     """Changes that wait to be judged."""
 
 
-def entries(store: Store, run_id: str) -> tuple[Entry, ...]:
+def entries(store: Store, run_id: str) -> tuple[GateDecision, ...]:
     """Return what every gate said about every change of a run, in order; counters (TAG) are left out."""
     ops = _ops(store, run_id)
-    found: list[Entry] = []
+    found: list[GateDecision] = []
     for event, verdict in journalled(store, run_id=run_id):
         for op_id, answer, reason in _answers(verdict):
             op = ops.get(op_id)
             if op is not None and op.op == "TAG":
                 continue
             found.append(
-                Entry(
+                GateDecision(
                     seq=event.seq,
                     batch=event.subject,
                     gate=verdict.gate,
@@ -91,7 +91,7 @@ def entries(store: Store, run_id: str) -> tuple[Entry, ...]:
     return tuple(found)
 
 
-def last_words(said: Sequence[Entry]) -> list[Entry]:
+def last_words(said: Sequence[GateDecision]) -> list[GateDecision]:
     """Return the last that each gate said about each change, the latest first."""
     return list({(each.gate, each.op_id): each for each in said}.values())[::-1]
 

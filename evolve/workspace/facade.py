@@ -12,31 +12,47 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from evolve.config.model import Config
 from evolve.errors import ConfigError, WorkspaceClosed
+from evolve.gates.decision_ledger import GateDecision
 from evolve.integrations.loop_thread import LoopThread
 from evolve.lookup import named
 from evolve.loop.assembly import open_store
 from evolve.loop.history import RunSummary, list_runs, run_filter
 from evolve.loop.report import Report, make_report
-from evolve.workspace import editing, episode_rows, exchange, forgetting, running, versions
+from evolve.workspace import (
+    editing,
+    episode_rows,
+    exchange,
+    forgetting,
+    policy_versions,
+    reviewing,
+    running,
+    upkeep,
+    versions,
+)
 from evolve.workspace.editing import HistoryRow, KnowledgeDetail, KnowledgeRow, KnowledgeScope, SearchRow, Stats
 from evolve.workspace.episode_rows import EpisodeDetail, EpisodeRow, FigureRow
 from evolve.workspace.exchange import ExportedSkills, ImportedPlaybook, ImportedSkills, PlaybookFormat, SkillFormat
 from evolve.workspace.forgetting import ForgottenRow
 from evolve.workspace.plain_rows import Rows
 from evolve.workspace.playbook_text import Playbook
+from evolve.workspace.policy_versions import GenerationRow, Promoted
+from evolve.workspace.reviewing import ProposalRow
 from evolve.workspace.task_session import OpenTask, TaskLoop
 from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
+from memory.doctor import Finding
 from memory.errors import BadInput
 from memory.records import Commit, Task
 from memory.snapshots import address
 from memory.store import Store
 
 if TYPE_CHECKING:
+    from evolve.archive.backup import Backup
     from evolve.compare.against import Against
     from evolve.compare.comparison import Comparison
     from evolve.compare.plan import ComparisonOptions
     from evolve.loop.session import Parts, RunResult
     from evolve.progress import Observer
+    from evolve.training.promotion_gate import GenerationTrial
     from evolve.training.training_session import Trained
 
 T = TypeVar("T")
@@ -191,6 +207,30 @@ class Workspace:
 
         return start(running.of_training(self._require_open(), recipe, settings or {}), recipe, report or _silent)
 
+    # --- generations of the policy ---
+
+    def generations(self) -> Rows[GenerationRow]:
+        """List the generations of the policy, the base first; none before anything was trained."""
+        return policy_versions.generations(self._require_open())
+
+    def gate_generation(self, version: str) -> GenerationTrial:
+        """Measure a generation beside the live one on held-out tasks, as `evolve policy gate`. Raises `NotFound`."""
+        from evolve.training.promotion_gate import judged
+
+        return self._run(asyncio.to_thread(judged, self._require_open(), version))
+
+    def promote(self, version: str, *, unmeasured: bool = False) -> Promoted:
+        """Let a generation that the gate accepted answer from now on, once it passed its canary.
+
+        `unmeasured`: also one that the gate did not accept; the history says so. Raises `NotFound`, and `PolicyRefused`
+        with the reason.
+        """
+        return self._run(policy_versions.promote(self._require_open(), version, unmeasured=unmeasured))
+
+    def rollback_generation(self, reason: str = "") -> Promoted:
+        """Let the generation before the live one answer again, as `evolve policy rollback`. Raises as `promote`."""
+        return policy_versions.rollback(self._require_open(), reason)
+
     # --- what was learned ---
 
     def knowledge(self, show: KnowledgeScope = "in use", *, kind: str = "") -> Rows[KnowledgeRow]:
@@ -235,6 +275,28 @@ class Workspace:
     def stats(self) -> Stats:
         """Count what the workspace holds."""
         return editing.stats(self._store, self.config)
+
+    # --- changes that wait for a person, and what the gates said ---
+
+    def proposals(self, *, everything: bool = False) -> Rows[ProposalRow]:
+        """List learned changes that wait for you (`run.review`), oldest first; with `everything` also decided ones."""
+        return reviewing.proposals(self._store, self._namespace, everything=everything)
+
+    def accept(self, number: int | str, content: str | None = None) -> Commit:
+        """Apply a proposal, with `content` in your own words. Raises `NotFound`, and `BadInput` where it is refused."""
+        return _applied(reviewing.accept(self._store, str(number), content))
+
+    def reject(self, number: int | str, reason: str = "") -> None:
+        """Turn a proposal down. Raises `NotFound`, and `BadInput` where it was decided before."""
+        reviewing.reject(self._store, str(number), reason)
+
+    def defer(self, number: int | str, reason: str = "") -> None:
+        """Put a proposal off: it waits on, after all others. Raises as `reject`."""
+        reviewing.defer(self._store, str(number), reason)
+
+    def gate_log(self, run_id: str | None = None, *, gate: str = "", rejected: bool = False) -> Rows[GateDecision]:
+        """List what each gate said about each change of a run (none named: the latest). Raises `NotFound`."""
+        return upkeep.gate_log(self._store, run_id, gate=gate, rejected=rejected)
 
     # --- versions ---
 
@@ -295,6 +357,16 @@ class Workspace:
         from evolve.archive.transfer import export_workspace
 
         return export_workspace(self._require_open(), Path(archive))
+
+    def backup(self, folder: str | PathLike[str] | None = None) -> Backup:
+        """Copy the workspace into a dated folder while it is in use, and check the copy (default: `backups/`)."""
+        from evolve.archive.backup import make_backup
+
+        return make_backup(self._require_open(), Path(folder) if folder else None)
+
+    def doctor(self, *, rebuild: bool = False) -> Rows[Finding]:
+        """Check database and vector index, and mend the index; `rebuild` makes the tables again from the journal."""
+        return upkeep.doctor(self._require_open(), rebuild=rebuild)
 
     # --- what happened ---
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
+from evolve.archive.transfer import DATABASE
 from evolve.config.file import FILE, by_section, changed, find_config, load_config
 from evolve.config.model import Config
 from evolve.errors import ConfigError
@@ -29,8 +30,8 @@ def open(
     """Open a workspace, or begin one where nothing is yet; a context manager.
 
     `place`: the state folder (`.evolve`), whose settings are those of the evolve.toml that names it, else the defaults;
-    a folder with an evolve.toml, or that file; or a `Config`. `settings`: `section.key` -> value over them. `parts`:
-    objects in place of those that the settings name. Raises `ConfigError` for what can be no workspace.
+    a folder with an evolve.toml, or that file; a backup; or a `Config`. `settings`: `section.key` -> value over them.
+    `parts`: objects in place of those that the settings name. Raises `ConfigError` for what can be no workspace.
     """
     return Workspace(settings_at(place, settings or {}), parts or Parts())
 
@@ -55,6 +56,8 @@ def settings_at(place: str | PathLike[str] | Config, settings: Mapping[str, obje
             raise ConfigError(f"{str(path)!r} is a file; expected a folder, or an {FILE}")
         return load_config(path, values)
     if (path / FILE).is_file():
+        if (path / DATABASE).is_file():  # of a backup, where the settings lie beside the state
+            values["memory"] = {"workspace": ".", **values.get("memory", {})}
         return load_config(path / FILE, values)
     state = (path if _is_state(path) else path / STATE).resolve()
     file = find_config(state.parent)
@@ -66,4 +69,4 @@ def settings_at(place: str | PathLike[str] | Config, settings: Mapping[str, obje
 
 def _is_state(path: Path) -> bool:
     """Tell whether a folder is, or is to be, that of a workspace's state: not one that holds something else."""
-    return path.name == STATE or (path / "evolve.db").exists() or not path.is_dir() or not any(path.iterdir())
+    return path.name == STATE or (path / DATABASE).exists() or not path.is_dir() or not any(path.iterdir())

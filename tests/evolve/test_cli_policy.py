@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import evolve as evolve_library
 from benchmarks.random_adapters import random_adapter
 from evolve.config.file import load_config
 from evolve.errors import ConfigError
@@ -171,6 +172,35 @@ def test_what_the_gate_did_not_accept_is_promoted_only_when_said(trained: Path) 
     assert {"gate.waived": True} in [
         change["data"] for change in evolve_json(trained, "policy", "show", "1")["history"]
     ]
+
+
+def test_a_program_promotes_and_goes_back_as_the_commands_do(trained: Path) -> None:
+    with evolve_library.open(trained) as memory:
+        assert [(row.version, row.state, row.gate) for row in memory.generations()][:2] == [
+            ("policy-v0", "live", None),
+            ("policy-v1", "candidate", "not measured"),
+        ]
+        with pytest.raises(evolve_library.PolicyRefused, match="was not measured by the gate"):
+            memory.promote("1")
+        trial = memory.gate_generation("1")
+        assert (trial.live, trial.candidate, trial.accepted) == ("policy-v0", "policy-v1", False)
+        done = memory.promote("1", unmeasured=True)
+        assert (done.live, done.before) == ("policy-v1", "policy-v0")
+        assert done.canary is not None
+        assert done.canary.to_reference < 1e-4 < done.canary.to_base
+        assert memory.rollback_generation("it was worse").live == "policy-v0"
+        assert [row.model_dump(mode="json")["state"] for row in memory.generations()] == [
+            row["state"] for row in evolve_json(trained, "policy", "list")
+        ]
+    assert "it was worse" in evolve(trained, "policy", "show", "1")
+
+
+async def test_a_program_promotes_where_a_loop_runs_already(trained: Path) -> None:
+    async with evolve_library.aopen(trained) as memory:
+        assert not (await memory.gate_generation("2")).accepted
+        assert (await memory.promote("2", unmeasured=True)).live == "policy-v2"
+        assert (await memory.rollback_generation()).before == "policy-v2"
+        assert memory.sync.promote("1", unmeasured=True).live == "policy-v1"
 
 
 def test_an_adapter_that_changes_nothing_fails_its_canary_with_exit_code_1(trained: Path) -> None:

@@ -260,6 +260,48 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
     assert digest in command(tmp_path, "init", str(folder), "--from", str(tmp_path / "all.tar.gz"))
 
 
+def test_waiting_changes_are_decided_as_by_the_commands(tmp_path: Path) -> None:
+    folder = settings(tmp_path / "ours")
+    with evolve.open(folder) as memory:
+        memory.run(settings={"run.review": True})
+        waiting = memory.proposals()
+        assert waiting.rows() == evolve_json(folder, "review", "list")
+        first, second, third = waiting[:3]
+        assert {row.decision for row in waiting} == {"waiting"}
+        assert memory.accept(first.number).applied[0].op_id
+        memory.accept(second.number, "Greet the treasurer.")
+        memory.defer(third.number, "later")
+        assert memory.proposals()[-1].number == third.number, "after all others"
+        memory.reject(third.number, "wrong")
+        with pytest.raises(BadInput, match="was rejected already"):
+            memory.accept(third.number)
+        with pytest.raises(NotFound, match="no proposal '999999'"):
+            memory.reject(999999)
+        assert {row.content for row in memory.knowledge()} == {first.content, "Greet the treasurer."}
+        everything = memory.proposals(everything=True)
+        assert everything.rows() == evolve_json(folder, "review", "list", "--all")
+        assert {row.number: row.decision for row in everything}[third.number] == "rejected"
+
+
+def test_what_the_gates_said_is_listed_as_by_the_command(worker: Workspace, learned: Path) -> None:
+    said = worker.gate_log()
+    assert said.rows() == evolve_json(learned, "gates", "log")["verdicts"]
+    assert {each.answer for each in said} >= {"accepted"}
+    assert worker.gate_log(gate="canary") == ()
+    assert all(each.answer == "rejected" for each in worker.gate_log(worker.runs()[0].run_id, rejected=True))
+    with pytest.raises(NotFound, match="no run 'nowhere'"):
+        worker.gate_log("nowhere")
+
+
+def test_a_workspace_is_checked_and_backed_up_while_it_is_open(worker: Workspace, learned: Path) -> None:
+    assert [each for each in worker.doctor() if each.level == "error"] == []
+    assert worker.doctor(rebuild=True).rows() == evolve_json(learned, "memory", "doctor", "--rebuild")
+    made = worker.backup()
+    assert (made.records, Path(made.path).parent) == (len(worker.knowledge("all")), learned / "backups")
+    with evolve.open(made.path) as copy:
+        assert copy.knowledge().rows() == worker.knowledge().rows()
+
+
 def test_a_run_and_an_evaluation_are_those_of_the_commands(tmp_path: Path) -> None:
     ours, theirs = settings(tmp_path / "ours"), settings(tmp_path / "theirs")
     command(theirs, "run", "--limit", "8")
@@ -397,6 +439,17 @@ async def test_the_async_twin_does_the_same(tmp_path: Path) -> None:
         assert (await memory.export_skills(tmp_path / "skills")).skills == ("pages",)
         assert (await memory.import_skills(tmp_path / "skills")).refused == ()
         assert len(await memory.export_workspace(tmp_path / "all.tar.gz")) == 64
+        assert await memory.proposals() == ()
+        with pytest.raises(NotFound, match="no proposal"):
+            await memory.accept(1)
+        with pytest.raises(NotFound, match="no proposal"):
+            await memory.reject(1)
+        with pytest.raises(NotFound, match="no proposal"):
+            await memory.defer(1)
+        assert {each.gate for each in await memory.gate_log(done.run_id)} == {"static"}
+        assert await memory.generations() == ()
+        assert [each for each in await memory.doctor() if each.level == "error"] == []
+        assert (await memory.backup(tmp_path / "copies")).records > 0
         gone = await memory.forget_preview("1")
         assert (await memory.forget("1")).records == gone.records
         with pytest.raises(ConfigError, match="no recipe"):

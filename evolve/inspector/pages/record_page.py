@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from evolve.gates.decision_ledger import Entry, entries, last_words
+from evolve.gates.decision_ledger import GateDecision, entries, last_words
 from evolve.gates.review_queue import WRITTEN_IN
 from evolve.gates.scoring import cases
 from evolve.inspector.page_context import At, Form, PageContext
@@ -79,7 +79,7 @@ def one(desk: PageContext, name: str) -> dict[str, Any]:
     }
 
 
-def _verdicts(desk: PageContext, record_id: str, runs: set[str]) -> list[Entry]:
+def _verdicts(desk: PageContext, record_id: str, runs: set[str]) -> list[GateDecision]:
     """Return the last word of each gate about each change that wrote the record, the latest first."""
     ops = desk.store.ops_of(record_id)
     said = [each for run in sorted(runs) for each in entries(desk.store, run) if each.op_id in ops]

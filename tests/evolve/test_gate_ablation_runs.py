@@ -161,9 +161,7 @@ async def test_one_that_was_seen_to_help_by_itself_is_only_asked_for_harm() -> N
     assert admitted(found) == ["Pay in cents."]
     quiet = Run(needs(t0="Pay"), sure=True)
     await ablated(quiet, PAY, SIGN, ahead=("t0",), behind=("t9",), proved=("sign",))
-    assert quiet.asked[:3] == [("Pay in cents.", ["t9"]), (BOTH, ["t9"]), ("", ["t0"])], (
-        "no harm: nothing more is asked"
-    )
+    assert quiet.asked[:3] == [("Pay in cents.", ["t9"]), (BOTH, ["t9"]), ("Sign it.", ["t0", "t9"])], "no harm"
 
 
 @pytest.mark.parametrize("behind", [(), ("t9",)])

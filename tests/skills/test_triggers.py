@@ -30,6 +30,8 @@ WAITS = [
     f"if memo == -1:\n        {CANCEL}",
     f"if to == memo == 7:\n        {CANCEL}",
     f"if memo.upper() == to:\n        {CANCEL}",
+    f"x = memo.upper() == to\n    {CANCEL}",
+    f"x = hash(memo) == to\n    {CANCEL}",
     f'if f"{{memo}}!" == to:\n        {CANCEL}',
     f"if apps.mail.list():\n        {CANCEL}",
     f"assert memo.isdigit()\n    {CANCEL}",

@@ -125,17 +125,15 @@ def _measure(value: Any, depth: int, known: dict[int, tuple[int, int]]) -> tuple
     if parts is None:
         return _EACH, 0
     size, levels = known.get(id(value), (_EACH, 1))
+    if depth + levels > DEEPEST:
+        raise TooLarge(f"a value is nested more than {DEEPEST} levels deep; pass a flatter one")
     if id(value) not in known:
-        if depth >= DEEPEST:
-            raise TooLarge(f"a value is nested more than {DEEPEST} levels deep; pass a flatter one")
         for part in parts:
             more, below = _measure(part, depth + 1, known)
             size, levels = size + more, max(levels, below + 1)
             if size > LARGEST:
                 raise TooLarge(f"a value expands to more than {LARGEST:,} characters; pass a smaller one")
         known[id(value)] = (size, levels)
-    if depth + levels > DEEPEST:
-        raise TooLarge(f"a value is nested more than {DEEPEST} levels deep; pass a flatter one")
     return size, levels
 
 

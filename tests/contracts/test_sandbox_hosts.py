@@ -59,6 +59,23 @@ def test_host_calls_of_a_run_have_their_time_together_and_each_run_anew(sandbox:
     session.close()
 
 
+def test_a_flood_of_values_has_twice_the_time_of_a_run(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on by a second whenever somebody looks: what a call takes is none of it, what comes between is."""
+
+    def look() -> float:
+        clock.now += 1
+        return clock.now
+
+    monkeypatch.setattr(hosts.time, "perf_counter", look)
+    sandbox, called = MontySandbox(), list[int]()
+    session = sandbox.session({"mail": {"keep": called.append}}, Limits(seconds_per_run=10, host_seconds=1000))
+    result = session.run("for n in range(100):\n    apps.mail.keep(n)")
+    assert (result.error, result.fatal) == ("TimeoutError: passing values to host calls took over 20.0 s", True)
+    assert 5 <= len(called) <= 15
+    assert session.run("1").error == "SessionEnded: this session is closed or hit a limit; start a new one"
+    sandbox.close()
+
+
 def test_the_clock_of_a_run_stands_still_inside_host_functions(clock: Clock) -> None:
     calls = HostCalls(Limits())
     calls.begin()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,7 @@ import pytest
 
 from memory.errors import BadInput, EvolveError
 from skills.protocols import Limits
+from skills.sandbox import process
 from skills.sandbox.process import ProcessSandbox, ProcessSession
 
 
@@ -69,6 +74,11 @@ def test_modules_that_agents_use_are_there(session: ProcessSession) -> None:
     assert session.run(code).stdout == "2026 True 2\n"
 
 
+def children() -> list[int]:
+    """Return the processes that this one has started."""
+    return [int(each) for each in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()]
+
+
 def limits_of(pid: int) -> dict[str, tuple[str, str]]:
     """Return the resource limits of a process: name -> soft and hard."""
     lines = Path(f"/proc/{pid}/limits").read_text().splitlines()[1:]
@@ -76,21 +86,18 @@ def limits_of(pid: int) -> dict[str, tuple[str, str]]:
 
 
 def test_the_child_may_open_write_and_start_nothing() -> None:
-    def children() -> set[str]:
-        return set((Path("/proc/self/task") / str(os.getpid()) / "children").read_text().split())
-
-    before = children()
+    before = set(children())
     sandbox = ProcessSandbox(same_user=True)
     sandbox.session({}, Limits(memory_mb=64))
     sandbox.session({}, Limits(memory_mb=65))
-    small, large = (limits_of(int(pid)) for pid in sorted(children() - before, key=int))
+    small, large = (limits_of(pid) for pid in sorted(set(children()) - before))
     for name in ("Max file size", "Max core file size", "Max processes", "Max open files"):
         assert small[name] == ("0", "0"), name
     assert small["Max address space"][0] == small["Max address space"][1]
     more = int(large["Max address space"][0]) - int(small["Max address space"][0])
     assert abs(more - 1024 * 1024) < 1024 * 1024, "a megabyte more is allowed, but for what the start took"
     sandbox.close()
-    assert children() == before
+    assert set(children()) == before
 
 
 @pytest.mark.parametrize("length", [49_999, 50_000, 50_001, 120_000])
@@ -162,6 +169,27 @@ def test_a_child_that_sends_something_else_is_ended(session: ProcessSession, cod
     result = session.run(f"print('before')\n{MAIN}{code}\nprint('after')")
     assert error in str(result.error)
     assert (result.stdout, result.fatal, session.alive) == ("before\n", True, False)
+
+
+def test_a_child_that_is_gone_is_told(sandbox: ProcessSandbox) -> None:
+    before = set(children())
+    session = sandbox.session({})
+    (pid,) = set(children()) - before
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    result = session.run("print(1)")
+    assert (result.error, result.fatal, session.alive) == ("RuntimeError: the sandbox process ended", True, False)
+
+
+def test_a_child_whose_host_is_gone_ends_whatever_its_code_does() -> None:
+    script = Path(process.__file__).with_name("process_child.py")
+    code = "try:\n    apps.mail.echo()\nexcept BaseException:\n    pass\nprint('on')"
+    start = {"modules": {"mail": ["echo"]}, "memory_mb": 64, "recursion_depth": 200}
+    with subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        asked = b"".join(json.dumps(each).encode() + b"\n" for each in (start, {"run": code}))
+        said, _ = child.communicate(asked, timeout=300)
+    assert [sorted(json.loads(line)) for line in said.splitlines()] == [["ready"], ["args", "call", "kwargs"]]
+    assert child.returncode == 0
 
 
 def test_a_memory_error_that_nobody_catches_ends_the_session(sandbox: ProcessSandbox) -> None:

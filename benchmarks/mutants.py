@@ -61,6 +61,7 @@ AREAS = (
             "tests/evolve/test_cli_gates.py",
             "tests/evolve/test_waiting_between_runs.py",
             "tests/evolve/test_*_in_the_loop.py",
+            "tests/evolve/test_*quarantine.py",
             "tests/contracts/test_learning_gates.py",
         ),
     ),
@@ -71,13 +72,7 @@ AREAS = (
     ),
     Area(
         "sandbox",
-        (
-            "skills/sandbox/*.py",
-            "skills/static_checks.py",
-            "skills/skill_gate.py",
-            "skills/names.py",
-            "skills/skill_gate.py",
-        ),
+        ("skills/sandbox/*.py", "skills/static_checks.py", "skills/skill_gate.py", "skills/names.py"),
         ("tests/contracts/test_sandbox*.py", "tests/skills/test_*.py"),
     ),
     Area(

@@ -96,7 +96,7 @@ def _parsed(op: DeltaOp) -> Skill:
     try:
         return Skill.model_validate(op.payload)
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
+        first = invalid.errors()[0]
         raise BadInput(
             f"payload is no skill: {'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
         ) from invalid

@@ -113,8 +113,8 @@ def _forbidden(skill: Skill) -> Found:
     for line, text in enumerate(skill.source.split("\n"), 1):
         if hidden := next((char for char in text if not char.isprintable() and char not in "\t\r"), None):
             yield line, f"the source holds an invisible character (U+{ord(hidden):04X}); write it without"
-    for node in ast.walk(skill.function):
-        line = getattr(node, "lineno", 1)
+    for node in (each for each in ast.walk(skill.function) if isinstance(each, ast.stmt | ast.expr)):
+        line = node.lineno
         if kind := _KINDS.get(type(node)):
             yield line, f"a skill has no {kind.removeprefix('a ').removeprefix('an ')}; write a plain function"
         elif isinstance(node, Function) and node.decorator_list:
@@ -204,7 +204,7 @@ def _names(skill: Skill, known: Collection[str] | None, roots: frozenset[str]) -
     reads = free(skill.function)
     for name, line in reads.items():
         if name not in usable:
-            near = get_close_matches(name, [*usable, *(known or ())], n=1)
+            near = get_close_matches(name, [*usable, *(known or ())])
             hint = f"; did you mean {near[0]!r}?" if near else "; pass it in, or require the skill of that name"
             yield line, f"{name!r} is neither a parameter, a local name, an allowed builtin nor a required skill{hint}"
     for name in skill.requires:
@@ -228,7 +228,7 @@ def _host_calls(function: ast.FunctionDef, documented: Collection[str]) -> Found
             continue
         name = dotted(call).partition(".")[2]
         if apps and name not in apps:
-            near = get_close_matches(name, apps, n=1)
+            near = get_close_matches(name, apps)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             yield node.lineno, f"there is no function {APPS}.{name}{hint}"
 

@@ -24,7 +24,7 @@ from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, apart, changes, unmeasured
+from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.paired import Passed, pair
 from evolve.statistics.partial_progress import Marks, compared, further, reaches
 from memory.protocols import KnowledgeView
@@ -112,8 +112,6 @@ class BatchScreen:
         """
         tasks = {trajectory.task.id: trajectory.task for trajectory in trajectories}
         changed = [op for op in changes(ops) if _origin(op, tasks)]
-        if not changed:
-            return unmeasured(self.name, ops)
         rounds: list[Round] = []
         waiting: dict[str, str] = {}
         for group in apart(changed, Skill.kind):

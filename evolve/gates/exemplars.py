@@ -16,7 +16,6 @@ from evolve.gates.gate_events import verdicts
 from evolve.gates.held_out import PATIENCE, HeldOut
 from evolve.gates.held_out import make as make_held_out
 from evolve.gates.held_out_rules import replay
-from evolve.statistics.decision import unmeasured
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Trajectory, Trust, Verdict
 from playbooks.kinds.exemplar import Exemplar
@@ -42,8 +41,6 @@ class Exemplars:
         helps = any(replay(each).accepted for each in looks)
         own = [op for op in ops if op.kind == Exemplar.kind and op.op is not Op.TAG]
         asked = [op for op in own if not (helps and op.provenance.trust.reaches(self._floor))]
-        if not asked:
-            return unmeasured(self.name, ops)
         ids = tuple(op.op_id for op in asked)
         refused = sum(not replay(each).accepted for each in looks)
         wanted = FIRST * 2 ** min(refused, PATIENCE)

@@ -35,7 +35,7 @@ from evolve.gates.held_out_rules import NAME, HeldOutTrial, Rules, decide, look_
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
-from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, unmeasured
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing
 from evolve.statistics.paired import Passed, p_better, pair
 from evolve.statistics.partial_progress import Marks, further, reaches
 from evolve.statistics.spending import level_of, stages
@@ -75,9 +75,6 @@ class HeldOut:
 
         Counters spend no look, nor do changes that were all looked at together.
         """
-        changed = changes(ops)
-        if not changed:
-            return unmeasured(self.name, ops)
         past, rounds, ablated, waiting = self._past(), list[Round](), list[Round](), dict[str, str]()
         seen = [each for v in past if v.gate == self.name for each in rounds_of(v)]
         proved = [op_id for v in past if v.gate == BatchScreen.name for op_id in v.accepted if _missed(v, op_id)]
@@ -85,7 +82,7 @@ class HeldOut:
             self._evaluate, view, trajectories, floor=self._rules.trust, first=self._rules.first, proved=proved
         )
         short: OutOfCalls | None = None
-        for group in apart(changed, Skill.kind):
+        for group in apart(changes(ops), Skill.kind):
             if short is not None and share_of_code([*seen, *map(evidence_of, rounds)]) >= HALF:
                 waiting |= dict.fromkeys((op.op_id for op in group), f"{short}; texts come first")
                 continue

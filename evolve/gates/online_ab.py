@@ -50,7 +50,7 @@ def decide(trial: OnlineTrial, rules: Rules | None = None) -> Decision:
     rules = rules or Rules()
     exposures = trial.exposures[: rules.patience]
     helps, harms = wealth(exposures), wealth(exposures, harm=True)
-    never = rules.patience + 1
+    never = float("inf")
     helped = first_reached(helps, 1 / rules.alpha) or never
     harmed = first_reached(harms, 1 / rules.harm_alpha) or never
     n, accepted = len(exposures), helped < harmed

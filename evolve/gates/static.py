@@ -174,7 +174,7 @@ class ExemplarGate:
         try:
             exemplar = Exemplar.model_validate(op.payload)
         except ValidationError as invalid:
-            return f"payload is no exemplar: {invalid.errors(include_url=False)[0]['msg']}"
+            return f"payload is no exemplar: {invalid.errors()[0]['msg']}"
         text = f" {plain(' '.join(exemplar.texts()))} "
         long = (task for task in self._tasks if len(task.split()) >= self._n)
         whole = next((task for task in long if f" {task} " in text), "")

@@ -50,8 +50,3 @@ def apart(ops: Sequence[DeltaOp], kind: str) -> tuple[tuple[DeltaOp, ...], ...]:
     own = tuple(op for op in ops if op.kind == kind)
     rest = tuple(op for op in ops if op.kind != kind)
     return tuple(group for group in (rest, own) if group)
-
-
-def unmeasured(gate: str, ops: Sequence[DeltaOp]) -> Verdict:
-    """Return the verdict over ops among which there is nothing to measure: all pass."""
-    return Verdict(gate=gate, accepted=tuple(op.op_id for op in ops))

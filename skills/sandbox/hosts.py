@@ -110,12 +110,12 @@ class TooLarge(ValueError):
     """A value that expands too far."""
 
 
-def expanded_size(value: Any, largest: int = LARGEST) -> int:
-    """Return the size of a value. Raises `TooLarge` for one that is larger, nested too deep, or contains itself."""
-    return _measure(value, 0, {}, largest)[0]
+def expanded_size(value: Any) -> int:
+    """Return the size of a value. Raises `TooLarge` where it is over `LARGEST`, nested too deep, or contains itself."""
+    return _measure(value, 0, {})[0]
 
 
-def _measure(value: Any, depth: int, known: dict[int, tuple[int, int]], largest: int) -> tuple[int, int]:
+def _measure(value: Any, depth: int, known: dict[int, tuple[int, int]]) -> tuple[int, int]:
     """Return size and levels of a value. `known` has those of the containers that were measured, by id."""
     if isinstance(value, str | bytes):
         return _EACH + len(value), 0
@@ -125,17 +125,15 @@ def _measure(value: Any, depth: int, known: dict[int, tuple[int, int]], largest:
     if parts is None:
         return _EACH, 0
     size, levels = known.get(id(value), (_EACH, 1))
-    if id(value) not in known:
-        if depth >= DEEPEST:
-            raise TooLarge(f"a value is nested more than {DEEPEST} levels deep; pass a flatter one")
-        for part in parts:
-            more, below = _measure(part, depth + 1, known, largest)
-            size, levels = size + more, max(levels, below + 1)
-            if size > largest:
-                raise TooLarge(f"a value expands to more than {largest:,} characters; pass a smaller one")
-        known[id(value)] = (size, levels)
     if depth + levels > DEEPEST:
         raise TooLarge(f"a value is nested more than {DEEPEST} levels deep; pass a flatter one")
+    if id(value) not in known:
+        for part in parts:
+            more, below = _measure(part, depth + 1, known)
+            size, levels = size + more, max(levels, below + 1)
+            if size > LARGEST:
+                raise TooLarge(f"a value expands to more than {LARGEST:,} characters; pass a smaller one")
+        known[id(value)] = (size, levels)
     return size, levels
 
 

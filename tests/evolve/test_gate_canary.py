@@ -88,6 +88,20 @@ async def test_what_waits_for_a_word_is_found_because_the_word_comes() -> None:
     assert (verdict.accepted, verdict.status) == (("pay",), Status.PROVISIONAL)
 
 
+def test_the_probe_holds_half_as_many_drawn_words_and_one_more() -> None:
+    task, lengths = Task(id="t", instruction="Archive."), set[int]()
+    op = PAY.model_copy(update={"payload": {"content": "Q1 q2 Q3 q4 Q1"}})
+    for seed in range(60):
+        said = probe(task, [op], seed).instruction
+        words = re.findall(r"\w+", said)[1:]
+        drawn = [word for word in words if not re.fullmatch(r"q\d", word)]
+        assert len(drawn) == 3
+        assert sorted(set(words) - set(drawn)) == ["q1", "q2", "q3", "q4"]
+        assert re.fullmatch(r"Archive\. \(\w[\w ,;]*\w\)", said)
+        lengths |= set(map(len, drawn))
+    assert lengths == set(range(3, 10))
+
+
 async def test_the_probe_has_no_phrase_that_stays_the_same() -> None:
     """A text that makes an exception for what all probes say would pass the canaries and harm elsewhere."""
     tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(30)]
@@ -159,6 +173,34 @@ async def test_where_nothing_is_chance_one_loss_is_enough(word: str) -> None:
     (trial,) = (each["trial"] for each in verdict.evidence["rounds"])
     assert run.runs == len(trial["cohort"]) + len(trial["base"])
     assert len(trial["cohort"]) == (FEW if word == "zorvex" or "t0" in trial["cohort"][:FEW] else DRAWN)
+
+
+@pytest.mark.parametrize(("sure", "asked"), [(True, [4, 4]), (False, [8, 8, 8])])
+async def test_eight_tasks_are_asked_and_four_at_a_time_where_one_answer_is_enough(
+    sure: bool, asked: list[int]
+) -> None:
+    tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(20)]
+
+    class Run:
+        seedless = sure
+
+        def __init__(self) -> None:
+            self.sizes: list[int] = []
+            self.seeds: list[int] = []
+
+        async def __call__(
+            self, ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int
+        ) -> Mapping[str, bool | None]:
+            self.sizes.append(len(some))
+            self.seeds.append(seed)
+            return {task.id: True for task in some}
+
+    run = Run()
+    verdict = await Canary(run, tasks, seed=1).judge([PAY], RecordView(), ())
+    assert run.sizes == asked
+    assert len(set(run.seeds)) == (1 if sure else 2), "A/A has a seed of its own"
+    (each,) = rounds_of(verdict)
+    assert len(each["trial"]["cohort"]) == 8
 
 
 @pytest.mark.parametrize(("lost", "flips", "accepted"), [(0, 0, True), (1, 0, False), (1, 2, True), (2, 2, False)])

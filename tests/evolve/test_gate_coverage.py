@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from benchmarks.office_arms import Bench as OfficeBench
 from benchmarks.skill_mix import WideOffice, add
@@ -12,15 +15,22 @@ from evolve.environments.office.intents import INTENTS
 from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
-from evolve.gates import review_queue
+from evolve.errors import EnvironmentFailure
+from evolve.gates import proposals
 from evolve.gates.context import Bench
+from evolve.gates.coverage import Covered, SkillTrial, Trials, exercised, sentence, unexercised
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.stack import DEFAULT
 from evolve.loop import assembly as app
 from evolve.loop.session import Parts, arun
+from evolve.protocols import Action, StepResult
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Provenance, Trajectory, Trust, Verdict
+from memory.records import DeltaOp, Op, Outcome, Provenance, Step, Task, Trajectory, Trust, Verdict
+from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
+from skills.coverage import Place
+from skills.record import Skill
+from skills.sandbox.monty import shared
 from tests.evolve.toy_doors import Doors, doors_config, replies
 
 DEPLOYMENT = 61
@@ -83,3 +93,141 @@ async def test_what_is_held_back_waits_for_a_person_with_the_reason(tmp_path: Pa
         assert len(waiting) == 5
         assert review_queue.accept(store, str(waiting[0].seq), actor="test").applied
         assert len(store.records("default")) == 1
+
+
+CHOICE = 'def pick(x: int) -> str:\n    """Pick one."""\n    if x:\n        return "one"\n    return "two"\n'
+BOTH = ("print(pick(1))", "print(pick(0))")
+BRANCH = 'line 4: `return "one"`'.replace('"', "'")
+
+
+class ShellEpisode:
+    """Runs code until it says that it is done."""
+
+    def __init__(self, world: Shell) -> None:
+        self.world, self.session = world, shared().session({})
+
+    async def step(self, action: Action) -> StepResult:
+        if action.text == "crash":
+            raise EnvironmentFailure("the shell is gone")
+        done = action.text == "done"
+        result = self.session.run("" if done else action.text)
+        return StepResult(observation=result.stdout, error=result.error, done=done)
+
+    async def grade(self) -> Outcome:
+        return Outcome(success=True, reward=1.0)
+
+    async def close(self) -> None:
+        self.session.close()
+        self.world.closed += 1
+
+
+class Shell(Doors):
+    """A world of plain code, which counts its episodes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seeds: list[int] = []
+        self.closed = 0
+
+    def start(self, task: Task, seed: int = 0) -> Any:
+        self.seeds.append(seed)
+        return ShellEpisode(self)
+
+
+def tried(*actions: str, seed: int = 0, prelude: str = CHOICE) -> SkillTrial:
+    return SkillTrial(task=Task(id="t", instruction="Pick."), world_seed=seed, prelude=prelude, actions=actions)
+
+
+@pytest.mark.parametrize(
+    ("trials", "missed", "begun"),
+    [
+        ([tried(*BOTH)], [], 1),
+        ([tried(*BOTH, seed=1), tried(*BOTH, seed=2)], [], 1),
+        ([tried(BOTH[0], seed=1), tried(BOTH[1], seed=2), tried(*BOTH, seed=3)], [], 2),
+        ([tried(BOTH[1])], [BRANCH], 1),
+        ([tried(BOTH[1], "done", BOTH[0])], [BRANCH], 1),
+        ([tried(BOTH[1], "crash", BOTH[0])], [BRANCH], 1),
+        ([tried(*BOTH, "crash")], [], 1),
+        ([tried("pick()", *BOTH)], [], 1),
+        ([tried(BOTH[1], seed=seed) for seed in range(70)], [BRANCH], 64),
+    ],
+)
+async def test_trials_are_done_again_until_all_was_reached(
+    trials: list[SkillTrial], missed: list[str], begun: int
+) -> None:
+    """What an episode did before it broke or ended counts, and what came after does not; 64 episodes are enough."""
+    world = Shell()
+    found = await unexercised(world, Skill(source=CHOICE), trials)
+    assert [str(place) for place in found] == missed
+    assert world.seeds == [trial.world_seed for trial in trials[:begun]]
+    assert world.closed == begun
+
+
+async def test_without_a_trial_all_of_a_skill_is_missed_and_nothing_is_run() -> None:
+    world = Shell()
+    assert len(await unexercised(world, Skill(source=CHOICE), ())) == 4
+    assert not world.seeds
+
+
+@pytest.mark.parametrize(
+    ("count", "said"), [(1, "line 1: a;"), (3, "line 3: a;"), (4, "line 3: a and 1 more;"), (9, "a and 6 more;")]
+)
+def test_a_refusal_names_three_places_and_counts_the_others(count: int, said: str) -> None:
+    text = sentence([Place(line, "a") for line in range(1, count + 1)])
+    assert said in text
+    assert text.count("line") == min(3, count)
+    assert sentence([Place(1, "a"), Place(1, "a")]) == sentence([Place(1, "a")])
+
+
+@pytest.mark.parametrize(
+    ("prelude", "action", "kept"),
+    [(CHOICE, BOTH[0], True), ("x = 1", BOTH[0], False), (CHOICE, "print(1)", False), (CHOICE, "", False)],
+)
+def test_an_episode_is_a_trial_of_a_skill_that_was_there_and_named(prelude: str, action: str, kept: bool) -> None:
+    skill, trials = Skill(source=CHOICE), Trials()
+    steps = (Step(index=0, action="", observation=""), Step(index=1, action=action, observation=""))
+    for _ in range(2):
+        episode = Trajectory(id="e", task=Task(id="t", instruction="Pick."), steps=steps, prelude=prelude)
+        trials.take(skill, episode, 7)
+    assert trials.of(skill) == ((tried(action, seed=7),) if kept else ())
+
+
+class Admits:
+    """Accepts all ops but those named `no`."""
+
+    def __init__(self, name: str = "replay") -> None:
+        self.name = name
+
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        return Verdict(
+            gate=self.name,
+            accepted=tuple(op.op_id for op in ops if op.op_id != "no"),
+            rejected={op.op_id: "as measured" for op in ops if op.op_id == "no"},
+        )
+
+
+def test_the_last_gate_that_runs_tasks_asks_for_coverage_and_no_other() -> None:
+    world, names = Shell(), ["static", "replay", "held_out", "canary"]
+    gates = [Admits(name) for name in names]
+    found = exercised(gates, world, Trials())
+    assert [gate.name for gate in found] == names
+    assert [isinstance(gate, Covered) for gate in found] == [False, False, True, False]
+    assert isinstance(exercised([Admits("utility")], world, Trials())[0], Covered)
+    assert exercised(gates[:1], world, Trials()) == (gates[0],)
+    assert exercised((), world, Trials()) == ()
+
+
+async def test_only_learned_skills_that_were_accepted_are_asked_for_coverage() -> None:
+    skill = add(CHOICE, origin="Pick.")
+    learned = [
+        skill.model_copy(update={"op_id": key, "provenance": Provenance(trust=trust)})
+        for key, trust in (("yes", Trust.VERIFIED), ("own", Trust.OPERATOR), ("no", Trust.VERIFIED))
+    ]
+    others = [
+        DeltaOp(op=Op.ADD, op_id="text", payload={"content": "Pick one."}),
+        DeltaOp(op=Op.REMOVE, op_id="gone", kind="skill", target_id="r1"),
+    ]
+    verdict = await Covered(Admits(), Shell(), Trials()).judge([*learned, *others], RecordView(()), ())
+    assert set(verdict.accepted) == {"own", "text", "gone"}
+    assert verdict.rejected["no"] == "as measured"
+    assert verdict.rejected["yes"].startswith("no trial exercised line 3")

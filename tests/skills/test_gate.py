@@ -116,6 +116,37 @@ async def test_what_is_no_skill_is_refused_and_other_kinds_pass() -> None:
     assert verdict.rejected["wrong"].startswith("payload is no skill: source: ")
 
 
+async def test_a_removed_skill_comes_back_as_it_was_and_one_that_is_no_skill_is_nothing_to_the_library(
+    skill: Kept,
+) -> None:
+    bullet = DeltaOp(op=Op.REMOVE, op_id="bullet", target_id="record-9")
+    verdict = await judged(
+        [skill(1, "a"), skill(2, "b", status=Status.RETIRED)],
+        op(Op.RESTORE, "back", target=2),
+        op(Op.ADD, "uses_it", "c", "b"),
+        op(Op.RESTORE, "nobody", target=7),
+        op(Op.EDIT, "taken_over", "b", "a", target=1),
+        bullet,
+    )
+    assert verdict.accepted == ("back", "uses_it", "nobody", "bullet")
+    assert set(verdict.rejected) == {"taken_over"}
+    assert verdict.gate == "skill"
+    assert verdict.evidence == {"view": 0}
+
+
+@pytest.mark.parametrize("trust", [Trust.IMPORTED, Trust.QUOTED, Trust.VERIFIED])
+async def test_all_that_is_wrong_with_a_skill_is_said_at_once(trust: Trust) -> None:
+    source = (
+        'def f(x):\n    """Do it."""\n    if x == "zorvex" and x != "zorvex":\n        return eval(x)\n    return x\n'
+    )
+    verdict = await judged([], op(Op.ADD, "f", source=source, provenance=Provenance(trust=trust)))
+    said = verdict.rejected["f"].split("; ")
+    assert said[0].startswith("line 1: parameter 'x' has no type")
+    assert any("'eval' is neither" in each for each in said)
+    waits = [each for each in said if "waits for a value" in each]
+    assert len(waits) == len(set(waits)) == (0 if trust is Trust.VERIFIED else 2)
+
+
 async def test_the_static_gate_asks_it_about_skills_alone(skill: Kept) -> None:
     gate = StaticGate(kinds={"skill": SkillGate(lambda: OFFICE)})
     said = {"summary": TASK.instruction}

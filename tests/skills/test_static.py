@@ -82,6 +82,46 @@ def test_good_code_has_no_complaint() -> None:
             "no function apps.mail.serach; did you mean 'mail.search'?",
         ),
         (made("mail = apps.mail\nreturn mail.search(x)"), "line 3: `apps` is used otherwise than as"),
+        (made("return apps.qqqq.wwww(x)"), "line 3: there is no function apps.qqqq.wwww"),
+        (made(head="def f(x: int, *, y) -> int:"), "line 1: parameter 'y' has no type; annotate it"),
+        (made(head="def f(y, /, x: int) -> int:"), "line 1: parameter 'y' has no type; annotate it"),
+        (made(head="def f(**xs: int) -> int:", body="return 0"), "line 1: parameter 'xs' takes anything"),
+        (made(head="def f(x: int, *, y: int = x) -> int:"), "line 1: default `x` is computed"),
+        (made(head="def f(x: int = +1) -> int:"), "line 1: default `+1` is computed"),
+        (made(head="def f(x: int = -y) -> int:"), "line 1: default `-y` is computed"),
+        (made(head="def f(x: int) -> print():"), "line 1: annotation `print()` is no plain type"),
+        (made("nonlocal_ = x\nasync def g() -> int:\n    return 1\nreturn x"), "line 4: a skill has no async function"),
+        (made("def g() -> None:\n    nonlocal x\n    x = 1\nreturn x"), "line 4: a skill has no `nonlocal`"),
+        (made("yield from x"), "line 3: a skill has no `yield`"),
+        (made("from . import a\nreturn x"), "line 3: import of '.' is not allowed"),
+        (made("import math, os\nreturn x"), "line 3: import of 'os' is not allowed"),
+        (made(source="import os\n" + made().source), "line 1: import of 'os' is not allowed"),
+        (made(head="def _f(x: int) -> int:"), "line 1: the name '_f' is taken or private"),
+        (made(head="def math(x: int) -> int:"), "line 1: the name 'math' is taken or private"),
+        (made(head="def apps(x: int) -> int:"), "line 1: the name 'apps' is taken or private"),
+        (made("while True:\n    def g() -> int:\n        return 1\nreturn x"), "line 3: a `while True` without"),
+        (made("while True:\n    g = lambda: x\nreturn x"), "line 3: a `while True` without"),
+        (made("while x:\n    while True:\n        x = 1\n    break\nreturn x"), "line 4: a `while True` without"),
+        (made("while True:\n    while x:\n        break\nreturn x"), "line 3: a `while True` without"),
+        (made("try:\n    x = x + 1\nexcept:\n    x = 0\nreturn x"), "line 5: the `except` swallows"),
+        (made("try:\n    x = 1\nexcept (KeyError, Exception):\n    x = 0\nreturn x"), "line 5: the `except` swallows"),
+        (made("try:\n    x = 1\nexcept BaseException:\n    x = 0\nreturn x"), "line 5: the `except` swallows"),
+        (made("try:\n    x = 1\nexcept KeyError:\n    'never mind'\nreturn x"), "line 5: the `except` swallows"),
+        (
+            made("for y in [x]:\n    try:\n        x = y\n    except KeyError:\n        continue\nreturn x"),
+            "line 6: the",
+        ),
+        (
+            made("try:\n    x = ask(x)\nexcept KeyError:\n    x = 0\nreturn x", requires=("ask",)),
+            "line 5: the `except`",
+        ),
+        (made("for y in [x]:\n    try:\n        x = y\n    finally:\n        break\nreturn x"), "line 7: leaving a"),
+        (made("for y in [x]:\n    try:\n        x = y\n    finally:\n        continue\nreturn x"), "line 7: leaving a"),
+        (made("return x if pay else 0"), "line 3: 'pay' is neither a parameter"),
+        (
+            made("return zzzzzz"),
+            "neither a parameter, a local name, an allowed builtin nor a required skill; pass it in",
+        ),
     ],
 )
 def test_each_rule_bites_in_a_sentence_with_its_line(skill: Skill, said: str) -> None:
@@ -100,10 +140,97 @@ def test_each_rule_bites_in_a_sentence_with_its_line(skill: Skill, said: str) ->
         "match x:\n    case [a, *b]:\n        return len(b)\n    case {'k': c, **d}:\n        return c + d\nreturn a",
         "from datetime import date\nreturn date(2026, 1, 1).year",
         "total = sum(y for y in range(x) if (z := y))\nreturn total + z",
+        "return ask.a.b(x) if (ask := x) else 0",
+        "try:\n    x = int(str(x))\nexcept ValueError:\n    print(x)\nreturn x",
+        "try:\n    x = int(str(x))\nexcept Exception:\n    print(x)\n    raise",
+        "try:\n    return x + 1\nexcept Exception as e:\n    if x:\n        raise\n    return 0",
+        "try:\n    x = x + 1\nfinally:\n    print(x)\nreturn x",
+        "while True:\n    if x:\n        raise ValueError(x)",
+        "while True:\n    try:\n        break\n    finally:\n        print(x)\nreturn x",
+        "while False:\n    x = x + 1\nreturn x",
+        "while x:\n    x = x - 1\nreturn x",
+        "\treturn x".removeprefix("\t") + "\t# a tab",
+        "return apps.any.thing(x)",
+        "import math\nreturn math.floor(x)",
     ],
 )
 def test_honest_code_is_left_alone(body: str) -> None:
     assert complaints(made(body)) == ()
+
+
+@pytest.mark.parametrize("line", ["from typing import Any", "from typing import Any, cast", "import json, math"])
+def test_what_cannot_clash_with_other_skills_is_imported_beside_it(line: str) -> None:
+    used = "cast(int, x)" if "cast" in line else "math.floor(x)" if "math" in line else "x"
+    assert complaints(made(source=f"{line}\n{made(f'return {used}').source}")) == ()
+
+
+def test_complaints_come_in_the_order_of_lines_and_each_once() -> None:
+    body = "a = zz\nb = aa\nimport os\nwhile True:\n    x = eval\nreturn aa"
+    found = complaints(made(body, head="def f(x):"))
+    lines = [int(each.split()[1].rstrip(":")) for each in found]
+    assert lines == sorted(lines)
+    assert len(set(found)) == len(found)
+    assert lines == [1, 1, 3, 4, 5, 6, 7]
+
+
+def test_which_skills_there_are_is_only_asked_where_it_is_known() -> None:
+    skill = made("return ask(x)", requires=("ask",))
+    assert complaints(skill) == ()
+    assert complaints(skill, known=("ask",)) == ()
+    assert complaints(skill, known=()) == ("line 3: it requires 'ask', which is no skill in use",)
+
+
+@pytest.mark.parametrize("name", ["search", "apps.mail.search"])
+def test_functions_of_the_world_are_known_by_its_description(name: str) -> None:
+    root = name.partition(".")[0]
+    assert complaints(made(f"return {name}(x)"), documented={name}) == ()
+    assert any("is given another meaning" in each for each in complaints(made(f"{root} = x"), documented={name}))
+    taken = made(head=f"def {root}(x: int) -> int:")
+    assert any("is taken or private" in each for each in complaints(taken, documented={name}))
+
+
+@pytest.mark.parametrize("factor", [7, 10, 12, 24, 60, 100, 1000, 3600])
+def test_a_factor_that_changes_a_unit_is_free_in_a_product_alone(factor: int) -> None:
+    origin = f"Take {factor} of them."
+    for value in (f"x * {factor}", f"{factor} * x", f"x / {factor}", f"x // {factor}", f"x % {factor}"):
+        assert complaints(made(f"return {value}", origin=origin)) == (), value
+    for value in (f"x + {factor}", f"{factor}", f"-{factor}"):
+        assert f"'{factor}' comes from the task" in str(complaints(made(f"return {value}", origin=origin))), value
+
+
+@pytest.mark.parametrize(("number", "free"), [(0, True), (1, True), (2, True), (3, False), (61, False), (200, False)])
+def test_small_numbers_say_nothing_of_a_task(number: int, free: bool) -> None:
+    origin = f"Please take {number} of them."
+    for value in (f"x + {number}", f"x * {number}"):
+        assert (complaints(made(f"return {value}", origin=origin)) == ()) is free
+
+
+@pytest.mark.parametrize(
+    ("origin", "literal", "copied"),
+    [
+        ("Pay Al now.", "'Al'", "Al"),
+        ("Take 5 now.", "'5'", ""),
+        ("Take 15 now.", "'15'", "15"),
+        ("Pay 1,250 now.", "1250", "1250"),
+        ("Pay 0.07 now.", "7", "7"),
+        ("Pay 3 now.", "300", "300"),
+        ("Pay 3 now.", "3 + 1", "3"),
+        ("Look into notes.txt now.", "'see notes.txt'", "notes.txt"),
+        ("Pay Mirak Olander now.", "'Mirak and Olander'", "Olander"),
+        ("Pay. Mirak waits.", "'Mirak'", "Mirak"),
+        ("Pay. Mirak waits.", "' Mirak '", " Mirak "),
+        ("Pay. Mirak waits.", "'to Mirak'", ""),
+        ("Say 'well done' now.", "'well done'", "well done"),
+        ("Say «well done» now.", "'well done'", "well done"),
+        ("Say well done now.", "'well done'", ""),
+        ("Take 12 now.", "b'12'", ""),
+        ("Take 12 now.", "None", ""),
+    ],
+)
+def test_what_of_a_task_may_not_stand_in_a_literal(origin: str, literal: str, copied: str) -> None:
+    said = (f"line 3: {copied!r} comes from the task it was made from; make it a parameter",) if copied else ()
+    assert complaints(made(f"return {literal}", origin=origin)) == said
+    assert complaints(made(f"return {literal}"), tasks=["", "Wait.", origin]) == said
 
 
 @pytest.mark.parametrize(

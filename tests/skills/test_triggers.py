@@ -25,6 +25,24 @@ WAITS = [
     '[print, apps.calendar.cancel][bool(memo)]("e5")',
     f"f = lambda: {CANCEL}",
     f'while memo.find("zorvex") >= 0:\n        {CANCEL}\n        memo = ""',
+    f"if len(memo) == 2:\n        {CANCEL}",
+    f"if len(memo) == 1.0:\n        {CANCEL}",
+    f"if memo == -1:\n        {CANCEL}",
+    f"if to == memo == 7:\n        {CANCEL}",
+    f"if memo.upper() == to:\n        {CANCEL}",
+    f"x = memo.upper() == to\n    {CANCEL}",
+    f"x = hash(memo) == to\n    {CANCEL}",
+    f'if f"{{memo}}!" == to:\n        {CANCEL}',
+    f"if apps.mail.list():\n        {CANCEL}",
+    f"assert memo.isdigit()\n    {CANCEL}",
+    f"x = {CANCEL} if memo.isdigit() else None",
+    f"while memo.isdigit():\n        {CANCEL}",
+    f"if bool(memo) and print(memo):\n        {CANCEL}",
+    'x = (print, apps.calendar.cancel)[bool(memo)]("e5")',
+    f"def more() -> None:\n        {CANCEL}\n    more()",
+    f'x = memo.split("zorvex")\n    {CANCEL}',
+    f'x = memo.find("-")\n    {CANCEL}',
+    f'x = memo.get(to, "zorvex")\n    {CANCEL}',
 ]
 PLAIN = [
     'c = apps.contacts.find(name=to)\n    apps.payments.send(to=c["handle"], memo=memo)',
@@ -33,6 +51,22 @@ PLAIN = [
     'for m in apps.mail.list():\n        if m["by"] == to and not m["read"]:\n            apps.mail.drop(m["id"])',
     'apps.mail.search(subject=memo, page=3, folder="inbox")',
     "total = sum(x for x in [1, 2, 3]) * 7",
+    *(f"if len(memo) == {plain}:\n        {CANCEL}" for plain in ("0", "1")),
+    *(f"if memo is {plain}:\n        {CANCEL}" for plain in ("None", "True", "False")),
+    *(f"if {plain} != memo:\n        {CANCEL}" for plain in ("None", "True", "False", "0", "1", '""')),
+    *(f"if {ask}(memo):\n        {CANCEL}" for ask in ("all", "any", "bool", "len")),
+    f"if isinstance(memo, str) and to != memo:\n        {CANCEL}",
+    f'if memo["a"]["b"] == to[0]:\n        {CANCEL}',
+    'apps.mail.search("inbox")',
+    'x = sorted(apps.mail.list(), key=lambda mail: mail["id"])',
+    "def more(y: int) -> int:\n        return y\n    more(1)",
+    "x = memo.find(to)",
+    "x = memo.split(to)",
+    "x = memo.split(None, 1)",
+    'x = memo.join("zorvex")',
+    'x = print("zorvex")',
+    "x = memo[1]",
+    'x = {"a": memo}',
 ]
 
 
@@ -44,6 +78,13 @@ def test_what_waits_for_a_value_is_seen(body: str) -> None:
 @pytest.mark.parametrize("body", PLAIN)
 def test_plain_code_is_let_be(body: str) -> None:
     assert list(triggers(Skill(source=f"{HEAD}    {body}\n"))) == []
+
+
+def test_a_choice_is_told_by_its_line() -> None:
+    found = list(triggers(Skill(source=f'{HEAD}    x = to\n    if memo == "zorvex":\n        {CANCEL}\n')))
+    assert [line for line, _ in found] == [4]
+    last = list(triggers(Skill(source=f"{HEAD}    f = apps.calendar.cancel\n")))
+    assert [(line, said.split("`")[1]) for line, said in last] == [(3, "apps.calendar.cancel")]
 
 
 _ASKS = (

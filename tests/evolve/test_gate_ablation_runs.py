@@ -9,7 +9,7 @@ import pytest
 from evolve.episode.trust import text_of
 from evolve.gates.ablation import FEW, Ablated, Ablation, Seen
 from evolve.gates.call_budget import OutOfCalls
-from evolve.statistics.progress import Marks
+from evolve.statistics.partial_progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Task, Trajectory, Trust
 from playbooks.view import RecordView
 

@@ -16,7 +16,7 @@ from evolve.environments.office.skilled import parameters, phrases, written
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
-from evolve.gates import proposals
+from evolve.gates import review_queue
 from evolve.gates.context import Bench
 from evolve.gates.coverage import Covered, SkillTrial, Trials, exercised, sentence, unexercised
 from evolve.gates.evaluator import Evaluator
@@ -28,7 +28,7 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Outcome, Provenance, Step, Task, Trajectory, Trust, Verdict
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
-from skills.coverage import Place
+from skills.code_coverage import Place
 from skills.record import Skill
 from skills.sandbox.monty import shared
 from tests.evolve.toy_doors import Doors, doors_config, replies

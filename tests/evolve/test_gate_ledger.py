@@ -12,11 +12,11 @@ from evolve.config.model import Config
 from evolve.gates import batch_screen, utility
 from evolve.gates.account import GateAccount, GateCount, account, exposures, lines
 from evolve.gates.batch_screen import ScreenTrial
+from evolve.gates.decision_ledger import Entry, entries, last_words, replay, spent
 from evolve.gates.decisions import Round, held_back, redecided, rounds_of, verdict_of
 from evolve.gates.evaluator import episodes_of, run_of
-from evolve.gates.events import ALLOWANCE, PROPOSAL, VERDICT, WAITING
-from evolve.gates.ledger import Entry, entries, last_words, replay, spent
-from evolve.gates.proposals import reject, submit
+from evolve.gates.gate_events import ALLOWANCE, PROPOSAL, VERDICT, WAITING
+from evolve.gates.review_queue import reject, submit
 from evolve.gates.utility import UtilityTrial
 from evolve.loop.assembly import open_store
 from memory.erasing import ERASED_PAYLOAD

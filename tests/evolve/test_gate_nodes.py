@@ -10,7 +10,7 @@ import pytest
 
 from evolve.errors import UserCodeError
 from evolve.gates.decisions import Round, verdict_of
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.progress import Answered, Learned, Progress

@@ -113,7 +113,7 @@ def _forbidden(skill: Skill) -> Found:
     for line, text in enumerate(skill.source.split("\n"), 1):
         if hidden := next((char for char in text if not char.isprintable() and char not in "\t\r"), None):
             yield line, f"the source holds an invisible character (U+{ord(hidden):04X}); write it without"
-    for node in (each for each in ast.walk(skill.function) if isinstance(each, ast.stmt | ast.expr)):
+    for node in (each for each in ast.walk(skill.function) if isinstance(each, ast.stmt | ast.expr | ast.pattern)):
         line = node.lineno
         if kind := _KINDS.get(type(node)):
             yield line, f"a skill has no {kind.removeprefix('a ').removeprefix('an ')}; write a plain function"
@@ -121,6 +121,9 @@ def _forbidden(skill: Skill) -> Found:
             yield line, f"function {node.name!r} is decorated; write it plainly"
         elif isinstance(node, ast.Attribute) and _DUNDER.fullmatch(node.attr):
             yield line, f"attribute {node.attr!r} reaches into the interpreter"
+        elif isinstance(node, ast.MatchClass):
+            for name in filter(_DUNDER.fullmatch, node.kwd_attrs):
+                yield line, f"attribute {name!r} reaches into the interpreter"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _DUNDER.search(node.value):
             yield line, f"a text names {_DUNDER.findall(node.value)[0]!r}, which reaches into the interpreter"
 

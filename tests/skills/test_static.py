@@ -56,6 +56,7 @@ def test_good_code_has_no_complaint() -> None:
         (made("global y\nreturn x"), "line 3: a skill has no `global`"),
         (made("yield x"), "line 3: a skill has no `yield`"),
         (made("return x.__class__"), "line 3: attribute '__class__' reaches"),
+        (made("match x:\n    case int(__class__=kind):\n        return kind"), "line 4: attribute '__class__' reaches"),
         (made("return '{0.__class__}'.format(x)"), "line 3: a text names '__class__'"),
         (made("return x # \u202e"), "line 3: the source holds an invisible character (U+202E)"),
         (made("@cache\ndef g() -> int:\n    return 1\nreturn g()"), "line 4: function 'g' is decorated"),

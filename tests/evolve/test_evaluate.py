@@ -129,6 +129,13 @@ async def test_offline_validates_before_learning_and_after_each_epoch(tmp_path: 
         assert len(store.view("default").records()) == 5
 
 
+async def test_offline_validates_on_the_split_that_is_named(tmp_path: Path) -> None:
+    run = {"mode": "offline", "batch_size": 5, "dev_split": "test_normal"}
+    config = doors_config(tmp_path, run=run, controls={"no_memory": 0})
+    result = await arun(config, parts=Parts(policy=doors_policy(), environment=Doors(5)))
+    assert {task for report in result.evaluations for task in report.passed} == {f"test_normal-{at}" for at in range(5)}
+
+
 async def test_offline_goes_back_when_learning_does_harm(tmp_path: Path) -> None:
     teach(tmp_path)
 

@@ -103,6 +103,20 @@ async def test_without_rules_nothing_is_retired(tmp_path: Path) -> None:
         assert store.records("default")[0].usage.harmful == 8
 
 
+async def test_marks_count_half_after_the_half_life_that_is_set(tmp_path: Path) -> None:
+    config = doors(tmp_path, forget={"rules": [], "half_life": 4})
+    with open_store(config) as store:
+        store.commit("default", [add("a cursed door")], actor="test")
+    await play(config)
+    with open_store(config, read_only=True) as store:
+        records = store.view("default").records()
+        (fading,) = cases(store, config.forget, records)
+        (lasting,) = cases(store, config.forget.model_copy(update={"half_life": None}), records)
+    ages = (6, 6, 4, 4, 2, 2, 0, 0)  # two tasks a batch
+    assert fading.utility.weight == pytest.approx(sum(2 ** (-age / 4) for age in ages))
+    assert lasting.utility.weight == 8
+
+
 def shown(store: Store, config: Config, snapshot_id: str | None = None) -> set[str]:
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     found = recall_for(store, config, Task(id="t", instruction="amount"), (), policy, snapshot_id=snapshot_id)

@@ -109,10 +109,14 @@ def doctor(
 
     with reading(context) as (config, _):
         pass  # there is a workspace
-    findings = upkeep.doctor(config, rebuild=rebuild)
+    found = upkeep.doctor(config, rebuild=rebuild)
+    findings = [each for each in found if each.code != upkeep.LOCKED]
+    for each in found:
+        if each not in findings:
+            say(each.message, error=True)
     if known := library():
         say(f"{known.message}; {known.fix}", error=True)
-    table(findings.rows(), as_json, empty="healthy")
+    table([each.model_dump(mode="json") for each in findings], as_json, empty="healthy")
     if any(f.level == "error" or f.code.startswith("index") for f in findings):
         raise typer.Exit(1)
 

@@ -16,6 +16,9 @@ from memory.doctor import Finding
 from memory.errors import IndexLocked
 from memory.store import Store
 
+LOCKED = "locked"
+"""Code of the finding that another process owns the vector index."""
+
 
 def doctor(config: Config, *, rebuild: bool = False) -> Rows[Finding]:
     """Check database and vector index, and mend the index; with `rebuild` make the tables again from the journal.
@@ -34,7 +37,7 @@ def _whole(config: Config, *, write: bool) -> Generator[tuple[Store, list[Findin
     try:
         store = open_store(config)
     except IndexLocked as error:
-        locked.append(Finding(level="info", code="locked", message=f"the vector index was not looked at: {error}"))
+        locked.append(Finding(level="info", code=LOCKED, message=f"the vector index was not looked at: {error}"))
         store = open_store(config, read_only=not write, owner=False)
     with store:
         yield store, locked

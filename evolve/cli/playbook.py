@@ -182,7 +182,7 @@ def import_file(
     from evolve.workspace.exchange import import_playbook
 
     with writing(context) as (config, store):
-        found = import_playbook(store, config.memory.namespace, file, form=form, trust=trust)
+        found = import_playbook(store, config, file, form=form, trust=trust)
     _imported(found, trust, as_json)
 
 
@@ -211,7 +211,8 @@ def _imported(found: ImportedPlaybook, trust: bool, as_json: bool) -> None:
     commit, applied = found.commit, found.applied
     state = "shown from now on" if trust else "quarantined: in no prompt yet"
     text = f"read as {found.format}: {applied} applied" + (f" ({state})" if applied else "")
-    text += f", {found.known} already known, {len(commit.refused)} refused; version {commit.version}"
+    long = f", {found.too_long} longer than `gate.max_chars` left out" if found.too_long else ""
+    text += f", {found.known} already known{long}, {len(commit.refused)} refused; version {commit.version}"
     lines = [text, *(f"refused: {result.reason}" for result in commit.refused)]
     if applied and not trust:
         lines.append(

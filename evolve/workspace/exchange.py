@@ -36,6 +36,8 @@ class ImportedPlaybook(Frozen):
     applied: int
     known: int
     """Texts that were here already."""
+    too_long: int
+    """Texts of more than `gate.max_chars` characters: they are left out."""
     quarantined: int
     """In no prompt until a gate or the operator says so."""
 
@@ -63,12 +65,13 @@ class ExportedSkills(Frozen):
 
 
 def import_playbook(
-    store: Store, namespace: str, file: Path, *, form: PlaybookFormat | None = None, trust: bool = False
+    store: Store, config: Config, file: Path, *, form: PlaybookFormat | None = None, trust: bool = False
 ) -> ImportedPlaybook:
     """Bring in a playbook of others; without `form` its format is told by what stands in it.
 
     It is quarantined, unless `trust` shows it at once on the operator's word. Raises `BadInput` for what is none.
     """
+    namespace = config.memory.namespace
     try:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as missing:
@@ -79,7 +82,8 @@ def import_playbook(
     entries = importlib.import_module(f"playbooks.formats.{found}").load(text)
     if not entries:
         raise BadInput(f"{str(file)!r} holds no bullet in format {found!r}; name another with --format")
-    ops = import_ops(entries, source=f"{found}:{file.name}")
+    short = [entry for entry in entries if len(entry.bullet.content) <= config.gate.max_chars]
+    ops = import_ops(short, source=f"{found}:{file.name}")
     if trust:
         ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
     new = _unknown(ops, store.records(namespace))
@@ -90,6 +94,7 @@ def import_playbook(
         format=found,
         applied=applied,
         known=len(ops) - len(new),
+        too_long=len(entries) - len(short),
         quarantined=0 if trust else applied,
     )
 

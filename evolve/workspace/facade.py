@@ -342,7 +342,7 @@ class Workspace:
         self, file: str | PathLike[str], *, form: PlaybookFormat | None = None, trust: bool = False
     ) -> ImportedPlaybook:
         """Bring in a playbook of others: quarantined, or with `trust` shown at once. Raises `BadInput`."""
-        return exchange.import_playbook(self._store, self._namespace, Path(file), form=form, trust=trust)
+        return exchange.import_playbook(self._store, self.config, Path(file), form=form, trust=trust)
 
     def export_skills(self, folder: str | PathLike[str], names: Sequence[str] = ()) -> ExportedSkills:
         """Write skills in use as Agent Skills, a folder each. Raises `NotFound`."""

@@ -248,6 +248,13 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
         assert len(second.playbook) == 0
         second.restore(second.knowledge("quarantined")[0].label)
         assert second.import_playbook(file, form="ace", trust=True).known == 1
+        long = tmp_path / "long.md"
+        long.write_text("## RULES\n\n- Greet the treasurer.\n- " + "Greet the treasurer. " * 100 + "\n")
+        with_one = second.import_playbook(long)
+        assert (with_one.applied, with_one.too_long, with_one.format) == (1, 1, "markdown")
+        assert "0 already known, 1 longer than `gate.max_chars` left out" in command(
+            settings(tmp_path / "by command"), "playbook", "import", str(long)
+        )
         evolve.add_skill(second.config, SKILL)
         with pytest.raises(BadInput, match="the change was refused"):
             second.edit("pages", "no code")

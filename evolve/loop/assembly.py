@@ -31,9 +31,6 @@ from policies.roles import Policies
 if TYPE_CHECKING:
     from evolve.gates.context import Bench, GateContext
 
-WITH_MODEL = frozenset({"sentence"})
-"""Embedders that are named with the model that they load: `sentence:<path or hub name>`."""
-
 
 def make_environment(config: Config) -> Environment:
     """Return the configured environment, built with the section's own keys."""
@@ -164,8 +161,8 @@ def _langchain(section: ModelSection) -> Policy:
 def make_embedder(config: Config) -> Embedder:
     """Return the configured embedder. `sentence:<path or hub name>` reads local files only."""
     name, _, model = config.memory.embedder.partition(":")
-    if name in WITH_MODEL and model:
-        return choose("embedder", name, {name: lambda: member(embedders, name)(model)}, lambda own: own())
+    if model and name in members(embedders):
+        return choose("embedder", name, {name: partial(_shipped_embedder, name, model)}, lambda own: own())
     return choose("embedder", config.memory.embedder, shipped_embedders(), lambda own: own())
 
 
@@ -174,10 +171,17 @@ def shipped_embedders() -> Mapping[str, Callable[[], Embedder]]:
     return {name: partial(_shipped_embedder, name) for name in members(embedders)}
 
 
-def _shipped_embedder(name: str) -> Embedder:
-    if name in WITH_MODEL:
+def _shipped_embedder(name: str, model: str = "") -> Embedder:
+    if takes_model(name) and not model:
         raise ConfigError(f"embedder {name!r} needs the model that it loads; write '{name}:<path or hub name>'")
-    return member(embedders, name)()
+    if model and not takes_model(name):
+        raise ConfigError(f"embedder {name!r} loads no model, got {model!r}; write '{name}'")
+    return member(embedders, name)(model) if model else member(embedders, name)()
+
+
+def takes_model(name: str) -> bool:
+    """Tell whether a shipped embedder is named with the model that it loads: `sentence:<path or hub name>`."""
+    return any(each.default is each.empty for each in inspect.signature(member(embedders, name)).parameters.values())
 
 
 def open_store(

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evolve.loop.assembly import WITH_MODEL
+from evolve.loop.assembly import takes_model
 from evolve.registry import member, members
 from memory import embedders
 from memory.embedders.hashing import HashingEmbedder
@@ -76,7 +76,7 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny_sentence_model(tmp_path_factory.mktemp("model"))
 
 
-NAMES = [pytest.param(each, marks=pytest.mark.slow if each in WITH_MODEL else ()) for each in members(embedders)]
+NAMES = [pytest.param(each, marks=pytest.mark.slow if takes_model(each) else ()) for each in members(embedders)]
 
 
 @pytest.fixture(params=["cached", *NAMES], scope="module")
@@ -85,7 +85,7 @@ def make(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         journal = Journal(tmp_path_factory.mktemp("cache") / "evolve.db")
         yield lambda: CachedEmbedder(HashingEmbedder(), journal, persist=True)
         journal.close()
-    elif request.param in WITH_MODEL:
+    elif takes_model(request.param):
         folder = request.getfixturevalue("model_folder")
         yield lambda: member(embedders, request.param)(folder)
     else:

@@ -96,6 +96,8 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it() -> None:
 def test_an_embedder_without_its_model_says_how_it_is_named() -> None:
     with pytest.raises(ConfigError, match="'sentence' needs the model that it loads; write 'sentence:<path or hub"):
         make_embedder(Config(memory=MemorySection(embedder="sentence")))
+    with pytest.raises(ConfigError, match="'hashing' loads no model, got 'bert'; write 'hashing'"):
+        make_embedder(Config(memory=MemorySection(embedder="hashing:bert")))
 
 
 def test_a_file_is_a_member_only_if_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

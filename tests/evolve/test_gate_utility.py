@@ -57,6 +57,42 @@ def test_it_finds_what_helps_and_rarely_errs() -> None:
     assert sum(erred) / 300 <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("gained", "lost", "accepted", "said"),
+    [
+        (0, 0, True, "lower bound +0."),
+        (3, 0, True, ""),
+        (3, 3, True, ""),
+        (2, 3, False, "; 1 fewer runs pass"),
+        (0, 1, False, "; 1 fewer runs pass"),
+    ],
+)
+def test_code_that_comes_further_may_not_pass_fewer_tasks(gained: int, lost: int, accepted: bool, said: str) -> None:
+    """Each round counts: of forty tasks nearly all come further in both, some pass or fail in the second alone."""
+    ids = tuple(f"t{at}" for at in range(40))
+    without = {task: at >= 40 - lost for at, task in enumerate(ids)}
+    with_change = {task: at < gained for at, task in enumerate(ids)}
+    even = dict.fromkeys(ids, False)
+    far = dict.fromkeys(ids, (0.25, 0.5))
+    trial = UtilityTrial(cohort=ids, without=(even, without), with_change=(even, with_change), reach=(far, far))
+    decision = decide(trial)
+    assert decision.accepted is accepted
+    assert said in decision.reason
+    assert decision.evidence["statistics"]["mean"] == pytest.approx(1 - lost / 40)
+    assert decision.evidence["statistics"]["tasks"]["t0"] == 1.0
+    assert ("fewer" in decision.reason) is (lost > gained)
+
+
+def test_each_task_is_worth_the_mean_of_its_rounds() -> None:
+    arms = [{"a": True, "b": False, "c": None}, {"a": True, "b": True, "c": True}]
+    trial = UtilityTrial(cohort=("a", "b", "c"), without=(arms[0], arms[0]), with_change=(arms[1], arms[0]))
+    found = decide(trial).evidence["statistics"]
+    assert found["tasks"] == {"a": 0.0, "b": 0.5, "c": 0.0}
+    assert found["mean"] == pytest.approx(0.5 / 3)
+    assert found["coverage"] == pytest.approx((2 / 3 + 1 + 2 / 3 + 2 / 3) / 4)
+    assert decide(trial).reason.startswith("worth +0.167 a task over 3 tasks, lower bound -")
+
+
 def test_groups_have_to_match() -> None:
     one = constant(7, False, True)
     with pytest.raises(BadInput, match="1 rounds without and 2 with"):

@@ -71,6 +71,7 @@ def test_h2_practical(shape: tuple[int, ...], rules: Rules, status: Status, said
 
 
 def test_h2_nothing_is_accepted_where_protected_tasks_are_still_to_run() -> None:
+    assert decide(trial(12, 12, 0)).evidence["trial"]["guarded"] == 0
     for guarded, accepted in ((0, True), (11, True), (12, True), (13, False)):
         decision = decide(trial(12, 12, 0, guarded=guarded))
         assert decision.accepted is accepted

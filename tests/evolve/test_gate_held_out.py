@@ -389,3 +389,32 @@ async def test_h2_nothing_is_accepted_before_the_protected_slices_were_run() -> 
     early = {"safety": ("t0", "t5")}
     verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=early).judge([ADD], RecordView(()), [])
     assert len(verdict.evidence["rounds"][0]["trial"]["cohort"]) == 12
+
+
+async def test_h4_the_same_changes_are_not_looked_at_again_as_long_as_nothing_is_new() -> None:
+    verdicts: list[Verdict] = []
+    runs = Sixty(2)
+    gate = HeldOut(runs, TASKS, seed=1, rules=ONCE, past=lambda: verdicts)
+    verdicts.append(await gate.judge([ADD], RecordView(()), []))
+    assert verdicts[0].deferred["add"].startswith("waits for more: gained 2 and lost 0")
+    asked = len(runs.asked)
+    again = await gate.judge([ADD], RecordView(()), [])
+    assert again.deferred == {"add": "waits for more: looked at, and nothing new since"}
+    assert (len(runs.asked), again.evidence) == (asked, {})
+    more = await gate.judge([ADD, op("other")], RecordView(()), [])
+    assert len(runs.asked) > asked
+    assert set(more.deferred) == {"add", "other"}
+
+
+@pytest.mark.parametrize(("lost", "arms"), [(0, 2), (1, 2), (2, 3)])
+async def test_h2_the_noise_is_measured_only_where_the_answer_hangs_on_it(lost: int, arms: int) -> None:
+    asked: list[tuple[bool, int]] = []
+
+    async def run(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        asked.append((ops is not None, seed))
+        return {task.id: (at >= lost) if ops else (at < lost or at >= 9) for at, task in enumerate(tasks)}
+
+    verdict = await HeldOut(run, TASKS, seed=1, rules=ONCE).judge([ADD], RecordView(()), [])
+    assert [changed for changed, _ in asked] == [False, True, False][:arms]
+    assert len({seed for _, seed in asked}) == arms - 1
+    assert ("add" in verdict.accepted) is (lost < 2)

@@ -212,3 +212,17 @@ async def test_while_a_text_waits_skills_have_half_of_what_is_run() -> None:
     waits = await gate.judge([other, TEXT], RecordView(()), [])
     assert "texts come first" in waits.deferred["other"], "all that was run was for skills"
     assert (await gate.judge([other], RecordView(()), [])).accepted == ("other",), "alone it need not wait"
+
+
+async def test_what_cannot_be_afforded_waits_and_skills_are_measured_by_themselves() -> None:
+    tasks = [Task(id=f"t{at}", instruction="") for at in range(8)]
+    add = DeltaOp(op=Op.ADD, op_id="add", payload={"content": "x"})
+    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"})
+
+    async def dear(ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        if ops and ops[0].op_id == "add":
+            raise OutOfCalls("waits: too dear")
+        return {task.id: False for task in some}
+
+    verdict = await Utility(dear, tasks, seed=1).judge([add, skill], RecordView(()), [])
+    assert (verdict.accepted, set(verdict.rejected), verdict.deferred) == ((), {"skill"}, {"add": "waits: too dear"})

@@ -181,7 +181,7 @@ class HeldOut:
         """Tell whether more tasks would not change the answer: it is seen to harm, or what is lost is no noise."""
         statistics = decision.evidence["statistics"]
         ahead, behind, lost = statistics["ahead"], statistics["behind"], len(statistics["lost"])
-        if behind and p_better(behind, ahead) <= level_of(self._rules.error):
+        if p_better(behind, ahead) <= level_of(self._rules.error):
             return True
         return statistics["floor"] == 0 and (many or lost > self._rules.cap * len(self.tasks) + 1e-9)
 

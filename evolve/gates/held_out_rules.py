@@ -132,7 +132,8 @@ def _further(trial: HeldOutTrial, cohort: Sequence[str]) -> tuple[int, int]:
 
 def _spent(trial: HeldOutTrial, rules: Rules) -> tuple[float, float]:
     """Return the level of the last stage of a look, 0 where it can accept nothing, and what is left of the error."""
-    allowed, left, before = 0.0, rules.error if trial.left is None else trial.left, -1
+    allowed, left = 0.0, rules.error if trial.left is None else trial.left
+    before: int | None = None
     for size in stages(len(trial.cohort), rules.first):
         flipped = sum(_further(trial, trial.cohort[:size]))
         if size >= trial.guarded and flipped != before:  # the same flips are no second chance

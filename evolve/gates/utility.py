@@ -27,8 +27,8 @@ from evolve.gates.splits import select_tasks
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.evalues import mean_bound
-from evolve.statistics.paired import pair, step
-from evolve.statistics.partial_progress import further, reaches
+from evolve.statistics.paired import Passed, pair, step
+from evolve.statistics.progress import further, reaches
 from memory.errors import BadInput
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Trust, Verdict
@@ -108,7 +108,7 @@ def decide(trial: UtilityTrial, rules: Rules | None = None) -> Decision:
         raise BadInput(f"got {rounds} rounds without and {len(trial.with_change)} with the change; run as many of both")
     pairs = list(zip(trial.without, trial.with_change, strict=True))
     flips = [pair(trial.cohort, *each) for each in pairs]
-    worth = _worth(trial)
+    worth = _worth(trial, pairs)
     mean, lower = sum(worth.values()) / len(worth), mean_bound(tuple(worth.values()), rules.alpha)
     fewer = sum(len(each.lost) - len(each.gained) for each in flips) if trial.reach else 0
     accepted = lower > 0 and fewer <= 0
@@ -130,9 +130,8 @@ def decide(trial: UtilityTrial, rules: Rules | None = None) -> Decision:
     )
 
 
-def _worth(trial: UtilityTrial) -> dict[str, float]:
+def _worth(trial: UtilityTrial, rounds: Sequence[tuple[Passed, Passed]]) -> dict[str, float]:
     """Return task -> mean over the rounds of what the change is worth there, in [-1, 1]."""
-    rounds = list(zip(trial.without, trial.with_change, strict=True))
     if not trial.reach:
         return {task: sum(step(b.get(task), c.get(task)) for b, c in rounds) / len(rounds) for task in trial.cohort}
     signs = dict.fromkeys(trial.cohort, 0)

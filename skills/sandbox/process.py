@@ -35,6 +35,7 @@ from skills.sandbox.output import Printed, cut
 _CHILD = Path(__file__).with_name("process_child.py")
 _MAX_MESSAGE = 4 << 20
 _START_SECONDS = 20.0
+_CHUNK = 65_536
 
 
 class NotIsolated(EvolveError, RuntimeError):
@@ -219,7 +220,7 @@ class ProcessSession:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self._child.stdout], [], [], left)[0]:
                 raise _Ended(f"TimeoutError: time limit exceeded: {self._limits.seconds_per_run} s")
-            chunk = os.read(self._child.stdout.fileno(), 1 << 16)
+            chunk = os.read(self._child.stdout.fileno(), _CHUNK)
             if not chunk or len(self._buffer) > _MAX_MESSAGE:
                 raise _Ended("RuntimeError: the sandbox process ended")
             self._buffer += chunk

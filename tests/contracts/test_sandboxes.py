@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -150,6 +151,15 @@ def test_the_same_code_prints_the_same(sandbox: Sandbox) -> None:
         session.close()
         time.sleep(0.002)
     assert len(seen) == 1
+
+
+def test_the_default_sandbox_begins_with_the_year_2026_at_a_fixed_seed() -> None:
+    made = MontySandbox()
+    session = made.session({})
+    assert session.run("from datetime import datetime\nprint(datetime.now())").stdout == "2026-01-01 00:00:00\n"
+    first = session.run("import random\nprint(random.random())").stdout
+    assert first == f"{random.Random(0).random()}\n"
+    made.close()
 
 
 def test_sessions_do_not_share_state(sandbox: Sandbox) -> None:

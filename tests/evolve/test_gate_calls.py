@@ -181,6 +181,35 @@ def test_c1_the_purse_counts_what_is_paid_once() -> None:
     assert issubclass(OutOfCalls, EvolveError)
 
 
+def test_c1_what_fits_to_the_last_call_is_begun() -> None:
+    purse = CallBudget(1.0)
+    purse.fill(stream_calls=30, stream_episodes=3)
+    purse.ask(3, 30)
+    purse.ask(0, 99)
+    assert purse.reserve(5, 30) == 1
+    assert purse.reserve(5, 10) == 3
+    for episodes, most in ((4, 30), (3, 31), (1, 31)):
+        with pytest.raises(OutOfCalls):
+            purse.ask(episodes, most)
+    with pytest.raises(OutOfCalls):
+        purse.reserve(1, 31)
+    purse.pay(Trajectory(id="a", task=Task(id="a", instruction=""), usage=Usage(calls=45)))
+    assert purse.left == -15
+    for ask in (lambda: purse.ask(1, 1), lambda: purse.reserve(1, 1)):
+        with pytest.raises(OutOfCalls, match=r"\b0 (are|calls) left"):
+            ask()
+
+
+def test_c1_a_purse_that_was_never_filled_has_no_bottom() -> None:
+    purse = CallBudget(1.0)
+    purse.ask(1000, 1000)
+    assert (purse.left, purse.spent, purse.episodes) == (float("inf"), 0, 0)
+    purse.fill(stream_calls=0, stream_episodes=0)
+    assert purse.left == 0
+    with pytest.raises(OutOfCalls, match="about 0 calls are needed and 0 are left"):
+        purse.ask(1, 1)
+
+
 def test_c1_an_advance_comes_on_top_of_the_ratio() -> None:
     purse = CallBudget(2.0, advance=100)
     found: list[float] = []

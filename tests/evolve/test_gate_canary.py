@@ -13,6 +13,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.solver import Knowledge, next_action
 from evolve.environments.office.worker import make_worker
 from evolve.errors import ConfigError
+from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.canary import DRAWN, FEW, Canary, CanaryTrial, canary_tasks, decide, probe, replay
 from evolve.gates.decisions import redecided, rounds_of
 from evolve.loop.assembly import open_store
@@ -149,6 +150,19 @@ async def test_where_nothing_is_chance_one_arm_is_enough() -> None:
     verdict = await Canary(run, tasks, seed=1).judge([PAY], RecordView(), ())
     assert (verdict.accepted, run.runs) == (("pay",), 7), "t0 alone is asked what it does without"
     assert redecided(verdict, replay) == verdict
+
+
+async def test_what_cannot_be_afforded_waits_and_the_others_are_asked() -> None:
+    tasks = [Task(id=f"t{at}", instruction=f"Archive mail {at}.") for at in range(6)]
+    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"})
+
+    async def dear(ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        if ops and any(op.op_id == "pay" for op in ops):
+            raise OutOfCalls("waits: too dear")
+        return {task.id: True for task in some}
+
+    verdict = await Canary(dear, tasks, seed=1).judge([PAY, skill], RecordView(()), ())
+    assert (verdict.accepted, verdict.rejected, verdict.deferred) == (("skill",), {}, {"pay": "waits: too dear"})
 
 
 @pytest.mark.parametrize("word", ["zorvex", "t0"])

@@ -21,7 +21,7 @@ from benchmarks.gate_trials import Truth, arms
 from benchmarks.gate_worlds import USELESS, Effect, World, lives, share
 from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import redecided
-from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out import HeldOut, left_of, share_of_code
 from evolve.gates.held_out_rules import HeldOutTrial, Rules, decide, looks, replay
 from evolve.statistics.alpha import Look, level
 from memory.errors import BadInput
@@ -53,6 +53,9 @@ def trial(n: int, won: int, lost: int, flips: int = 0, **fields: Any) -> HeldOut
         ((50, 0, 0), ONCE, Status.REJECTED, "the net gain 0 is below 1; nothing was gained"),
         ((50, 5, 0), Rules(first=60, min_delta=0.12), Status.REJECTED, "the net gain 5 is below 6"),
         ((50, 6, 0), Rules(first=60, min_delta=0.12), Status.ACTIVE, ""),
+        ((42, 5, 0), Rules(first=60, min_delta=0.12), Status.REJECTED, "the net gain 5 is below 5.04"),
+        ((50, 1, 0), ONCE, Status.REJECTED, "of 50 held-out tasks; p = 0.5 is above 0.05, the level of this look"),
+        ((50, 1, 1, 1), ONCE, Status.REJECTED, "tasks; the net gain 0 is below 1; p = 0.75 is above 0.05"),
         ((50, 8, 1), ONCE, Status.ACTIVE, ""),
         ((50, 9, 2), ONCE, Status.REJECTED, "lost more than 0 (A/A) + 0.02"),
         ((50, 9, 2, 2), ONCE, Status.ACTIVE, ""),
@@ -65,6 +68,73 @@ def test_h2_practical(shape: tuple[int, ...], rules: Rules, status: Status, said
     assert (decision.status, decision.accepted) == (status, status is not Status.REJECTED)
     assert said in decision.reason
     assert decision.evidence["statistics"]["p_better"] <= 1
+
+
+def test_h2_nothing_is_accepted_where_protected_tasks_are_still_to_run() -> None:
+    assert decide(trial(12, 12, 0)).evidence["trial"]["guarded"] == 0
+    for guarded, accepted in ((0, True), (11, True), (12, True), (13, False)):
+        decision = decide(trial(12, 12, 0, guarded=guarded))
+        assert decision.accepted is accepted
+        assert decision.evidence["statistics"]["max_p"] == (0.05 if accepted else 0)
+        assert decision.evidence["statistics"]["left"] == (pytest.approx(0.1, abs=0.06) if accepted else 0.1)
+
+
+def test_h2_stages_share_one_error_and_the_same_flips_are_no_second_chance() -> None:
+    """Twelve tasks, twice as many, all: what is seen at first is asked for 0.05, what comes later for less."""
+    levels = [
+        decide(trial(n, 3, 0), Rules(first=first)).evidence["statistics"]["max_p"]
+        for n, first in ((60, 60), (60, 12), (13, 12), (12, 12))
+    ]
+    assert levels == [0.05] * 4, "nothing moved after the first stage"
+    late = trial(60, 0, 0)
+    late = late.model_copy(
+        update={
+            "candidate": late.candidate | dict.fromkeys((*(f"t{at}" for at in range(6)), "t20", "t21", "t50"), True)
+        }
+    )
+    found = decide(late, Rules(first=12)).evidence["statistics"]
+    assert found["max_p"] < 0.05
+    assert found["left"] < decide(late, Rules(first=60)).evidence["statistics"]["left"]
+    assert decide(late.model_copy(update={"left": 0.02}), Rules(first=60)).evidence["statistics"]["max_p"] == 0.01
+
+
+def test_h1_strict_tells_no_progress() -> None:
+    ids = tuple(f"t{at}" for at in range(4))
+    arm: dict[str, bool | None] = dict.fromkeys(ids, False)
+    observed = HeldOutTrial(cohort=ids, base=arm, candidate=arm, reach=dict.fromkeys(ids, (0.1, 0.9)))
+    assert decide(observed, STRICT).reason.startswith("gained 0 and lost 0 of 4 held-out tasks; p = 1 is above")
+    assert "further in 4 and less far in 0" in decide(observed).reason
+
+
+def test_h6_the_share_of_code_is_that_of_its_episodes() -> None:
+    text, code = (decide(trial(60, 5, 0, thrift=thrift)).evidence for thrift in (False, True))
+    usual = decide(trial(60, 5, 0)).evidence
+    assert [share_of_code(each) for each in ([], [text], [usual], [code], [text, code], [text, text, code])] == [
+        0, 0, 0, 1, 0.5, pytest.approx(1 / 3)
+    ]  # fmt: skip
+    old = {"trial": {"base": {"t": True}, "candidate": {"t": True, "u": True}}}
+    assert share_of_code([old, code]) == 120 / 123
+
+
+def test_h6_what_is_left_is_that_of_the_change_that_has_least() -> None:
+    def look(*ops: str, left: float | None, spent: float, won: int) -> dict[str, Any]:
+        made = trial(20, won, 0).model_copy(update={"left": left})
+        statistics = {} if left is None else {"left": left - spent}
+        return {"ops": list(ops), "trial": made.model_dump(mode="json"), "statistics": statistics}
+
+    now = look("a", "b", left=0.1, spent=0, won=9)
+    some = [look("a", left=0.1, spent=0.03, won=1), look("b", "c", left=0.1, spent=0.04, won=2)]
+    assert left_of([], now, 12, 0.1) == 0.1
+    assert left_of(some[:1], now, 12, 0.1) == pytest.approx(0.07)
+    assert left_of(some, now, 12, 0.1) == pytest.approx(0.06)
+    assert left_of([*some, look("a", left=0.07, spent=0.02, won=3)], now, 12, 0.1) == pytest.approx(0.05)
+    assert left_of([look("c", left=0.1, spent=0.09, won=1)], now, 12, 0.1) == 0.1
+    assert left_of([look("a", left=None, spent=0, won=1)], now, 12, 0.1) == 0.1, "a strict look spends none of it"
+    same = look("a", "b", left=0.1, spent=0.05, won=9)
+    assert left_of([same], now, 12, 0.1) == 0.1, "the look itself, taken up again"
+    later = {**same, "trial": trial(20, 9, 1).model_dump(mode="json") | {"left": 0.1}}
+    assert left_of([later], now, 12, 0.1) == 0.1, "what came after the first stage does not tell looks apart"
+    assert left_of([later], now, 20, 0.1) == pytest.approx(0.05)
 
 
 def test_h2_the_floor_is_half_of_what_flips_without_a_change() -> None:
@@ -319,3 +389,32 @@ async def test_h2_nothing_is_accepted_before_the_protected_slices_were_run() -> 
     early = {"safety": ("t0", "t5")}
     verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=early).judge([ADD], RecordView(()), [])
     assert len(verdict.evidence["rounds"][0]["trial"]["cohort"]) == 12
+
+
+async def test_h4_the_same_changes_are_not_looked_at_again_as_long_as_nothing_is_new() -> None:
+    verdicts: list[Verdict] = []
+    runs = Sixty(2)
+    gate = HeldOut(runs, TASKS, seed=1, rules=ONCE, past=lambda: verdicts)
+    verdicts.append(await gate.judge([ADD], RecordView(()), []))
+    assert verdicts[0].deferred["add"].startswith("waits for more: gained 2 and lost 0")
+    asked = len(runs.asked)
+    again = await gate.judge([ADD], RecordView(()), [])
+    assert again.deferred == {"add": "waits for more: looked at, and nothing new since"}
+    assert (len(runs.asked), again.evidence) == (asked, {})
+    more = await gate.judge([ADD, op("other")], RecordView(()), [])
+    assert len(runs.asked) > asked
+    assert set(more.deferred) == {"add", "other"}
+
+
+@pytest.mark.parametrize(("lost", "arms"), [(0, 2), (1, 2), (2, 3)])
+async def test_h2_the_noise_is_measured_only_where_the_answer_hangs_on_it(lost: int, arms: int) -> None:
+    asked: list[tuple[bool, int]] = []
+
+    async def run(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        asked.append((ops is not None, seed))
+        return {task.id: (at >= lost) if ops else (at < lost or at >= 9) for at, task in enumerate(tasks)}
+
+    verdict = await HeldOut(run, TASKS, seed=1, rules=ONCE).judge([ADD], RecordView(()), [])
+    assert [changed for changed, _ in asked] == [False, True, False][:arms]
+    assert len({seed for _, seed in asked}) == arms - 1
+    assert ("add" in verdict.accepted) is (lost < 2)

@@ -10,13 +10,15 @@ import pytest
 
 from evolve.errors import UserCodeError
 from evolve.gates.decisions import Round, verdict_of
-from evolve.gates.gate_events import VERDICT
+from evolve.gates.events import VERDICT
+from evolve.gates.proposals import proposals
+from evolve.gates.review import ReviewGate
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.progress import Answered, Learned, Progress
 from evolve.statistics.decision import Decision
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Record, Status, Trajectory, Verdict
+from memory.records import RECALLABLE, DeltaOp, Record, Status, Trajectory, Verdict
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import Doors, doors_config, replies
 
@@ -66,19 +68,21 @@ class Noted:
         self.told.append(event)
 
 
-async def go(root: Path, *gates: Any, tasks: int = 5, size: int = 5) -> tuple[list[Record[Any]], list[Progress]]:
-    """Run doors and return what is known afterwards, and what was told meanwhile."""
+async def go(
+    root: Path, *gates: Any, tasks: int = 5, size: int = 5, **playbook: Any
+) -> tuple[list[Record[Any]], list[Progress]]:
+    """Run doors and return what is in use afterwards, and what was told meanwhile."""
     config = doors_config(
         root,
         run={"tasks": tasks, "batch_size": size},
         controls={"no_memory": 0},
-        playbook={"curator": "direct"},
+        playbook={"curator": "direct", **playbook},
     )
     noted = Noted()
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     await arun(config, parts=Parts(policy=policy, environment=Doors(), gates=gates), observers=[noted])
     with open_store(config, read_only=True) as store:
-        return list(store.records("default")), noted.told
+        return [record for record in store.records("default") if record.status in RECALLABLE], noted.told
 
 
 @pytest.mark.parametrize(
@@ -148,6 +152,32 @@ async def test_what_is_put_off_is_asked_about_with_the_next_batch(measured: bool
     assert second.given == [5, 10], "with the episodes that it was written from"
     deferred = [each.deferred for each in told if isinstance(each, Answered) and each.gate == "second"]
     assert deferred == [5, 0]
+
+
+@pytest.mark.parametrize(("every", "kept"), [(9, 5), (10, 5), (11, 10)])
+async def test_what_was_learned_twice_is_merged_at_compaction_points(every: int, kept: int, tmp_path: Path) -> None:
+    records, told = await go(tmp_path, later("all", 2), tasks=10, compact_every=every)
+    assert len(records) == kept
+    learned = [(each.applied, each.refused) for each in told if isinstance(each, Learned)]
+    assert learned == [(0, 0), (10, 0)], "merging is no lesson"
+
+
+async def test_the_budget_of_tokens_holds_after_every_batch(tmp_path: Path) -> None:
+    records, _ = await go(tmp_path / "a", yes("all", Status.PROVISIONAL))
+    fewer, _ = await go(tmp_path / "b", yes("all", Status.PROVISIONAL), max_tokens=20)
+    assert 0 < len(fewer) < len(records) == 5
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_where_a_person_is_asked_all_of_it_waits_and_nothing_is_merged(asks: bool, tmp_path: Path) -> None:
+    gates = (yes("all", Status.ACTIVE, "red"), *((ReviewGate(),) if asks else ()))
+    records, told = await go(tmp_path, *gates, tasks=10, size=10, compact_every=10)
+    (learned,) = [each for each in told if isinstance(each, Learned)]
+    assert (len(records), learned.applied, learned.pending) == ((0, 0, 4) if asks else (4, 4, 0))
+    with open_store(doors_config(tmp_path), read_only=True) as store:
+        waiting = proposals(store)
+    assert {words(each.op) for each in waiting} == ({"blue", "green", "white", "black"} if asks else set())
+    assert {each.op.status for each in waiting} == ({Status.ACTIVE} if asks else set())
 
 
 class Wrong:

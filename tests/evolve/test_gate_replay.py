@@ -9,7 +9,8 @@ import pytest
 from evolve.gates.account import REPLAYS
 from evolve.gates.decision_ledger import entries
 from evolve.gates.decisions import redecided
-from evolve.gates.replay import Replay
+from evolve.gates.ledger import entries
+from evolve.gates.replay import Replay, ReplayTrial, Run, decide
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status, Trajectory, Verdict
 from playbooks.view import RecordView
@@ -58,6 +59,31 @@ async def test_what_works_again_passes_and_so_does_what_is_no_skill() -> None:
 async def test_what_does_not_is_refused_with_the_reason(op: DeltaOp, why: str) -> None:
     verdict = await judged(op)
     assert why in verdict.rejected[op.op_id]
+
+
+@pytest.mark.parametrize(
+    ("trial", "accepted", "reason"),
+    [
+        (ReplayTrial(), False, "no test replays a task that it was made from"),
+        (ReplayTrial(refused="there is one already"), False, "there is one already"),
+        (ReplayTrial(runs=(Run(task_id="t"),)), False, "replay of 't': the task fails"),
+        (ReplayTrial(runs=(Run(task_id="t", used=True),)), False, "replay of 't': the task fails"),
+        (ReplayTrial(runs=(Run(task_id="t", passed=True),)), False, "replay of 't': the skill is not used"),
+        (ReplayTrial(runs=(Run(task_id="t", passed=True, used=True),)), True, "replayed in 1 tasks"),
+        (
+            ReplayTrial(
+                runs=(Run(task_id="t", passed=True, used=True), Run(task_id="u", error="E", passed=True, used=True))
+            ),
+            False,
+            "replay of 'u': E",
+        ),
+    ],
+)
+def test_every_run_must_end_pass_and_use_it(trial: ReplayTrial, accepted: bool, reason: str) -> None:
+    decision = decide(trial)
+    assert (decision.accepted, decision.reason) == (accepted, reason)
+    assert decision.status is (Status.PROVISIONAL if accepted else Status.REJECTED)
+    assert decision.evidence["statistics"] == {"replayed": len(trial.runs)}
 
 
 async def test_a_skill_may_require_one_that_passed_before_it() -> None:

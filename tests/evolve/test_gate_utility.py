@@ -57,6 +57,42 @@ def test_it_finds_what_helps_and_rarely_errs() -> None:
     assert sum(erred) / 300 <= 0.05
 
 
+@pytest.mark.parametrize(
+    ("gained", "lost", "accepted", "said"),
+    [
+        (0, 0, True, "lower bound +0."),
+        (3, 0, True, ""),
+        (3, 3, True, ""),
+        (2, 3, False, "; 1 fewer runs pass"),
+        (0, 1, False, "; 1 fewer runs pass"),
+    ],
+)
+def test_code_that_comes_further_may_not_pass_fewer_tasks(gained: int, lost: int, accepted: bool, said: str) -> None:
+    """Each round counts: of forty tasks nearly all come further in both, some pass or fail in the second alone."""
+    ids = tuple(f"t{at}" for at in range(40))
+    without = {task: at >= 40 - lost for at, task in enumerate(ids)}
+    with_change = {task: at < gained for at, task in enumerate(ids)}
+    even = dict.fromkeys(ids, False)
+    far = dict.fromkeys(ids, (0.25, 0.5))
+    trial = UtilityTrial(cohort=ids, without=(even, without), with_change=(even, with_change), reach=(far, far))
+    decision = decide(trial)
+    assert decision.accepted is accepted
+    assert said in decision.reason
+    assert decision.evidence["statistics"]["mean"] == pytest.approx(1 - lost / 40)
+    assert decision.evidence["statistics"]["tasks"]["t0"] == 1.0
+    assert ("fewer" in decision.reason) is (lost > gained)
+
+
+def test_each_task_is_worth_the_mean_of_its_rounds() -> None:
+    arms = [{"a": True, "b": False, "c": None}, {"a": True, "b": True, "c": True}]
+    trial = UtilityTrial(cohort=("a", "b", "c"), without=(arms[0], arms[0]), with_change=(arms[1], arms[0]))
+    found = decide(trial).evidence["statistics"]
+    assert found["tasks"] == {"a": 0.0, "b": 0.5, "c": 0.0}
+    assert found["mean"] == pytest.approx(0.5 / 3)
+    assert found["coverage"] == pytest.approx((2 / 3 + 1 + 2 / 3 + 2 / 3) / 4)
+    assert decide(trial).reason.startswith("worth +0.167 a task over 3 tasks, lower bound -")
+
+
 def test_groups_have_to_match() -> None:
     one = constant(7, False, True)
     with pytest.raises(BadInput, match="1 rounds without and 2 with"):
@@ -176,3 +212,17 @@ async def test_while_a_text_waits_skills_have_half_of_what_is_run() -> None:
     waits = await gate.judge([other, TEXT], RecordView(()), [])
     assert "texts come first" in waits.deferred["other"], "all that was run was for skills"
     assert (await gate.judge([other], RecordView(()), [])).accepted == ("other",), "alone it need not wait"
+
+
+async def test_what_cannot_be_afforded_waits_and_skills_are_measured_by_themselves() -> None:
+    tasks = [Task(id=f"t{at}", instruction="") for at in range(8)]
+    add = DeltaOp(op=Op.ADD, op_id="add", payload={"content": "x"})
+    skill = DeltaOp(op=Op.ADD, op_id="skill", kind="skill", payload={"source": "x"})
+
+    async def dear(ops: Sequence[DeltaOp] | None, some: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
+        if ops and ops[0].op_id == "add":
+            raise OutOfCalls("waits: too dear")
+        return {task.id: False for task in some}
+
+    verdict = await Utility(dear, tasks, seed=1).judge([add, skill], RecordView(()), [])
+    assert (verdict.accepted, set(verdict.rejected), verdict.deferred) == ((), {"skill"}, {"add": "waits: too dear"})

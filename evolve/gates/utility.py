@@ -28,7 +28,7 @@ from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.evalues import mean_bound
 from evolve.statistics.paired import Passed, pair, step
-from evolve.statistics.progress import further, reaches
+from evolve.statistics.partial_progress import further, reaches
 from memory.errors import BadInput
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Trust, Verdict

@@ -12,7 +12,7 @@ from evolve.config.model import Config
 from evolve.gates import batch_screen, utility
 from evolve.gates.account import GateAccount, GateCount, account, exposures, lines
 from evolve.gates.batch_screen import ScreenTrial
-from evolve.gates.decision_ledger import Entry, entries, last_words, replay, spent
+from evolve.gates.decision_ledger import GateDecision, entries, last_words, replay, spent
 from evolve.gates.decisions import Round, held_back, redecided, rounds_of, verdict_of
 from evolve.gates.evaluator import episodes_of, run_of
 from evolve.gates.gate_events import ALLOWANCE, PROPOSAL, VERDICT, WAITING
@@ -87,9 +87,9 @@ def test_a_text_that_was_erased_is_told_as_such_and_what_waited_is_known(store: 
 
 
 def test_the_last_words_of_each_gate_come_latest_first() -> None:
-    def said(seq: int, gate: str, op_id: str) -> Entry:
+    def said(seq: int, gate: str, op_id: str) -> GateDecision:
         empty: dict[str, Any] = dict.fromkeys(("batch", "op", "text", "answer", "reason", "status"), "")
-        return Entry(seq=seq, gate=gate, op_id=op_id, **empty)
+        return GateDecision(seq=seq, gate=gate, op_id=op_id, **empty)
 
     some = [said(1, "static", "a"), said(2, "static", "b"), said(3, "canary", "a"), said(4, "static", "b")]
     assert [each.seq for each in last_words(some)] == [3, 4, 1]

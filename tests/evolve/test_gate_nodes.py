@@ -10,9 +10,9 @@ import pytest
 
 from evolve.errors import UserCodeError
 from evolve.gates.decisions import Round, verdict_of
-from evolve.gates.events import VERDICT
-from evolve.gates.proposals import proposals
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.review import ReviewGate
+from evolve.gates.review_queue import proposals
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.progress import Answered, Learned, Progress

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates.events import VERDICT
-from evolve.gates.proposals import accept, defer, edited, find, proposals, reject, says, standing, submit
+from evolve.gates.gate_events import VERDICT
+from evolve.gates.review_queue import accept, defer, edited, find, proposals, reject, says, standing, submit
 from evolve.loop.assembly import open_store
 from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Event, Op, Status, Verdict

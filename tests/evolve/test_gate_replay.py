@@ -9,7 +9,6 @@ import pytest
 from evolve.gates.account import REPLAYS
 from evolve.gates.decision_ledger import entries
 from evolve.gates.decisions import redecided
-from evolve.gates.ledger import entries
 from evolve.gates.replay import Replay, ReplayTrial, Run, decide
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status, Trajectory, Verdict

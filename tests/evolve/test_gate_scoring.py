@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates.events import VERDICT
+from evolve.gates.gate_events import VERDICT
 from evolve.gates.scoring import cases, limits, measured
 from evolve.gates.utility import Rules, UtilityTrial, decide
 from evolve.loop.assembly import open_store

@@ -10,7 +10,7 @@ import pytest
 from evolve.gates.static import ExemplarGate, StaticGate, ngrams, plain
 from memory.records import DeltaOp, Op, Task, Trajectory, Verdict
 from playbooks.view import RecordView
-from skills.gate import SkillGate
+from skills.skill_gate import SkillGate
 
 WORDS = [f"word{at}" for at in range(20)]
 SKILL = 'def f(x: int) -> int:\n    """{doc}"""\n    return x\n'

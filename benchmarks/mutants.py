@@ -49,7 +49,20 @@ class Area:
 
 AREAS = (
     Area(
-        "memory", ("memory/*.py", "memory/indexes/*.py"), ("tests/memory/test_*.py", "tests/contracts/test_indexes.py")
+        "memory",
+        ("memory/*.py", "memory/indexes/*.py"),
+        (
+            "tests/memory/test_*.py",
+            "tests/contracts/test_indexes.py",
+            *(
+                f"tests/evolve/test_cli_{verb}.py"
+                for verb in ("backup", "bad_input", "exemplars", "forget", "knowledge")
+            ),
+            *(f"tests/evolve/test_cli_{verb}.py" for verb in ("notebook", "skills", "transfer")),
+            "tests/evolve/inspector/test_*pages.py",
+            "tests/evolve/test_retire.py",
+            "tests/evolve/test_workspace.py",
+        ),
     ),
     Area(
         "gates",
@@ -68,7 +81,14 @@ AREAS = (
     Area(
         "trust",
         ("evolve/episode/trust.py", "evolve/gates/quarantine.py", "playbooks/delta_checks.py"),
-        ("tests/playbooks/test_deltas.py", "tests/evolve/test_learning_parts.py", "tests/evolve/test_*quarantine.py"),
+        (
+            "tests/playbooks/test_deltas.py",
+            "tests/evolve/test_learning_parts.py",
+            "tests/evolve/test_*quarantine.py",
+            "tests/evolve/test_taint.py",
+            "tests/evolve/test_exemplars.py",
+            "tests/evolve/integrations/test_hearsay.py",
+        ),
     ),
     Area(
         "sandbox",
@@ -82,6 +102,7 @@ AREAS = (
             "tests/policies/generations/test_*.py",
             "tests/contracts/test_adapter_engines.py",
             "tests/evolve/test_generations.py",
+            "tests/evolve/test_cli_policy.py",
         ),
     ),
 )

@@ -166,7 +166,6 @@ def scrub(journal: Journal) -> None:
     with journal.lock:
         with journal.transaction() as conn:
             conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")
-            conn.execute("INSERT INTO record_text (record_text) VALUES ('optimize')")
         journal.query("VACUUM")
         if journal.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
             raise JournalError(

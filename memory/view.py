@@ -66,7 +66,7 @@ class Reader:
         """Return the live view; the same object as long as nothing changed."""
         with self._journal.lock:
             version, head = self.head(namespace)
-            seen, live, view = self._views.get(namespace, (-1, {}, None))
+            seen, live, view = self._views.get(namespace, (0, {}, None))
             if view is None or seen != head:
                 live = self._update(namespace, live, seen)
                 view = View(namespace, version, tuple(live[number] for number in sorted(live)), self.get)

@@ -211,6 +211,18 @@ def test_a_lost_database_is_not_taken_for_a_new_workspace(path: Path, add: Add, 
     assert not empty or path.stat().st_size == 0
 
 
+@pytest.mark.parametrize(("inside", "lost"), [([], True), (["a.lock"], False), (["a.lock", "chroma.sqlite3"], True)])
+def test_a_folder_that_holds_nothing_but_locks_is_no_workspace(path: Path, inside: list[str], lost: bool) -> None:
+    (path.parent / "index").mkdir()
+    for name in inside:
+        (path.parent / "index" / name).touch()
+    if lost:
+        with pytest.raises(JournalError, match="there: index"):
+            reopen(path)
+    else:
+        reopen(path).close()
+
+
 def test_an_empty_file_alone_is_a_workspace_that_begins(path: Path) -> None:
     path.touch()
     with reopen(path) as store:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memory import embedding_cache
 from memory.embedders.hashing import HashingEmbedder
 from memory.embedding_cache import CachedEmbedder
 from memory.errors import BadInput
@@ -42,6 +43,15 @@ def test_a_text_is_embedded_once(journal: Journal) -> None:
     assert np.array_equal(first, cached.embed(["a", "b", "a"]))
     assert behind.asked == ["a", "b"]
     assert np.array_equal(first, HashingEmbedder(64).embed(["a", "b", "a"]))
+
+
+def test_what_was_not_asked_for_longest_goes_first(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedding_cache, "_REMEMBERED", 2)
+    behind = Counting()
+    cached = CachedEmbedder(behind, journal, persist=False)
+    for text in ("a", "b", "a", "c", "a", "b"):
+        cached.embed([text])
+    assert behind.asked == ["a", "b", "c", "b"]
 
 
 def test_another_process_finds_it_by_model_and_hash(journal: Journal) -> None:

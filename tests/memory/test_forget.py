@@ -120,6 +120,15 @@ def test_forgetting_a_task_takes_its_episodes_and_what_was_learned_from_it(store
     assert store.doctor() == []
 
 
+def test_of_a_forgotten_episode_stays_whether_it_ended_with_an_error(store: Store) -> None:
+    task = Task(id="t1", instruction="the pelican task")
+    for name, error in (("a", None), ("b", "the pelican is gone")):
+        store.add_trajectory(Trajectory(id=name, task=task, error=error))
+    store.forget(task_id="t1", purge=True)
+    assert [each.error for each in store.trajectories()] == [None, "[erased]"]
+    assert [each.outcome for each in store.trajectories()] == [None, None]
+
+
 @pytest.mark.parametrize("purge", [False, True])
 def test_a_forgotten_text_is_not_written_again_unless_asked(store: Store, add: Add, path: Path, purge: bool) -> None:
     (first, other) = store.commit("default", [add(MARK), add("another")], actor="t").results

@@ -272,6 +272,39 @@ def test_an_index_of_another_embedder_is_replaced(database: Path) -> None:
         assert answers(reader) == found
 
 
+def test_a_purge_leaves_no_vector_in_the_index_and_forgetting_alone_takes_it_out_of_searches(database: Path) -> None:
+    def on_disk(vector: bytes) -> bool:
+        return any(vector in file.read_bytes() for file in (database.parent / "index").rglob("*") if file.is_file())
+
+    with open_store(database) as store:
+        first, second = store.view("default").records()[:2]
+        vector = HashingEmbedder(DIM).embed([first.payload.text()])[0].tobytes()
+        assert on_disk(vector)
+        store.forget(second.id)
+        assert store.index.flush(120)
+        assert store.doctor() == []
+        store.forget(first.id, purge=True)
+        assert store.index.flush(120)
+        assert store.index.state().engine == "chroma"
+        assert not on_disk(vector)
+        assert store.doctor() == []
+
+
+def test_what_is_retired_or_quarantined_is_in_no_index(database: Path) -> None:
+    with open_store(database) as store:
+        first, second = store.view("default").records()[:2]
+        store.commit("default", [DeltaOp(op=Op.REMOVE, target_id=first.id)], actor="t")
+        assert store.index.flush(120)
+        assert store.doctor() == []
+        store.commit("default", [DeltaOp(op=Op.RESTORE, target_id=first.id)], actor="t")
+        store.commit("default", [DeltaOp(op=Op.REMOVE, target_id=second.id)], actor="t")
+        assert store.index.flush(120)
+        assert store.doctor() == []
+        found = store.recall(RecallQuery(text=second.payload.text(), k=N))
+        assert first.id in {each.record.id for each in found}
+        assert second.id not in {each.record.id for each in found}
+
+
 def test_closing_twice_and_leaving_without_closing(database: Path) -> None:
     store = open_store(database)
     store.close()

@@ -86,7 +86,7 @@ def test_whatever_pages_are_damaged_the_rest_opens_and_is_sound(full: Path, firs
 
 def test_a_record_whose_text_is_lost_is_counted_and_hidden(full: Path) -> None:
     with opened(full) as store:
-        before = len(store.view("default").records())
+        before, version = len(store.view("default").records()), store.version("default")
         (row,) = store.db.execute("SELECT content_hash FROM records WHERE number = 5").fetchall()
         store.db.execute("UPDATE content SET body = 'altered' WHERE hash = ?", row)
     done, target = saved(full)
@@ -95,6 +95,8 @@ def test_a_record_whose_text_is_lost_is_counted_and_hidden(full: Path) -> None:
         store.reindex()
         assert store.doctor() == []
         assert len(store.view("default").records()) == before - 1
+        assert done.records == 3 * 40 - 1
+        assert store.version("default") == version + 1, "what was let go is a change of the namespace"
 
 
 def test_what_cannot_be_saved_is_said(full: Path, tmp_path: Path) -> None:

@@ -55,6 +55,15 @@ def test_versions_go_on_counting_after_a_rollback(store: Store, pair: tuple[str,
     assert contents(store) == ["eins", "two"]
 
 
+def test_a_rollback_leaves_what_is_as_it_was_alone(store: Store, pair: tuple[str, str]) -> None:
+    before = store.snapshot("default")
+    store.commit("default", [edit(pair[0], "uno")], actor="t")
+    commit = store.rollback("default", before.id, actor="operator")
+    assert [result.record_id for result in commit.results] == [pair[0]]
+    assert [event.type for event in store.history(pair[1])] == ["knowledge.add"]
+    assert len(store.history(pair[0])) == 3
+
+
 def test_a_rollback_can_be_rolled_back(store: Store, add: Add, pair: tuple[str, str]) -> None:
     before = store.snapshot("default")
     store.commit("default", [edit(pair[0], "uno"), add("three")], actor="t")

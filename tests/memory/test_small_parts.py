@@ -1,0 +1,98 @@
+"""Small parts of the memory floor: vectors at the door, objects by name, items of a store, what a merge inherits."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memory.errors import BadInput, NotFound
+from memory.objects import load_object
+from memory.records import DeltaOp, Op, Provenance, Trust, UsageCounts
+from memory.store import Store
+from memory.stored_item import StoredItem, texts_in
+from memory.targets import find_target, inherit, total_usage
+from memory.vectors import check_vectors, collection_name, from_blobs, to_blob
+
+Add = Callable[..., DeltaOp]
+
+
+def test_vectors_come_back_from_their_bytes() -> None:
+    rows = np.array([[1, 2, 3], [4, 5, 6.5]], dtype=np.float32)
+    back = from_blobs([to_blob(row) for row in rows], 3)
+    assert np.array_equal(back, rows)
+    assert back.dtype == np.float32
+    with pytest.raises(BadInput, match="got a stored vector of 12 bytes; expected 16 for dimension 4"):
+        from_blobs([to_blob(rows[0])], 4)
+    assert collection_name("default", "fact") == "default/fact"
+
+
+@pytest.mark.parametrize(
+    ("ids", "vectors", "said"),
+    [
+        (["a"], [[1.0, 0], [0, 1]], r"got 1 ids and vectors of shape \(2, 2\)"),
+        (["a", "b"], [1.0, 0], r"vectors of shape \(2,\)"),
+        (["a", "a"], [[1.0, 0], [0, 1]], "the same id twice"),
+        (["a", "b"], [[1.0, 0], [0, 1.002]], "length 1.0020 for 'b'"),
+        (["a", "b"], [[0.998, 0], [0, 1]], "length 0.9980 for 'a'"),
+        (["a", "b"], [[1.0, 0], [np.nan, 1]], "length nan for 'b'"),
+    ],
+)
+def test_an_index_takes_one_finite_unit_vector_for_each_id(ids: list[str], vectors: list[float], said: str) -> None:
+    with pytest.raises(BadInput, match=said):
+        check_vectors(ids, np.array(vectors, dtype=np.float32))
+
+
+def test_rounding_is_no_wrong_length() -> None:
+    check_vectors(["a", "b"], np.array([[1.0005, 0], [0, 0.9995]], dtype=np.float32))
+    check_vectors([], np.zeros((0, 2), dtype=np.float32))
+
+
+def test_an_object_is_named_by_module_and_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine_of_test.py").write_text("thing = 7\n")
+    (tmp_path / "broken_of_test.py").write_text("import not_there_at_all\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert load_object("mine_of_test:thing") == 7
+    assert load_object("collections.abc:Mapping").__name__ == "Mapping"
+    with pytest.raises(NotFound, match="module 'mine_of_test' has no 'other'"):
+        load_object("mine_of_test:other")
+    for name in ("nowhere_of_test:x", "mine_of_test.deeper:x"):
+        with pytest.raises(NotFound, match=f"no module '{name[:-2]}'"):
+            load_object(name)
+    with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
+        load_object("broken_of_test:x")
+    sys.modules.pop("mine_of_test")
+
+
+def test_an_item_is_searched_by_its_texts_or_its_address() -> None:
+    item = StoredItem(path=("users", "ann"), name="likes", value={"food": "soup", "n": [1, None], "a": {"b": "c"}})
+    assert item.address == (("users", "ann"), "likes")
+    assert (item.text(), item.key()) == ("users/ann/likes", "users/ann/likes")
+    assert list(texts_in(item.value)) == ["b: c", "food: soup", "n: 1"]
+    assert list(texts_in(["x", 2])) == ["x", "2"]
+    told = item.model_copy(update={"searched": ("soup", "bread")})
+    assert told.text() == "soup\nbread"
+    assert told.model_copy(update={"searched": ("...", "!")}).key() == "item", "nothing can be embedded of it"
+
+
+def test_a_merge_inherits_tasks_counters_and_the_weakest_trust(store: Store, add: Add) -> None:
+    first = Provenance(trust=Trust.VERIFIED, task_ids=("t1", "t2"), trajectory_ids=("e1",))
+    second = Provenance(trust=Trust.IMPORTED, task_ids=("t2", "t3"), trajectory_ids=("e2", "e1"))
+    ops = [add("one", provenance=first), add("two", provenance=second)]
+    ids = [str(result.record_id) for result in store.commit("default", ops, actor="t").results]
+    for record, usage in zip(ids, (UsageCounts(helpful=2, injected=3), UsageCounts(harmful=1)), strict=True):
+        store.commit("default", [DeltaOp(op=Op.TAG, target_id=record, usage=usage)], actor="t")
+    targets = [target for record in ids if (target := find_target(store.db, record))]
+    assert find_target(store.db, "nothing") is None
+    assert total_usage(store.db, targets) == UsageCounts(helpful=2, injected=3, harmful=1)
+    assert total_usage(store.db, []) == UsageCounts()
+    made = inherit(Provenance(trust=Trust.VERIFIED, task_ids=("t0",)), targets)
+    assert (made.trust, made.task_ids, made.trajectory_ids) == (
+        Trust.IMPORTED,
+        ("t0", "t1", "t2", "t3"),
+        ("e1", "e2"),
+    )
+    assert inherit(Provenance(trust=Trust.OPERATOR), targets).trust is Trust.OPERATOR

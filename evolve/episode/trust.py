@@ -34,8 +34,7 @@ def trust_of(op: DeltaOp, episodes: Sequence[Trajectory], *, graded: bool, taint
 
     `graded` says whether outcomes could be read, `tainted` whether its author was shown text of strangers.
     """
-    inside = (_quoted_share(text, episodes, asked=False) for text in texts_of(op))
-    if _quoted_share(text_of(op), episodes) >= SHARE or any(share >= SHARE for share in inside):
+    if _is_quoted(text_of(op), episodes) or any(_is_quoted(text, episodes, asked=False) for text in texts_of(op)):
         return Trust.QUOTED
     if tainted:
         return Trust.TAINTED
@@ -63,22 +62,18 @@ def texts_of(op: DeltaOp) -> tuple[str, ...]:
 
 def payload_of(op: DeltaOp) -> Payload | None:
     """Return what the op would store, or None where its payload is none of its kind."""
-    if op.payload is None:
-        return None
     try:
         return payload_class(op.kind).model_validate(op.payload)
     except (BadInput, ValidationError):
         return None
 
 
-def _quoted_share(text: str, episodes: Sequence[Trajectory], *, asked: bool = True) -> float:
-    """Return the share of the text's runs of words that tools, and with `asked` tasks, said; 0 for less than a run."""
+def _is_quoted(text: str, episodes: Sequence[Trajectory], *, asked: bool = True) -> bool:
+    """Tell whether tools, and with `asked` tasks, said most of the text's runs of words; it has one at least."""
     said = list(runs(text))
-    if not said:
-        return 0.0
     tasks = {run for episode in episodes for run in runs(episode.task.instruction)} if asked else set[tuple[str, ...]]()
     printed = {run for episode in episodes for step in episode.steps for run in _printed(step.observation, step.error)}
-    return sum(run in tasks or run in printed for run in said) / len(said)
+    return bool(said) and sum(run in tasks or run in printed for run in said) >= SHARE * len(said)
 
 
 def _printed(observation: str, error: str | None) -> Iterator[tuple[str, ...]]:

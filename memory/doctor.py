@@ -225,4 +225,4 @@ def agreement(journal: Journal, index: LiveIndex, *, dim: int) -> float | None:
             edge = truth[-1][1] - 1e-5
             wanted += len(truth)
             found += sum(cosine >= edge for _, cosine in index.search(namespace, kind, vector, NEAR))
-    return min(1.0, found / wanted) if wanted else None
+    return found / wanted if wanted else None

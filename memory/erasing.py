@@ -15,6 +15,8 @@ ERASED_PAYLOAD = {"erased": True}
 """Payload of a proposed change whose text was forgotten; no kind of knowledge accepts it."""
 _TOKENS = ("token_ids", "prompt_token_ids", "logprobs")
 """Parts of a model's reply that spell its text."""
+_DEEPEST = 4
+"""Strings of JSON inside each other that a text is looked for in."""
 _FIGURES = (
     "id", "stop", "injected", "forgotten", "snapshot_id", "run_id", "arm", "policy", "policy_version", "seed", "usage",
     "seconds", "created_at",
@@ -22,15 +24,17 @@ _FIGURES = (
 """Fields of an episode that say nothing of its content. A field that is not named here is erased."""
 
 
-def spellings(text: str) -> tuple[str, str]:
-    """Return a text as it stands in a JSON body: in a string, and in JSON that is itself kept in a string."""
-    once = json.dumps(text, ensure_ascii=False)[1:-1]
-    return once, json.dumps(once, ensure_ascii=False)[1:-1]
+def spellings(text: str) -> tuple[str, ...]:
+    """Return a text as it stands in a JSON body: in a string, in JSON that is itself kept in a string, and so on."""
+    found = [text]
+    for _ in range(_DEEPEST):
+        found.append(json.dumps(found[-1], ensure_ascii=False)[1:-1])
+    return tuple(found[1:])
 
 
 def without(body: str, texts: Collection[str]) -> str | None:
     """Return a JSON body with `ERASED` in the place of each text; None where one cannot be cut out cleanly."""
-    forms = {form for text in texts for form in (text, spellings(text)[0])}
+    forms = {form for text in texts for form in (text, *spellings(text)[:-1])}
     ordered = sorted(forms, key=len, reverse=True)
 
     def cut(leaf: str) -> str:

@@ -167,7 +167,8 @@ def scrub(journal: Journal) -> None:
         with journal.transaction() as conn:
             conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")
         journal.query("VACUUM")
-        if journal.query("PRAGMA wal_checkpoint(TRUNCATE)")[0][0]:
+        ((busy, _, _),) = journal.query("PRAGMA wal_checkpoint(TRUNCATE)")
+        if busy:
             raise JournalError(
                 f"{journal.path}: the text is gone from every table, but a process that is reading keeps old pages on "
                 "disk. Close the other processes of this workspace and forget the same once more"

@@ -51,6 +51,7 @@ def test_space_search_width_and_no_embedding_function_are_written_down(index: Ch
     client.close()
     again = ChromaIndex(tmp_path / "index", model="m1", dim=DIM)
     assert again._collection("ns/fact")._embedding_function is None
+    assert again._client.get_settings().anonymized_telemetry is False, "nothing is sent to anybody"
     again.close()
 
 

@@ -120,6 +120,22 @@ def test_forgetting_a_task_takes_its_episodes_and_what_was_learned_from_it(store
     assert store.doctor() == []
 
 
+def test_a_forgotten_task_s_reflections_and_replies_are_found_no_more(store: Store) -> None:
+    for task in ("t1", "t2"):
+        trajectory = Trajectory(task=Task(id=task, instruction="i"))
+        store.add_trajectory(trajectory)
+        store.add_reflection(Reflection(trajectory_id=trajectory.id, task_id=task, raw="because"))
+        store.put_reply(f"key of {task}", {"text": "pelican"}, task_id=task)
+    store.forget(task_id="t1")
+    assert [each.task_id for each in store.reflections()] == ["t2"]
+    assert store.get_reply("key of t1") is None
+    assert store.get_reply("key of t2") == {"text": "pelican"}
+    assert len(store.trajectories()) == 2
+    store.doctor(rebuild=True)
+    assert [each.task_id for each in store.reflections()] == ["t2"]
+    assert store.get_reply("key of t1") is None
+
+
 def test_of_a_forgotten_episode_stays_whether_it_ended_with_an_error(store: Store) -> None:
     task = Task(id="t1", instruction="the pelican task")
     for name, error in (("a", None), ("b", "the pelican is gone")):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memory.embeddable import tokenizable
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
 from memory.records import DeltaOp, Op, Provenance, Trust, UsageCounts
@@ -49,6 +50,13 @@ def test_an_index_takes_one_finite_unit_vector_for_each_id(ids: list[str], vecto
 def test_rounding_is_no_wrong_length() -> None:
     check_vectors(["a", "b"], np.array([[1.0005, 0], [0, 0.9995]], dtype=np.float32))
     check_vectors([], np.zeros((0, 2), dtype=np.float32))
+
+
+def test_a_tokenizer_gets_visible_text_without_lone_surrogates() -> None:
+    assert tokenizable(["a", "b \ud800 c"]) == ["a", "b ? c"]
+    for blank in ("", " \n\t"):
+        with pytest.raises(BadInput, match="got blank text"):
+            tokenizable(["a", blank])
 
 
 def test_an_object_is_named_by_module_and_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

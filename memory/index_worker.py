@@ -148,17 +148,18 @@ class IndexWorker(Thread):
             waiting = outbox.pending(journal)
             if self.failure or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
                 return
-            if self._index is None:
+            index = self._index
+            if index is None:
                 if self._stopping.wait(SETTLE_SECONDS):
                     return
-                self._open(journal)
+                index = self._open(journal)
             elif not self.hurry.is_set():
                 self._stopping.wait(GATHER_SECONDS)
-            self._carry(journal)
+            self._carry(journal, index)
         except (IndexCorrupt, EmbedderMismatch) as error:
             self._start_over(journal, str(error))
 
-    def _open(self, journal: Journal) -> None:
+    def _open(self, journal: Journal) -> ChromaIndex:
         if self._owner.dirty:
             wrong = probe(self._dir, self._database, model=self._model, dim=self._dim)
             if wrong:
@@ -171,11 +172,9 @@ class IndexWorker(Thread):
         with self._use:
             self._index = index
         outbox.reconcile(journal, index, thorough=was_dirty)
+        return index
 
-    def _carry(self, journal: Journal) -> None:
-        index = self._index
-        if index is None:
-            return
+    def _carry(self, journal: Journal, index: ChromaIndex) -> None:
         moved = 0
         while not self._stopping.is_set() and not self._dropping.is_set():
             started = time.monotonic()

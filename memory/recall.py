@@ -125,12 +125,12 @@ class Recaller:
     def _freeze_name(self, snapshot: str, namespace: str) -> str:
         """Return `<id>@<position>`, so that a name that means `the latest freeze` is never read from an older one."""
         name, _, position = snapshot.partition("@")
-        rows = self._journal.query("SELECT namespace, max(position) FROM snapshots WHERE id = ?", (name,))
-        if rows[0][0] is None:
+        ((owner, latest),) = self._journal.query("SELECT namespace, max(position) FROM snapshots WHERE id = ?", (name,))
+        if owner is None:
             raise NotFound(f"no snapshot {snapshot!r}; list those there are with `evolve playbook log`")
-        if rows[0][0] != namespace:
-            raise NotFound(f"snapshot {snapshot!r} belongs to namespace {rows[0][0]!r}, not to {namespace!r}")
-        return f"{name}@{position or rows[0][1]}"
+        if owner != namespace:
+            raise NotFound(f"snapshot {snapshot!r} belongs to namespace {owner!r}, not to {namespace!r}")
+        return f"{name}@{position or latest}"
 
     def _present(self, corpus: Corpus, chosen: Pool, fused: Scores, budget: int | None) -> tuple[Recalled, ...]:
         found = {record.id: record for record in corpus.records([candidate.id for candidate in chosen.candidates])}

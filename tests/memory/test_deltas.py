@@ -222,3 +222,19 @@ def test_text_vector_and_outbox_row_are_there_when_the_commit_returns(seeded: tu
     vectors = store.db.execute("SELECT version, model FROM embeddings WHERE record_id = ?", (first,)).fetchall()
     assert vectors == [(1, store.embedder.model), (2, store.embedder.model)]
     assert ("upsert",) in store.db.execute("SELECT action FROM outbox WHERE record_id = ?", (first,)).fetchall()
+
+
+def test_an_edit_keeps_a_pin_and_may_set_one(store: Store, add: Add) -> None:
+    ids = [str(r.record_id) for r in store.commit("default", [add("a", pinned=True), add("b")], actor="t").results]
+    store.commit("default", [edit(ids[0], "c"), edit(ids[1], "d")], actor="t")
+    assert [each.pinned for each in store.view("default").records()] == [True, False]
+    assert one(store, edit(ids[1], "d", pinned=True)) == (True, ""), "a pin alone is a change"
+    assert one(store, edit(ids[1], "d", pinned=True))[1].startswith("unchanged")
+    assert [each.pinned for each in store.view("default").records()] == [True, True]
+
+
+@pytest.mark.parametrize("reason", ["", "it helped"])
+def test_why_a_record_was_tagged_is_journalled(store: Store, add: Add, reason: str) -> None:
+    (made,) = store.commit("default", [add("a")], actor="t").results
+    assert one(store, DeltaOp(op=Op.TAG, target_id=made.record_id, usage=UsageCounts(helpful=1), reason=reason))[0]
+    assert store.history(str(made.record_id))[-1].data.get("reason", "") == reason

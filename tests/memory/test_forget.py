@@ -120,17 +120,18 @@ def test_forgetting_a_task_takes_its_episodes_and_what_was_learned_from_it(store
     assert store.doctor() == []
 
 
-def test_a_forgotten_task_s_reflections_and_replies_are_found_no_more(store: Store) -> None:
+def test_a_forgotten_task_s_reflections_and_replies_are_found_no_more(store: Store, path: Path) -> None:
     for task in ("t1", "t2"):
         trajectory = Trajectory(task=Task(id=task, instruction="i"))
         store.add_trajectory(trajectory)
         store.add_reflection(Reflection(trajectory_id=trajectory.id, task_id=task, raw="because"))
-        store.put_reply(f"key of {task}", {"text": "pelican"}, task_id=task)
+        store.put_reply(f"key of {task}", {"text": f"pelican {task}"}, task_id=task)
     store.forget(task_id="t1")
     assert [each.task_id for each in store.reflections()] == ["t2"]
     assert store.get_reply("key of t1") is None
-    assert store.get_reply("key of t2") == {"text": "pelican"}
+    assert store.get_reply("key of t2") == {"text": "pelican t2"}
     assert len(store.trajectories()) == 2
+    assert on_disk(path, "pelican t1"), "without a purge it stays in the journal"
     store.doctor(rebuild=True)
     assert [each.task_id for each in store.reflections()] == ["t2"]
     assert store.get_reply("key of t1") is None

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from memory import doctor as compared
-from memory import index_worker
+from memory import index_worker, outbox
 from memory.doctor import agreement
 from memory.embedders.hashing import HashingEmbedder
 from memory.health import probe
@@ -288,6 +288,28 @@ def test_a_purge_leaves_no_vector_in_the_index_and_forgetting_alone_takes_it_out
         assert store.index.state().engine == "chroma"
         assert not on_disk(vector)
         assert store.doctor() == []
+
+
+def test_a_worker_that_is_told_to_stop_carries_no_more(database: Path) -> None:
+    with open_store(database) as store:
+        store.index.flush(120)
+    index = database.parent / "index"
+    journal = Journal(database)
+    owner = Owner(index)
+    owner.acquire()
+    worker = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    chroma = worker._open(journal)
+    outbox.enqueue_all(journal)
+    for stop in (worker._stopping, worker._dropping):
+        stop.set()
+        worker._carry(journal, chroma)
+        assert outbox.pending(journal) == N
+        stop.clear()
+    worker._carry(journal, chroma)
+    assert outbox.pending(journal) == 0
+    worker._release()
+    journal.close()
+    owner.release(clean=True)
 
 
 def test_what_is_retired_or_quarantined_is_in_no_index(database: Path) -> None:

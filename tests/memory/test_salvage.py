@@ -99,6 +99,21 @@ def test_a_record_whose_text_is_lost_is_counted_and_hidden(full: Path) -> None:
         assert store.version("default") == version + 1, "what was let go is a change of the namespace"
 
 
+def test_what_a_purge_cut_stays_cut(full: Path) -> None:
+    with opened(full) as store:
+        record = store.view("default").records()[7]
+        episode = Trajectory(id="e", task=Task(id="t", instruction=f"they said {record.payload.text()} twice"))
+        store.add_trajectory(episode)
+        store.forget(record.id, purge=True)
+    done, target = saved(full)
+    assert (done.texts_lost, done.events_lost, done.episodes) == (0, 0, 41)
+    with opened(target) as store:
+        store.reindex()
+        assert store.doctor() == []
+        (kept,) = [each for each in store.trajectories() if each.id == "e"]
+        assert kept.task.instruction == "they said [erased] twice"
+
+
 def test_what_cannot_be_saved_is_said(full: Path, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="restore a backup"):
         salvage(tmp_path / "none.db", tmp_path / "new.db")

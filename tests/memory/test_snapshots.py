@@ -62,6 +62,9 @@ def test_a_rollback_leaves_what_is_as_it_was_alone(store: Store, pair: tuple[str
     assert [result.record_id for result in commit.results] == [pair[0]]
     assert [event.type for event in store.history(pair[1])] == ["knowledge.add"]
     assert len(store.history(pair[0])) == 3
+    assert [finding.message for finding in store.doctor(rebuild=True)] == [
+        f"rebuilt the projection from {len(store.events())} events; it was exact"
+    ]
 
 
 def test_a_rollback_can_be_rolled_back(store: Store, add: Add, pair: tuple[str, str]) -> None:

@@ -238,3 +238,35 @@ def test_why_a_record_was_tagged_is_journalled(store: Store, add: Add, reason: s
     (made,) = store.commit("default", [add("a")], actor="t").results
     assert one(store, DeltaOp(op=Op.TAG, target_id=made.record_id, usage=UsageCounts(helpful=1), reason=reason))[0]
     assert store.history(str(made.record_id))[-1].data.get("reason", "") == reason
+
+
+def test_a_successor_earns_its_own_counters_and_a_merge_carries_those_of_its_parents(store: Store, add: Add) -> None:
+    usage = UsageCounts(helpful=2, injected=3)
+    ops = [add(text, usage=usage) for text in ("a", "b", "c", "d", "e")]
+    ids = [str(r.record_id) for r in store.commit("default", ops, actor="t").results]
+    given = UsageCounts(helpful=1)
+    made = [
+        DeltaOp(op=Op.SUPERSEDE, kind="fact", target_id=ids[0], payload={"content": "f"}),
+        DeltaOp(op=Op.MERGE, kind="fact", parent_ids=tuple(ids[1:3]), payload={"content": "g"}),
+        DeltaOp(op=Op.MERGE, kind="fact", parent_ids=tuple(ids[3:]), payload={"content": "h"}, usage=given),
+    ]
+    store.commit("default", made, actor="t")
+    assert [each.usage for each in store.view("default").records()] == [
+        UsageCounts(),
+        UsageCounts(helpful=4, injected=6),
+        given,
+    ]
+
+
+def test_what_outsiders_say_of_trusted_knowledge_is_kept_without_weight(store: Store, add: Add) -> None:
+    verified, imported = Provenance(trust=Trust.VERIFIED), Provenance(trust=Trust.IMPORTED)
+    ops = [add("a", provenance=verified), add("b", provenance=imported)]
+    ids = [str(r.record_id) for r in store.commit("default", ops, actor="t").results]
+    for target in ids:
+        said = UsageCounts(harmful=2, injected=1)
+        assert one(store, DeltaOp(op=Op.TAG, target_id=target, usage=said, provenance=imported))[0]
+    trusted, other = (store.history(target)[-1].data for target in ids)
+    assert (trusted["usage"], trusted["reported"]) == ({"injected": 1}, {"harmful": 2})
+    assert other["usage"] == {"harmful": 2, "injected": 1}
+    assert "reported" not in other
+    assert [record(store, target).usage.harmful for target in ids] == [0, 2]

@@ -298,7 +298,10 @@ def test_a_worker_that_is_told_to_stop_carries_no_more(database: Path) -> None:
     owner = Owner(index)
     owner.acquire()
     worker = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    worker.want()
+    assert worker.search("default/fact", HashingEmbedder(DIM).embed(["a"])[0], 3) is None, "it is not open"
     chroma = worker._open(journal)
+    assert worker.search("default/fact", HashingEmbedder(DIM).embed(["a"])[0], 3) is None, "it is not healed"
     outbox.enqueue_all(journal)
     for stop in (worker._stopping, worker._dropping):
         stop.set()

@@ -12,10 +12,12 @@ import pytest
 from memory.embeddable import tokenizable
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
-from memory.records import DeltaOp, Op, Provenance, Trust, UsageCounts
+from memory.records import DeltaOp, Op, Provenance, RecallQuery, Step, Task, Trajectory, Trust, UsageCounts
+from memory.redact import redact_named
 from memory.store import Store
 from memory.stored_item import StoredItem, texts_in
 from memory.targets import find_target, inherit, total_usage
+from memory.trajectories import Usage
 from memory.vectors import check_vectors, collection_name, from_blobs, to_blob
 
 Add = Callable[..., DeltaOp]
@@ -73,6 +75,57 @@ def test_an_object_is_named_by_module_and_attribute(tmp_path: Path, monkeypatch:
     with pytest.raises(ModuleNotFoundError, match="not_there_at_all"):
         load_object("broken_of_test:x")
     sys.modules.pop("mine_of_test")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("api_key", "abcdefg1", False),
+        ("api_key", "abcdef1", True),
+        ("api_key", "abcdefgh", True),
+        ("api_key", 12345678, True),
+        ("monkey", "abcdefg1", True),
+    ],
+)
+def test_a_value_under_the_name_of_a_secret_is_one_from_eight_characters_with_a_digit_on(
+    name: str, value: object, kept: bool
+) -> None:
+    assert redact_named(name, value) == (value if kept else "[REDACTED:assigned-secret]")
+
+
+def test_an_episode_tells_nothing_that_was_not_said() -> None:
+    made = Trajectory(task=Task(id="t", instruction="i"))
+    assert (made.steps, made.injected, made.outcome, made.error, made.usage) == ((), (), None, None, Usage())
+    assert (made.run_id, made.arm, made.policy, made.policy_version, made.opening) == ("", "main", "", "", "")
+    assert (made.seed, made.seconds, made.erased) == (0, 0.0, False)
+    step = Step(index=0, action="a")
+    assert (step.omitted, step.seconds, step.reply_seconds, step.usage, step.error) == (0, 0.0, 0.0, Usage(), None)
+    assert made.task.split == "train"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fine"),
+    [
+        ({"k": 0}, True),
+        ({"k": -1}, False),
+        ({"mmr_lambda": 0.0}, True),
+        ({"mmr_lambda": 1.0}, True),
+        ({"mmr_lambda": -0.01}, False),
+        ({"mmr_lambda": 1.01}, False),
+        ({"min_score": -1.0}, True),
+        ({"min_score": 1.0}, True),
+        ({"min_score": -1.01}, False),
+        ({"min_score": 1.01}, False),
+    ],
+)
+def test_a_query_is_within_its_bounds(store: Store, add: Add, fields: dict[str, float], fine: bool) -> None:
+    store.commit("default", [add("book a room")], actor="t")
+    query = RecallQuery.model_construct(**{**RecallQuery(text="book").__dict__, **fields})
+    if fine:
+        assert len(store.recall(query)) == (0 if fields.get("k") == 0 else 1)
+    else:
+        with pytest.raises(BadInput, match="expected k >= 0, mmr_lambda in"):
+            store.recall(query)
 
 
 def test_an_item_is_searched_by_its_texts_or_its_address() -> None:

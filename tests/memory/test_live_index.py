@@ -290,6 +290,20 @@ def test_a_purge_leaves_no_vector_in_the_index_and_forgetting_alone_takes_it_out
         assert store.doctor() == []
 
 
+def test_chroma_is_asked_once_it_is_healed_and_only_where_exact_search_is_slow(tmp_path: Path) -> None:
+    worker = IndexWorker(tmp_path / "evolve.db", tmp_path / "index", Owner(tmp_path / "index"), model="m", dim=DIM)
+    worker._counts = {"large": ENOUGH, "small": 1}
+    assert not worker.serves("large")
+    assert not worker.serves_any()
+    worker.ready.set()
+    assert worker.serves("large")
+    assert worker.serves_any()
+    assert not worker.serves("small")
+    assert not worker.serves("unknown")
+    worker._counts = {"small": 1}
+    assert not worker.serves_any()
+
+
 def test_a_worker_that_is_told_to_stop_carries_no_more(database: Path) -> None:
     with open_store(database) as store:
         store.index.flush(120)

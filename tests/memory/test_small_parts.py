@@ -97,7 +97,7 @@ def test_an_episode_tells_nothing_that_was_not_said() -> None:
     made = Trajectory(task=Task(id="t", instruction="i"))
     assert (made.steps, made.injected, made.outcome, made.error, made.usage) == ((), (), None, None, Usage())
     assert (made.run_id, made.arm, made.policy, made.policy_version, made.opening) == ("", "main", "", "", "")
-    assert (made.seed, made.seconds, made.erased) == (0, 0.0, False)
+    assert (made.seed, made.seconds, made.erased, made.forgotten) == (0, 0.0, False, 0)
     step = Step(index=0, action="a")
     assert (step.omitted, step.seconds, step.reply_seconds, step.usage, step.error) == (0, 0.0, 0.0, Usage(), None)
     assert made.task.split == "train"

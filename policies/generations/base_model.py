@@ -21,7 +21,6 @@ TOKENIZER = (
     "merges.txt",
 )
 """Files that decide which ids a text becomes."""
-CHUNK = 1 << 20
 
 
 class Base(Frozen):
@@ -59,6 +58,5 @@ def hash_files(paths: Iterable[Path]) -> str:
     for path in paths:
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:
-            while chunk := file.read(CHUNK):
-                digest.update(chunk)
+            hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from memory.errors import BadInput
-from policies.generations.adapters import CONFIG, NAME, WEIGHTS, inspect_adapter
+from policies.generations.adapters import CONFIG, WEIGHTS, inspect_adapter
 from policies.generations.errors import AdapterRefused
 from policies.generations.tensors import Floats, values
 from policies.gguf_file import GgufFile, inspect
@@ -66,10 +66,9 @@ def to_gguf(adapter: Path, base: Path, target: Path) -> Path:
     writer.add_string(Keys.Adapter.TYPE, "lora")
     writer.add_float32(Keys.Adapter.LORA_ALPHA, float(config.get("lora_alpha", 8)))
     for name, value in values(adapter / WEIGHTS):
-        if (found := NAME.fullmatch(name)) is None:
-            raise _refused(adapter, f"tensor {name!r}", "lora_A and lora_B", "train a plain LoRA")
-        tensor = _fitting(adapter, base, model, found, value)
-        first = found["side"] == "A"
+        module, side = name.removeprefix("base_model.model.").removesuffix(".weight").rsplit(".lora_", 1)
+        first = side == "A"
+        tensor = _fitting(adapter, base, model, module, value, first=first)
         made = value if first else _ordered(tensor, value, model) * _scale(config, value)
         writer.add_tensor(f"{tensor}.weight.lora_{'a' if first else 'b'}", np.ascontiguousarray(made, np.float32))
     writer.write_header_to_file()
@@ -128,19 +127,18 @@ def _model(base: Path) -> GgufFile:
     return found
 
 
-def _fitting(adapter: Path, base: Path, model: GgufFile, found: re.Match[str], value: Floats) -> str:
+def _fitting(adapter: Path, base: Path, model: GgufFile, module: str, value: Floats, *, first: bool) -> str:
     """Return what GGUF calls the module of a tensor, `blk.0.attn_q`. Raises where the base has none of that size."""
-    place = _IN_BLOCK.fullmatch(found["module"])
+    place = _IN_BLOCK.fullmatch(module)
     if place is None or place["part"] not in PARTS:
         expected = f"modules of a block: {', '.join(PARTS)}"
-        raise _refused(adapter, f"an adapted {found['module']!r}", expected, "change target_modules")
+        raise _refused(adapter, f"an adapted {module!r}", expected, "change target_modules")
     name = f"blk.{place['block']}.{PARTS[place['part']]}"
     known = model.tensors.get(f"{name}.weight")
-    outer = value.shape[1] if found["side"] == "A" else value.shape[0]
-    side = "inputs" if found["side"] == "A" else "outputs"
-    if known is None or known.shape[found["side"] == "B"] != outer:
-        there = f"{known.shape[found['side'] == 'B']} {side}" if known else "no such module"
-        raise _another(adapter, base, f"{found['module']!r} has {outer} {side}", there)
+    outer, side = (value.shape[1], "inputs") if first else (value.shape[0], "outputs")
+    if known is None or known.shape[not first] != outer:
+        there = f"{known.shape[not first]} {side}" if known else "no such module"
+        raise _another(adapter, base, f"{module!r} has {outer} {side}", there)
     return name
 
 

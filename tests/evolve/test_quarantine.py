@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from evolve.episode.rollout import RolloutConfig
-from evolve.episode.trust import trust_of
+from evolve.episode.trust import texts_of, trust_of
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator
-from evolve.gates.quarantine import withhold
+from evolve.gates.quarantine import unheld, withhold
 from evolve.gates.static import StaticGate
 from evolve.loop.assembly import make_gates, open_store
 from evolve.loop.session import Parts, arun
@@ -33,6 +33,7 @@ from memory.records import (
     UsageCounts,
     Verdict,
 )
+from playbooks.kinds.bullet import Bullet
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, replies
@@ -93,6 +94,53 @@ def test_a_function_may_be_described_as_its_task_was_and_not_as_a_mail_says() ->
     seen = seen.model_copy(update={"task": asked})
     assert trust_of(skill(NOTE), [seen], graded=True) is Trust.QUOTED
     assert trust_of(skill(seen.task.instruction), [seen], graded=True) is Trust.VERIFIED
+
+
+@pytest.mark.parametrize(
+    ("content", "trust"),
+    [
+        ("alpha beta gamma delta", Trust.QUOTED),
+        ("alpha beta gamma", Trust.VERIFIED),
+        ("alpha beta gamma delta epsilon", Trust.QUOTED),
+        ("alpha beta gamma delta epsilon zeta", Trust.VERIFIED),
+    ],
+)
+def test_four_words_in_a_row_repeat_and_half_of_a_text_makes_it_a_quotation(content: str, trust: Trust) -> None:
+    said = "alpha beta gamma delta"
+    asked = Trajectory(task=Task(id="t2", instruction=said), outcome=GRADED)
+    exemplar = {"task": "Do what nobody has done so far, and say it.", "opening": content, "turns": [{"said": "wait"}]}
+    shown = DeltaOp(op=Op.ADD, kind="exemplar", payload=exemplar)
+    assert trust_of(add(content), [episode(said)], graded=True) is trust
+    assert trust_of(add(content), [asked], graded=True) is trust
+    assert trust_of(shown, [episode(said)], graded=True) is trust
+    assert trust_of(shown, [asked], graded=True) is Trust.VERIFIED
+
+
+def test_an_exemplar_is_read_text_by_text_without_the_marks_of_comments() -> None:
+    payload = {"task": "Add.", "turns": [{"said": "  ## first\nadd(2, 3)  # five", "observed": "5"}]}
+    op = DeltaOp(op=Op.ADD, kind="exemplar", payload=payload)
+    assert texts_of(op) == ("Add.", " first\nadd(2, 3)  # five", "5")
+
+
+@pytest.mark.parametrize("payload", [None, {"text": "no content"}])
+def test_what_says_nothing_repeats_nothing(payload: dict[str, Any] | None) -> None:
+    op = DeltaOp(op=Op.REMOVE, target_id="r1", payload=payload)
+    assert texts_of(op) == ()
+    assert trust_of(op, [episode(NOTE)], graded=True) is Trust.VERIFIED
+
+
+def test_a_text_in_quarantine_is_stored_once_and_others_go_on() -> None:
+    def held(content: str, op_id: str) -> DeltaOp:
+        return add(content, op_id).model_copy(update={"status": Status.CANDIDATE})
+
+    records = [
+        Record[Bullet](id="r1", kind="bullet", slug="shr", number=1, payload=Bullet(content="one"), status=status)
+        for status in (Status.CANDIDATE, Status.ACTIVE)
+    ]
+    edit = DeltaOp(op=Op.EDIT, op_id="edit", target_id="r1", payload={"content": "one"}, status=Status.CANDIDATE)
+    ops = [held("one.", "again"), add("one", "shown"), edit, held("two", "new"), held("two.", "twice")]
+    assert [op.op_id for op in unheld(ops, records)] == ["shown", "edit", "new"]
+    assert [op.op_id for op in unheld(ops, records[1:])] == ["again", "shown", "edit", "new"]
 
 
 def test_only_a_measurement_or_a_person_lets_untrusted_text_out() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -13,8 +14,9 @@ from safetensors.torch import load_file, save_file
 from benchmarks.random_adapters import random_adapter
 from policies.errors import PolicyRefused
 from policies.generations.adapters import BASE, CONFIG, WEIGHTS, check_adapter
-from policies.generations.base_model import Base, base_of
+from policies.generations.base_model import Base, base_of, hash_files
 from policies.generations.errors import AdapterRefused
+from policies.generations.tensors import shapes
 
 
 @pytest.fixture
@@ -115,6 +117,31 @@ def test_a_real_dora_and_a_real_head_are_refused(model: Path, base: Base, tmp_pa
         (made / BASE).write_text(base.model_dump_json())
         with pytest.raises(AdapterRefused, match=message):
             check_adapter(made, base)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [*((f"{kind}{8 * size}", size) for kind in "FIU" for size in (2, 4, 8)), ("BF16", 2), ("U8", 1), ("BOOL", 1)],
+)
+def test_a_tensor_takes_the_bytes_of_its_type(tmp_path: Path, dtype: str, size: int) -> None:
+    path = tmp_path / "one.safetensors"
+    for begin, end, whole in ((0, 6 * size, True), (0, 6 * size - 1, False), (0, 6 * size + 1, False)):
+        entry = {"dtype": dtype, "shape": [2, 3], "data_offsets": [begin, end]}
+        header = json.dumps({"it": entry}).encode()
+        path.write_bytes(len(header).to_bytes(8, "little") + header + b"\1" * end)
+        if whole:
+            assert shapes(path) == {"it": (2, 3)}
+        else:
+            with pytest.raises(AdapterRefused, match=f"got {end} bytes for 'it' of {dtype}"):
+                shapes(path)
+
+
+def test_the_hash_of_files_is_that_of_their_names_sizes_and_contents(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_bytes(b"\1" * 3_000_001)
+    two.write_bytes(b"")
+    said = b"one 3000001\n" + one.read_bytes() + b"two 0\n"
+    assert hash_files([one, two]) == hashlib.sha256(said).hexdigest() != hash_files([two, one])
 
 
 def test_the_base_is_named_by_weights_and_tokenizer(model: Path, base: Base, tmp_path: Path) -> None:

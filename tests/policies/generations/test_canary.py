@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import pytest
 
+from policies.generations.engine import Sampled
 from policies.generations.local_engine import LocalEngine
 from policies.generations.server_check import CanaryReport, canary, probes
 from policies.generations.vllm_engine import VllmEngine
 from policies.pocket.corpus_batches import END
+from policies.protocols import SamplingParams
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 
 
@@ -45,6 +48,28 @@ async def test_a_server_that_serves_the_adapter_passes(server: VllmLike, referen
     assert found.to_reference < 1e-4 < 1e-2 < found.to_base
     await engine.aclose()
     await reference.aclose()
+
+
+class Engine:
+    """Says the same two ids to everything; its log-probabilities are `off` those of the base, more with an adapter."""
+
+    def __init__(self, off: float) -> None:
+        self.off = off
+
+    async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
+        return Sampled((7, 8), await self.logprobs(prompt, (7, 8), version), "stop")
+
+    async def logprobs(
+        self, prompt: Sequence[int], completion: Sequence[int], version: str | None
+    ) -> tuple[float, ...]:
+        return tuple(-1.0 + self.off + (0.0 if version is None else 0.5) for _ in completion)
+
+
+@pytest.mark.parametrize(("off", "passes"), [(5e-5, True), (-5e-5, True), (2e-4, False), (-2e-4, False)])
+async def test_unless_told_otherwise_it_allows_what_fp32_rounds_off(off: float, passes: bool) -> None:
+    found = await canary(Engine(off), Engine(0.0), "policy-v1", [(2, 5), (2, 3)])
+    assert found.passed is passes
+    assert found.tokens == 4
 
 
 async def test_a_server_that_ignores_the_adapter_fails_on_both_counts(

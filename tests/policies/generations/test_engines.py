@@ -45,6 +45,33 @@ async def test_a_server_that_cannot_load_at_run_time_says_how_to_start_it(model:
         await engine.aclose()
 
 
+async def test_a_version_that_a_server_lists_and_no_longer_has_is_unknown(server: VllmLike, adapters) -> None:
+    engine = VllmEngine([server.url, server.url], MODEL)
+    await engine.load("policy-v1", adapters(1))
+    with pytest.raises(UnknownGeneration, match="has no policy-v1 to unload"):  # one of two unloads it first
+        await engine.unload("policy-v1")
+    with pytest.raises(UnknownGeneration, match="nothing to unload"):
+        await engine.unload("policy-v1")
+    await engine.aclose()
+
+
+async def test_a_prompt_counts_as_computed_unless_the_server_says_otherwise(server: VllmLike) -> None:
+    engine = VllmEngine([server.url], MODEL)
+    assert (await engine.sample([2, 5, 3], GREEDY, None)).cached == 0
+    await engine.aclose()
+
+
+async def test_an_adapter_is_added_in_the_forward_pass_unless_merging_is_asked_for(model: Path, adapters) -> None:
+    found = []
+    for options in ({}, {"merged": False}, {"merged": True}):
+        engine = LocalEngine(model, threads=1, **options)
+        await engine.load("policy-v1", adapters(1))
+        found.append(await engine.logprobs([2, 5, 3], range(4, 40), "policy-v1"))
+        await engine.aclose()
+    assert found[0] == found[1]
+    assert found[0] != found[2] == pytest.approx(found[0], abs=1e-4)
+
+
 async def test_no_server_and_a_dead_one(adapters, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match="at least one vLLM"):
         VllmEngine([], MODEL)

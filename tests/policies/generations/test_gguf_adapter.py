@@ -7,12 +7,14 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 pytest.importorskip("gguf")
 
 from benchmarks.random_adapters import random_adapter
 from memory.errors import BadInput
 from policies.errors import PolicyRefused
+from policies.generations.adapters import WEIGHTS
 from policies.generations.errors import AdapterRefused
 from policies.generations.gguf_adapter import ARCHITECTURES, check_fits, check_same_weights, to_gguf
 from policies.gguf_file import inspect
@@ -125,6 +127,31 @@ def test_an_architecture_that_is_not_known_is_refused(tmp_path: Path, llama: Pai
     )
     with pytest.raises(BadInput, match=r"architecture 'gemma'; adapters are converted for llama and qwen2"):
         to_gguf(adapter, other, tmp_path / "adapter.gguf")
+
+
+def test_modules_that_llama_cpp_would_not_find_are_refused(llama: Pair, tmp_path: Path) -> None:
+    adapter = random_adapter(llama[0], tmp_path / "adapter", 1)
+    tensors = load_file(adapter / WEIGHTS)
+    for old, new in (("q_proj", "rotary"), ("layers.0.", "towers.0.")):
+        save_file({name.replace(old, new): value for name, value in tensors.items()}, adapter / WEIGHTS)
+        with pytest.raises(
+            AdapterRefused, match=r"got an adapted '\S+', expected modules of a block: .*target_modules"
+        ):
+            to_gguf(adapter, llama[1], tmp_path / "adapter.gguf")
+    assert not list(tmp_path.glob("adapter.gguf"))
+
+
+@pytest.mark.parametrize(("factor", "same"), [(1.007, True), (1.009, False)])
+def test_what_bfloat16_rounds_off_makes_no_other_model(llama: Pair, tmp_path: Path, factor: float, same: bool) -> None:
+    folder, base = llama
+    for path in folder.glob("*.safetensors"):
+        made = {name: value * factor if "norm" in name else value for name, value in load_file(path).items()}
+        save_file(made, tmp_path / path.name)
+    if same:
+        check_same_weights(tmp_path, base)
+    else:
+        with pytest.raises(BadInput, match="are not the same model"):
+            check_same_weights(tmp_path, base)
 
 
 def test_a_gguf_file_of_other_weights_is_noticed(pair: Pair, tmp_path: Path) -> None:

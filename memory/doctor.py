@@ -56,7 +56,7 @@ def library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Finding |
     Up to 3.51.2, a write that meets the end of a checkpoint of another process can damage a database in WAL mode.
     The mending was carried back to 3.50.7 and 3.44.6.
     """
-    if version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45):
+    if version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0):
         return None
     number = ".".join(map(str, version))
     return Finding(

@@ -142,9 +142,11 @@ class IndexWorker(Thread):
         try:
             if self._dropping.is_set():
                 self._release()
-                shutil.rmtree(self._dir, ignore_errors=True)
                 self.failure = ""
-                self._dropping.clear()
+                try:
+                    self._erase()
+                finally:
+                    self._dropping.clear()
             waiting = outbox.pending(journal)
             if self.failure or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
                 return
@@ -198,7 +200,7 @@ class IndexWorker(Thread):
         if self._rebuilds > _ATTEMPTS:
             self._fail(reason)
             return
-        for old in self._dir.parent.glob(f"{self._dir.name}.quarantine-*"):
+        for old in self._quarantined():
             shutil.rmtree(old, ignore_errors=True)
         moved = quarantine(self._dir)
         count = outbox.enqueue_all(journal)
@@ -206,6 +208,18 @@ class IndexWorker(Thread):
         _log.warning("index rebuilt", vectors=count, quarantine=str(moved), reason=reason)
         self.failure = ""
         self._woken.set()
+
+    def _erase(self) -> None:
+        """Delete the directory, and those that were moved away earlier. Raises `OSError` where one cannot be.
+
+        It is moved away first: what Chroma still writes then lands in what is deleted, not in what is made anew.
+        """
+        quarantine(self._dir)
+        for old in self._quarantined():
+            shutil.rmtree(old)
+
+    def _quarantined(self) -> list[Path]:
+        return list(self._dir.parent.glob(f"{self._dir.name}.quarantine-*"))
 
     def _fail(self, reason: str) -> None:
         self.ready.clear()

@@ -242,7 +242,7 @@ def test_why_a_record_was_tagged_is_journalled(store: Store, add: Add, reason: s
 
 def test_a_successor_earns_its_own_counters_and_a_merge_carries_those_of_its_parents(store: Store, add: Add) -> None:
     usage = UsageCounts(helpful=2, injected=3)
-    ops = [add(text, usage=usage) for text in ("a", "b", "c", "d", "e")]
+    ops = [add(text, usage=usage, pinned=text == "a") for text in ("a", "b", "c", "d", "e")]
     ids = [str(r.record_id) for r in store.commit("default", ops, actor="t").results]
     given = UsageCounts(helpful=1)
     made = [
@@ -251,6 +251,7 @@ def test_a_successor_earns_its_own_counters_and_a_merge_carries_those_of_its_par
         DeltaOp(op=Op.MERGE, kind="fact", parent_ids=tuple(ids[3:]), payload={"content": "h"}, usage=given),
     ]
     store.commit("default", made, actor="t")
+    assert {each.pinned for each in store.records("default") if each.status is Status.SUPERSEDED} == {False}
     assert [each.usage for each in store.view("default").records()] == [
         UsageCounts(),
         UsageCounts(helpful=4, injected=6),

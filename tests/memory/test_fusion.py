@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.fusion import diversify, ranks, reciprocal_ranks, within_budget
+from memory.protocols import Vector
 
 EYE = np.eye(4, dtype=np.float32)
 
@@ -39,6 +40,31 @@ def test_a_near_copy_waits_behind_something_new() -> None:
     relevance = np.array([1.0, 0.95, 0.5])
     assert diversify(relevance, vectors, k=3, trade=1.0) == [0, 1, 2]
     assert diversify(relevance, vectors, k=3, trade=0.5) == [0, 2, 1]
+
+
+def by_the_book(relevance: list[float], vectors: Vector, k: int, trade: float) -> list[int]:
+    """Maximal marginal relevance as its paper writes it, one candidate at a time."""
+    low, high = min(relevance), max(relevance)
+    scaled = [(each - low) / (high - low) if high > low else 1.0 for each in relevance]
+    cosines = [[round(float(np.float32(a @ b)), 6) for b in vectors] for a in vectors]
+    taken: list[int] = []
+    while len(taken) < min(k, len(relevance)):
+        left = [at for at in range(len(relevance)) if at not in taken]
+        worth = {
+            at: trade * scaled[at] - (1 - trade) * max([0.0, *(cosines[at][other] for other in taken)]) for at in left
+        }
+        taken.append(max(left, key=lambda at: (worth[at], -at)))
+    return taken
+
+
+@pytest.mark.parametrize("trade", [0.0, 0.3, 0.7, 0.95, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_diversity_is_that_of_the_paper(trade: float, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    vectors = np.abs(rng.normal(size=(9, 4)))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    relevance = rng.normal(size=9) * 10 - 3
+    assert diversify(relevance, vectors, k=6, trade=trade) == by_the_book(relevance.tolist(), vectors, 6, trade)
 
 
 def test_diversity_of_nothing_and_of_equals() -> None:

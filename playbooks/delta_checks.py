@@ -136,7 +136,7 @@ class _Batch:
         try:
             payload = _payload(op)
         except ValidationError as invalid:
-            first = invalid.errors(include_url=False)[0]
+            first = invalid.errors()[0]
             return f"payload is no {op.kind}: {'.'.join(map(str, first['loc'])) or 'object'}: {first['msg']}"
         except BadInput as unknown:
             return str(unknown)

@@ -116,6 +116,12 @@ def test_four_words_in_a_row_repeat_and_half_of_a_text_makes_it_a_quotation(cont
     assert trust_of(shown, [asked], graded=True) is Trust.VERIFIED
 
 
+def test_an_author_who_was_shown_strangers_words_is_trusted_less_and_quoting_them_least() -> None:
+    for graded in (True, False):
+        assert trust_of(add("Say please."), [episode(NOTE)], graded=graded, tainted=True) is Trust.TAINTED
+        assert trust_of(add(NOTE), [episode(NOTE)], graded=graded, tainted=True) is Trust.QUOTED
+
+
 def test_an_exemplar_is_read_text_by_text_without_the_marks_of_comments() -> None:
     payload = {"task": "Add.", "turns": [{"said": "  ## first\nadd(2, 3)  # five", "observed": "5"}]}
     op = DeltaOp(op=Op.ADD, kind="exemplar", payload=payload)

@@ -142,6 +142,12 @@ def test_sections_and_lengths_can_be_widened(view: RecordView) -> None:
     assert validate(ops, view, rules=rules).accepted == tuple(ops)
 
 
+def test_a_text_of_two_thousand_characters_is_the_longest(view: RecordView) -> None:
+    assert validate([add("x" * 2000)], view).rejected == {}
+    (reason,) = validate([add("x" * 2001)], view).rejected.values()
+    assert reason == "content has 2001 characters; at most 2000 are allowed"
+
+
 def test_validation_changes_nothing(view: RecordView) -> None:
     before = view.records()
     ops = (add("Sort the list by date."), edit("record-1", "new words"))

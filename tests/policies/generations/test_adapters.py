@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.random_adapters import random_adapter
@@ -16,7 +17,7 @@ from policies.errors import PolicyRefused
 from policies.generations.adapters import BASE, CONFIG, WEIGHTS, check_adapter
 from policies.generations.base_model import Base, base_of, hash_files
 from policies.generations.errors import AdapterRefused
-from policies.generations.tensors import shapes
+from policies.generations.tensors import shapes, values
 
 
 @pytest.fixture
@@ -134,6 +135,19 @@ def test_a_tensor_takes_the_bytes_of_its_type(tmp_path: Path, dtype: str, size: 
         else:
             with pytest.raises(AdapterRefused, match=f"got {end} bytes for 'it' of {dtype}"):
                 shapes(path)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16])
+def test_weights_are_read_as_they_were_written(tmp_path: Path, kind: torch.dtype) -> None:
+    path = tmp_path / "some.safetensors"
+    tensors = {"a": torch.tensor([[1.5, -2.25, 0.0]], dtype=kind), "b": torch.tensor([-1e-3, 300.0], dtype=kind)}
+    save_file(tensors, path)
+    assert {name: value.tolist() for name, value in values(path)} == {
+        name: value.float().tolist() for name, value in tensors.items()
+    }
+    save_file({"whole": torch.tensor([1, 2])}, path)
+    with pytest.raises(AdapterRefused, match="'whole' of I64, where weights are F32, F16 or BF16"):
+        list(values(path))
 
 
 def test_the_hash_of_files_is_that_of_their_names_sizes_and_contents(tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def test_a_bad_op_is_refused_with_its_reason_and_the_others_go_on(view: RecordVi
         DeltaOp(op=Op.RESTORE, target_id="record-4"),
         DeltaOp(op=Op.RESTORE, target_id="record-1", status=Status.ACTIVE),
         DeltaOp(op=Op.TAG, target_id="record-4", usage=HELPFUL),
+        DeltaOp(op=Op.ADD, kind="exemplar", payload={"task": "Add 2 and 3.", "turns": [{"said": "5"}]}),
     ],
 )
 def test_a_good_op_is_accepted(view: RecordView, op: DeltaOp) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ class TransformersEngine:
 
     def __init__(self, model: Any) -> None:
         self.model = model
+        own = model.get_base_model() if hasattr(model, "get_base_model") else model  # peft's passes on what it gets
+        self._cache = "cache" if "cache" in signature(own.forward).parameters else "past_key_values"
+        """What the model calls its keys and values: transformers 5.24 renamed them, one architecture after another."""
         self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 30))
 
     @torch.inference_mode()
@@ -44,11 +48,11 @@ class TransformersEngine:
             input_ids=ids,
             attention_mask=mask.long(),
             position_ids=positions,
-            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
+            **{self._cache: cache},
         )
-        return out.logits[:, -1], out.past_key_values
+        return out.logits[:, -1], out[self._cache]
 
     def forget(self) -> None:
         """Nothing is kept."""

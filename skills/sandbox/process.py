@@ -153,6 +153,9 @@ class ProcessSession:
         except _Ended as ended:
             error = str(ended)
             self.close()
+        except BaseException:  # the child waits for an answer that will not come, and would take the next code for it
+            self.close()
+            raise
         finally:
             self._hosts.reraise_interrupt()
         if error is None:

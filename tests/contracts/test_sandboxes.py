@@ -137,6 +137,8 @@ def test_an_interrupt_in_a_host_function_reaches_the_host(sandbox: Sandbox) -> N
     session = sandbox.session({"mail": {"stop": stop}})
     with pytest.raises(KeyboardInterrupt):
         session.run("try:\n    apps.mail.stop()\nexcept BaseException:\n    pass")
+    after = session.run("print('after')")
+    assert (after.stdout, after.error) == ("after\n", None) or after.fatal, "no answer is taken for another"
     session.close()
 
 

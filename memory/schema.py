@@ -155,4 +155,3 @@ def run_script(db: Database, script: str) -> None:
 def m001_base(db: Database) -> None:
     """Schema version 1."""
     run_script(db, TRUTH + PROJECTION + DERIVED)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")

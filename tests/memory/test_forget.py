@@ -137,6 +137,19 @@ def test_a_forgotten_task_s_reflections_and_replies_are_found_no_more(store: Sto
     assert store.get_reply("key of t1") is None
 
 
+def test_forgetting_is_a_change_of_the_namespace_and_takes_the_vectors_along(store: Store, add: Add) -> None:
+    ids = [str(r.record_id) for r in store.commit("default", [add("one"), add("two")], actor="t").results]
+    cached = "INSERT INTO embedding_cache (model, sha256, dim, vector) SELECT 'm', sha256, dim, vector FROM embeddings"
+    store.db.execute(cached)
+    before = store.version("default")
+    store.forget(ids[0])
+    assert store.version("default") == before + 1
+    for table in ("embeddings", "embedding_cache"):
+        assert store.db.execute(f"SELECT count(*) FROM {table}").fetchone() == (1,)
+    store.forget(ids[0])
+    assert store.version("default") == before + 1, "once"
+
+
 def test_of_a_forgotten_episode_stays_whether_it_ended_with_an_error(store: Store) -> None:
     task = Task(id="t1", instruction="the pelican task")
     for name, error in (("a", None), ("b", "the pelican is gone")):

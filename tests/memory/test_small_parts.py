@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
+from memory import kinds, lexical
 from memory.embeddable import tokenizable
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
-from memory.records import DeltaOp, Op, Provenance, RecallQuery, Step, Task, Trajectory, Trust, UsageCounts
+from memory.records import DeltaOp, Op, Payload, Provenance, RecallQuery, Step, Task, Trajectory, Trust, UsageCounts
 from memory.redact import redact_named
+from memory.schema import APPLICATION_ID
 from memory.store import Store
 from memory.stored_item import StoredItem, texts_in
 from memory.targets import find_target, inherit, total_usage
@@ -59,6 +62,63 @@ def test_a_tokenizer_gets_visible_text_without_lone_surrogates() -> None:
     for blank in ("", " \n\t"):
         with pytest.raises(BadInput, match="got blank text"):
             tokenizable(["a", blank])
+
+
+@pytest.mark.parametrize(
+    ("block", "numbers"),
+    [
+        (b"\x00", [0]),
+        (b"\x7f\x01", [127, 1]),
+        (b"\x81\x00\x05", [128, 5]),
+        (b"\x81\x80\x00\x7f", [16384, 127]),
+        (b"\xff\x7f\x82\x01", [16383, 257]),
+    ],
+)
+def test_numbers_that_fts5_packed_are_read(block: bytes, numbers: list[int]) -> None:
+    assert [lexical._number(block, at) for at in range(len(numbers))] == numbers
+    with pytest.raises(ValueError, match="expected 1 more numbers"):
+        lexical._number(block, len(numbers))
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "needs"),
+    [
+        (Op.ADD, {}, "payload"),
+        (Op.EDIT, {"payload": {"a": 1}}, "target_id"),
+        (Op.TAG, {"target_id": "r"}, "usage"),
+        (Op.MERGE, {}, "parent_ids, payload"),
+        (Op.SUPERSEDE, {"target_id": "r"}, "payload"),
+        (Op.REMOVE, {}, "target_id"),
+        (Op.RESTORE, {}, "target_id"),
+    ],
+)
+def test_an_op_says_what_it_lacks(op: Op, given: dict[str, object], needs: str) -> None:
+    with pytest.raises(ValueError, match=f"{op} needs {needs}; got none"):
+        DeltaOp.model_validate({"op": op, **given})
+
+
+class Wide(Payload):
+    """A kind with many required fields."""
+
+    kind: ClassVar[str] = "wide"
+    a: str
+    b: str
+    c: str
+    d: str
+
+    def text(self) -> str:
+        return self.a
+
+
+def test_a_payload_that_is_wrong_in_many_ways_is_told_three(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kinds._PAYLOADS, "wide", Wide)
+    (result,) = store.commit("default", [DeltaOp(op=Op.ADD, kind="wide", payload={"e": 1})], actor="t").results
+    assert result.reason.startswith("payload is not a wide: ")
+    assert result.reason.count(": ") == 4, "what it is, and three fields"
+
+
+def test_the_database_says_whose_it_is(store: Store) -> None:
+    assert store.db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
 
 
 def test_an_object_is_named_by_module_and_attribute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

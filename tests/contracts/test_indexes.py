@@ -159,3 +159,43 @@ def test_any_history_leaves_what_a_dictionary_would(steps: list[tuple[str, set[i
     found = index.search("c", query, 100)
     assert index.count("c") == len(model)
     assert dict(found) == pytest.approx(dict(expected), abs=2e-6)
+
+
+def test_nothing_to_insert_changes_nothing_whatever_its_dimension(index: Index) -> None:
+    index.upsert("ns/fact", [], np.zeros((0, 8), dtype=np.float32))
+    assert index.count("ns/fact") == 0
+    if isinstance(index, ChromaIndex):
+        assert index.collections() == []
+    index.upsert("ns/fact", ["a"], unit(12, 1))
+    assert index.count("ns/fact") == 1
+
+
+@pytest.mark.parametrize("k", [1, 2, 63, 64, 65, 129, 130, 131])
+def test_the_best_of_more_rows_than_one_block_are_found(k: int) -> None:
+    index, vectors = ExactIndex(), unit(13, 130)
+    ids = [f"id{i:03d}" for i in range(130)]
+    for start in (0, 64):
+        index.upsert("c", ids[start : start + 66], vectors[start : start + 66])
+    cosines = np.round(vectors @ vectors[5], 6).tolist()
+    expected = sorted(zip(ids, cosines, strict=True), key=lambda hit: (-hit[1], hit[0]))[:k]
+    found = index.search("c", vectors[5], k)
+    assert [key for key, _ in found] == [key for key, _ in expected]
+    assert [cosine for _, cosine in found] == pytest.approx([cosine for _, cosine in expected], abs=2e-6)
+
+
+def test_a_closed_exact_index_is_empty_and_can_be_filled_again() -> None:
+    index = ExactIndex()
+    index.upsert("c", ["a"], unit(14, 1))
+    index.close()
+    assert index.count("c") == 0
+    index.upsert("c", ["b"], unit(14, 1, dim=8))
+    assert index.search("c", unit(14, 1, dim=8)[0], 1) == [("b", 1.0)]
+
+
+def test_equal_vectors_tie_although_their_rows_are_summed_differently() -> None:
+    index = ExactIndex()
+    same = np.repeat(unit(15, 1, dim=384), 70, axis=0)
+    index.upsert("c", [f"id{i:02d}" for i in reversed(range(70))], same)
+    found = index.search("c", unit(16, 1, dim=384)[0], 70)
+    assert [key for key, _ in found] == [f"id{i:02d}" for i in range(70)]
+    assert all(round(cosine, 6) == pytest.approx(cosine, abs=1e-8) for _, cosine in found)

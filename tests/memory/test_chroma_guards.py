@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import chromadb
@@ -46,6 +49,7 @@ def test_space_search_width_and_no_embedding_function_are_written_down(index: Ch
     hnsw = made.configuration_json["hnsw"]
     assert hnsw["space"] == "cosine"
     assert hnsw["ef_search"] == EF_SEARCH >= 200
+    assert (hnsw["ef_construction"], hnsw["max_neighbors"]) == (200, 32), "with others, recall was not measured"
     assert made.configuration_json["embedding_function"] == {"type": "legacy"}
     assert made.metadata == {"model": "m1", "dim": DIM, "normalised": True, "collection": "ns/fact"}
     client.close()
@@ -109,3 +113,30 @@ def test_a_failed_open_does_not_poison_the_next(tmp_path: Path) -> None:
     fresh.upsert("c", ["a"], clustered(20, 0)[:1])
     assert fresh.count("c") == 1
     fresh.close()
+
+
+def test_a_collection_that_is_gone_from_the_files_is_a_corrupt_index(index: ChromaIndex, tmp_path: Path) -> None:
+    vectors = clustered(20, 0)
+    index.upsert("ns/fact", ["a", "b"], vectors[:2])
+    client = chromadb.PersistentClient(str(tmp_path / "index"), settings=Settings(anonymized_telemetry=False))
+    client.delete_collection(client.list_collections()[0].name)
+    calls: list[Callable[[], object]] = [
+        lambda: index.upsert("ns/fact", ["c"], vectors[2:3]),
+        lambda: index.remove("ns/fact", ["a"]),
+        lambda: index.search("ns/fact", vectors[0], 1),
+        lambda: index.count("ns/fact"),
+        lambda: index.ids("ns/fact"),
+    ]
+    for call in calls:
+        with pytest.raises(IndexCorrupt, match="run `evolve memory doctor` to rebuild"):
+            call()
+    client.close()
+
+
+def test_files_that_break_while_they_are_open_are_a_corrupt_index(index: ChromaIndex, tmp_path: Path) -> None:
+    index.upsert("ns/fact", ["a"], clustered(20, 0)[:1])
+    with closing(sqlite3.connect(tmp_path / "index" / "chroma.sqlite3")) as conn:
+        conn.execute("DROP TABLE collection_metadata")
+        conn.commit()
+    with pytest.raises(IndexCorrupt, match="nothing is lost"):
+        index.count("ns/other")

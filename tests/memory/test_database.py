@@ -10,14 +10,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from sqlite_utils import Database, Migrations
 
 import memory.database
-from memory.database import open_database, use_wal
+from memory.database import clear_errors, open_database, use_wal
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import JournalError, NotFound, SchemaTooNew
 from memory.records import DeltaOp
-from memory.schema import m001_base
+from memory.schema import APPLICATION_ID, m001_base
 from memory.sql import sqlite3
 from memory.store import Store
 
@@ -250,3 +251,74 @@ def test_a_file_that_may_not_be_written_is_answered_with_what_to_do(store: Store
     with pytest.raises(JournalError, match=r"readonly.*copy the whole folder") as told:
         store.commit("default", [add("x")], actor="t")
     assert "read_only=True" not in str(told.value)
+
+
+def test_a_migration_waits_for_another_and_says_so_when_it_takes_too_long(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
+    with FileLock(f"{path}.migrate.lock"):
+        with pytest.raises(JournalError, match="another process is migrating it"):
+            reopen(path)
+        with pytest.raises(JournalError, match="another process is preparing it"):
+            use_wal(path)
+    reopen(path).close()
+
+
+def test_an_older_database_is_migrated_by_a_writer_and_never_by_a_reader(released: Path, newer: Migrations) -> None:
+    with pytest.raises(JournalError, match="made by an older version"):
+        open_database(released, read_only=True, migrations=newer)
+    assert backups(released) == []
+    open_database(released, migrations=newer).close()
+    open_database(released, read_only=True, migrations=newer).close()
+
+
+def test_a_broken_rule_of_the_schema_is_our_own_fault_and_stays_as_it_is() -> None:
+    with closing(sqlite3.connect(":memory:")) as conn:
+        conn.execute("CREATE TABLE one (x INTEGER PRIMARY KEY)")
+        with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"), clear_errors("x.db"):
+            conn.executemany("INSERT INTO one VALUES (?)", [(1,), (1,)])
+
+
+@pytest.mark.parametrize(
+    ("said", "damaged", "advice"),
+    [
+        ("file is not a database", "", "no evolve workspace"),
+        ("file is not a database", "Throw it away", "Throw it away"),
+        ("database disk image is malformed", "", "evolve memory salvage"),
+        ("database disk image is malformed", "Throw it away", "Throw it away"),
+        ("database is locked", "Throw it away", "nothing was written"),
+        ("something else", "Throw it away", r"evolve memory doctor`\."),
+    ],
+)
+def test_an_error_of_sqlite_comes_with_what_to_do(said: str, damaged: str, advice: str) -> None:
+    with pytest.raises(JournalError, match=advice), clear_errors("x.db", damaged=damaged):
+        raise sqlite3.DatabaseError(said)
+
+
+def test_a_write_ahead_log_without_its_database_is_a_lost_workspace(path: Path) -> None:
+    log = path.with_name(path.name + "-wal")
+    log.touch()
+    reopen(path).close()
+    path.unlink()
+    log.write_bytes(b"what was written last")
+    with pytest.raises(JournalError, match=r"is missing.*there: evolve.db-wal"):
+        reopen(path)
+
+
+def test_a_file_without_tables_may_become_a_workspace(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("PRAGMA user_version = 1")
+        conn.commit()
+    assert path.stat().st_size
+    reopen(path).close()
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert APPLICATION_ID.to_bytes(4, "big") == b"evlv"
+
+
+def test_writes_reach_the_log_at_once_and_references_are_checked(path: Path) -> None:
+    with closing(open_database(path)) as conn:
+        found = {name: conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("synchronous", "foreign_keys")}
+        assert (found, conn.execute("PRAGMA temp_store").fetchone()[0]) == ({"synchronous": 1, "foreign_keys": 1}, 2)
+        assert conn.execute("PRAGMA journal_mode").fetchone() == ("wal",)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from memory import detectors
+from memory.redact import redact
 
 UNBOUNDED = import_module("re._constants").MAXREPEAT
 REPEATS = {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}
@@ -68,3 +71,73 @@ def test_the_rule_sees_what_is_slow(pattern: str) -> None:
     repeats = list(_repeats(parsed))
     nested = any(list(_repeats(inner)) for _, inner in repeats)
     assert _can_fail_late(parsed) or nested or any(detectors.LONGEST < most < UNBOUNDED for most, _ in repeats)
+
+
+def token(*parts: object) -> str:
+    return ".".join(
+        part if isinstance(part, str) else base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+        for part in parts
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (token({"alg": "HS256"}, {"sub": "12345678"}, "c2lnbmF0dXJl"), True),
+        (token({"alg": "HS256"}, {"sub": "12345678"}), True),
+        (token({"alg": "HS256"}), False),
+        (token({"alg": "HS256"}, "no-object"), False),
+        (token({"alg": "HS256"}, "no-object", "c2lnbmF0dXJl"), False),
+        (token("eyJicm9rZW4", {"sub": "12345678"}, "c2lnbmF0dXJl"), True),
+        (token("eyJicm9rZW4", {"sub": "12345678"}), False),
+        (token("eyJicm9rZW4", "eyJicm9rZW4"), False),
+        *((token({"alg": "x" * n}, {"sub": "y" * n}), True) for n in range(1, 5)),
+    ],
+)
+def test_two_encoded_objects_begin_a_web_token(text: str, secret: bool) -> None:
+    assert redact(f"so {text} it is") == (f"so {'[REDACTED:jwt]' if secret else text} it is")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("password = 'abcdefg1'", True),
+        ("password = 'abcdefg1\"", False),
+        ("password = 'abcdefgh'", False),
+        ("password = 'abcdef1'", False),
+        ("password = abcdefghijk1", True),
+        ("password = abcdefghijkl", False),
+        ("password = abcdefghij1", False),
+        ("password = abcdefghijk1(", False),
+        ("password = abcdefghijk1[0]", False),
+        ("password = abcdefghijk1.get", False),
+        ("password = abcdefghijk1. Then", True),
+        ("password = abcdefghijk1.", True),
+        ("password = abcdefghijk1ä", False),
+        ("password = abcdefghijk1, and", True),
+    ],
+)
+def test_what_a_secret_s_name_is_given_is_a_literal_with_a_digit(text: str, secret: bool) -> None:
+    assert ("[REDACTED:assigned-secret]" in redact(text)) is secret
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("bkua_" + "a" * 19 + "1", True),
+        ("bkua_" + "1" + "a" * 19, True),
+        ("bkua_" + "1" + "a" * 20, False),
+        ("bkua_" + "a" * 20, False),
+        ("bkua_" + "a" * 18 + "1", False),
+        ("xbkua_" + "a" * 19 + "1", False),
+        ("AKC" + "a" * 10, True),
+        ("AKC" + "a" * 9, False),
+        ("AKC" + "a" * 10 + "==", False),
+        ("AKC" + "a" * 10 + "+/", False),
+        ("AKC" + "a" * 10 + ".b", True),
+        ("http://me:pass@host", True),
+        ("http://me:pass/host", False),
+    ],
+)
+def test_where_a_secret_begins_and_ends_decides(text: str, secret: bool) -> None:
+    assert ("[REDACTED:" in redact(text)) is secret

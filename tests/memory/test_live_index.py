@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from memory.health import probe
 from memory.index_worker import IndexWorker
 from memory.indexes.chroma import ChromaIndex
 from memory.journal import Journal
+from memory.live_index import IndexState
 from memory.owner import Owner
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
@@ -378,3 +379,105 @@ def test_the_doctor_reports_missing_neighbours(database: Path) -> None:
         assert "evolve memory reindex" in finding.fix
         store.reindex()
         assert store.doctor() == []
+
+
+@pytest.fixture
+def worker(database: Path) -> Iterator[tuple[IndexWorker, Journal]]:
+    """A worker that was not started: its steps are taken by hand."""
+    index, journal = database.parent / "index", Journal(database)
+    owner = Owner(index)
+    owner.acquire()
+    made = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    yield made, journal
+    made._release()
+    journal.close()
+    owner.release(clean=True)
+
+
+def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[IndexWorker, Journal]) -> None:
+    made, journal = worker
+    (vector,) = HashingEmbedder(DIM).embed(["invoice"])
+    chroma = made._open(journal)
+    made._carry(journal, chroma)
+    assert made.ready.is_set()
+    assert made.serves("default/fact")
+    assert len(made.search("default/fact", vector, 3) or []) == 3
+    chroma._client.delete_collection(chroma._client.list_collections()[0].name)
+    assert made.search("default/fact", vector, 3) is None
+    assert (made.ready.is_set(), made.serves("default/fact")) == (False, False)
+    assert "Chroma cannot use its directory" in made.failure
+
+
+def test_an_index_is_rebuilt_twice_and_then_left_alone(worker: tuple[IndexWorker, Journal], database: Path) -> None:
+    made, journal = worker
+    for time_ in range(1, 4):
+        (database.parent / "index").mkdir(exist_ok=True)
+        (database.parent / "index" / f"mark{time_}").touch()
+        made._start_over(journal, f"damage {time_}")
+        kept = [path for path in database.parent.glob("index.quarantine-*") if path.is_dir()]
+        assert len(kept) == 1, "only the latest is kept"
+        if time_ <= 2:
+            assert (kept[0] / f"mark{time_}").exists()
+            assert (made.failure, outbox.pending(journal)) == ("", N)
+            assert made.healed == f"rebuilt from {N} stored vectors, old files in {str(kept[0])!r}: damage {time_}"
+    assert made.failure == "damage 3"
+    assert (database.parent / "index" / "mark3").exists()
+    assert made.healed.endswith("damage 2")
+
+
+def test_a_failure_is_shown_and_nobody_waits_for_chroma_then(database: Path) -> None:
+    with open_store(database) as store, open_store(database, owner=False) as reader:
+        expected = answers(reader)
+        assert reader.index.flush(60) is False
+        assert reader.index.state() == IndexState("exact", False, 0, 0.0, "", "")
+        assert store.index.flush(120) is True
+        assert (store.index.state().owner, store.index.state().failure) == (True, "")
+        worker = store.index._worker
+        assert worker is not None
+        worker._fail("it is broken")
+        assert store.index.flush(600) is False
+        assert (store.index.state().engine, store.index.state().failure) == ("exact", "it is broken")
+        assert answers(store) == expected
+        (finding,) = store.doctor()
+        assert (finding.level, finding.code, finding.message) == ("warning", "index", "it is broken")
+        store.reindex()
+        assert store.index.flush(120) is True
+        assert store.doctor() == []
+
+
+def test_a_visit_that_never_opens_chroma_leaves_the_sign_of_an_unclean_stop(database: Path) -> None:
+    dirty = database.parent / "index.dirty"
+    dirty.touch()
+    open_store(database).close()
+    assert dirty.exists()
+    with open_store(database) as store:
+        assert store.index.flush(600)
+        assert store.index.state().healed == "", "the probe found nothing wrong"
+    assert not dirty.exists()
+
+
+class Broken(IndexWorker):
+    def _work(self, journal: Journal) -> None:
+        raise ArithmeticError("a fault of our own")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ends_by_a_fault_says_so_and_gives_the_lock_back(database: Path) -> None:
+    owner = Owner(database.parent / "index")
+    owner.acquire()
+    broken = Broken(database, database.parent / "index", owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    broken.wake()
+    broken.start()
+    broken.join()
+    assert "ended by an unexpected error" in broken.failure
+    assert not owner.held
+    broken.drop()
+
+
+def test_a_thread_that_was_told_to_stop_says_nothing(database: Path) -> None:
+    owner = Owner(database.parent / "index")
+    owner.acquire()
+    worker = IndexWorker(database, database.parent / "index", owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    worker.start()
+    worker.stop()
+    assert (worker.failure, worker.is_alive(), owner.held) == ("", False, False)

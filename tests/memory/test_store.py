@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from memory.embedders.hashing import HashingEmbedder
+from memory.errors import JournalError
+from memory.operations import op_id
 from memory.records import DeltaOp, Op, Status, UsageCounts
-from memory.store import Store
+from memory.store import Store, estimate_tokens
 
 Add = Callable[..., DeltaOp]
 
@@ -61,3 +68,71 @@ def test_a_view_stays_as_it_was_read(store: Store, add: Add) -> None:
     assert seen.payload.content == "first"
     assert view.get("nobody") is None
     assert [record.payload.content for record in store.view("default").records()] == ["second", "third"]
+
+
+def test_what_a_store_does_not_have_is_none_or_empty(store: Store) -> None:
+    assert (store.get("x"), store.get_run("x"), store.get_reply("x"), store.trajectory("x")) == (None, None, None, None)
+    assert (store.namespaces(), store.version("x"), store.records("x"), store.runs()) == ((), 0, (), [])
+    assert (store.view("x").version, store.view("x").records()) == (0, ())
+    assert (store.journal.load("x"), store.journal.position()) == (None, 0)
+    assert (store.ops_of("x"), store.records_of(["x"]), store.written_by(["x"])) == (frozenset(), {}, [])
+
+
+def test_namespaces_are_named_in_order_each_with_its_own_numbers(store: Store, add: Add) -> None:
+    for name in ("b", "a", "b"):
+        store.commit(name, [add(f"one of {name}"), add(f"two of {name}")], actor="t")
+    assert store.namespaces() == ("a", "b")
+    assert [record.number for record in store.records("b")] == [1, 2, 3, 4]
+    assert [record.number for record in store.records("a")] == [1, 2]
+    assert (store.version("a"), store.version("b")) == (1, 2)
+    first = store.events(type="knowledge.commit")[0].data
+    assert (first["version"], first["applied"], first["refused"]) == (1, 2, 0)
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("a" * 400, 100)])
+def test_without_a_tokenizer_four_characters_are_a_token(text: str, tokens: int) -> None:
+    assert estimate_tokens(text) == tokens
+
+
+def test_a_text_that_is_gone_is_said_with_the_way_out(store: Store, add: Add, path: Path) -> None:
+    (result,) = store.commit("default", [add("one")], actor="t").results
+    store.db.execute("DELETE FROM content WHERE body LIKE '%one%'")
+    with (
+        Store.open(path, embedder=HashingEmbedder(), index="exact") as again,
+        pytest.raises(JournalError, match=r"text of record .* is missing; run `evolve memory doctor`"),
+    ):
+        again.get(str(result.record_id))
+
+
+@pytest.mark.parametrize(
+    ("op", "missing"),
+    [
+        (Op.ADD, "payload"),
+        (Op.EDIT, "target_id, payload"),
+        (Op.TAG, "target_id, usage"),
+        (Op.MERGE, "parent_ids, payload"),
+        (Op.SUPERSEDE, "target_id, payload"),
+        (Op.REMOVE, "target_id"),
+        (Op.RESTORE, "target_id"),
+    ],
+)
+def test_an_op_without_what_it_needs_is_none(op: Op, missing: str) -> None:
+    with pytest.raises(ValueError, match=f"{op} needs {missing}; got none"):
+        DeltaOp(op=op)
+
+
+def test_an_op_of_another_kind_than_its_target_is_refused(store: Store, add: Add) -> None:
+    (first,) = store.commit("default", [add("one")], actor="t").results
+    bare = DeltaOp(op=Op.REMOVE, kind="bullet", target_id=first.record_id)
+    edit = DeltaOp(op=Op.EDIT, kind="fact", target_id=first.record_id, payload={"content": "two"})
+    prepared = [replace(each, op=each.op.model_copy(update={"kind": "bullet"})) for each in store.prepare([edit])]
+    (refused,) = store.commit("default", prepared, actor="t").results
+    assert refused.reason == f"record {first.record_id!r} is a fact, the op carries a bullet"
+    (removed,) = store.commit("default", [bare], actor="t").results
+    assert removed.applied, "without a payload the kind says nothing"
+
+
+def test_an_op_id_follows_from_its_parts() -> None:
+    assert op_id("a", "b") == op_id("a", "b") != op_id("ab")
+    assert len({op_id("a", "b"), op_id("b", "a"), op_id("a"), op_id()}) == 4
+    assert len(op_id("a")) == 26

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.lexical import TOKENIZER, WordSearch, query_words, rarest
+from memory import lexical
+from memory.lexical import TOKENIZER, WordSearch, _number, query_words, rarest
 from memory.sql import sqlite3
 
 HOSTILE = [
@@ -113,3 +114,34 @@ def test_what_is_kept_follows_the_table_when_the_stamp_moves(table: sqlite3.Conn
     assert words.best(["mails"], 1)[0].tolist() == [1, 3, 2]
     assert words.best(["mails", "nowhere"], 2)[0].tolist() == [6, 1, 3, 2]
     assert words.frequency(["mails", "nowhere"], 2) == {"mails": 4, "nowhere": 0}
+
+
+@pytest.mark.parametrize(
+    ("block", "numbers"),
+    [(b"\x00", [0]), (b"\x7f\x01", [127, 1]), (b"\x81\x00\x05", [128, 5]), (b"\x83\xff\x7f\x81\x01", [65535, 129])],
+)
+def test_the_numbers_of_fts5_stand_side_by_side(block: bytes, numbers: list[int]) -> None:
+    assert [_number(block, which) for which in range(len(numbers))] == numbers
+    with pytest.raises(ValueError, match="expected 1 more numbers"):
+        _number(block, len(numbers))
+    with pytest.raises(ValueError, match="expected 1 more numbers"):
+        _number(b"\x81")
+
+
+def test_more_stems_than_are_kept_are_answered_all_the_same(
+    table: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = WordSearch(table, "record_text")
+    before = [words.best([word], 0)[0].tolist() for word in ("mails", "token", "files")]
+    monkeypatch.setattr(lexical, "_KEPT", 1)
+    small = WordSearch(table, "record_text")
+    for _ in range(2):
+        assert [small.best([word], 0)[0].tolist() for word in ("mails", "token", "files")] == before
+        assert len(small._hits) == 1
+
+
+def test_a_query_visits_as_many_occurrences_as_it_may_and_none_more() -> None:
+    assert rarest(["b", "a", "c"], {"a": 2, "b": 2, "c": 6}, postings=10) == ["a", "b", "c"]
+    assert rarest(["b", "a", "c"], {"a": 2, "b": 2, "c": 7}, postings=10) == ["a", "b"]
+    assert rarest(["a", "b"], {"a": 11, "b": 11}, postings=10) == ["a"]
+    assert rarest(["once"], {"once": 1}) == ["once"]

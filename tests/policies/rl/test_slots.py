@@ -82,7 +82,7 @@ def test_options_are_set() -> None:
 
 
 def test_a_misspelt_name_lists_what_there_is() -> None:
-    with pytest.raises(NotFound, match="no 'grop' in advantages; there are aepo, .*grpo.*, xrpo, or give"):
+    with pytest.raises(NotFound, match=r"no 'grop' in advantages; there are aepo, .*grpo.*, xrpo, or give"):
         slots.make("advantages", "grop")
     with pytest.raises(NotFound, match="no slot 'advantage'; there are advantages, losses, samplers"):
         slots.make("advantage", "grpo")

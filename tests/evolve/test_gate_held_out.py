@@ -24,6 +24,7 @@ from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut, left_of, share_of_code
 from evolve.gates.held_out_rules import HeldOutTrial, Rules, decide, looks, replay
 from evolve.statistics.alpha import Look, level
+from evolve.statistics.partial_progress import Marks
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, Task, UsageCounts, Verdict
 from playbooks.view import RecordView
@@ -418,3 +419,57 @@ async def test_h2_the_noise_is_measured_only_where_the_answer_hangs_on_it(lost: 
     assert [changed for changed, _ in asked] == [False, True, False][:arms]
     assert len({seed for _, seed in asked}) == arms - 1
     assert ("add" in verdict.accepted) is (lost < 2)
+
+
+class Measures:
+    """All tasks pass; with a change the first `lost` fail and the next `behind` come less far; chance flips `flips`."""
+
+    def __init__(self, lost: int, behind: int = 0, flips: int = 0) -> None:
+        self.lost, self.behind, self.flips = lost, behind, flips
+        self.seeds: list[int] = []
+
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        self.seeds.append(seed)
+        again = seed != self.seeds[0]
+        failed = self.lost if ops else self.flips if again else 0
+        places = {task.id: int(task.id[1:]) for task in tasks}
+        reach = {key: 0.25 if ops and at < self.lost + self.behind else 0.5 for key, at in places.items()}
+        return Marks({key: at >= failed for key, at in places.items()}, reach)
+
+
+@pytest.mark.parametrize(
+    ("rules", "runs", "changes", "tasks"),
+    [
+        (Rules(error=0.125), Measures(0, behind=4), 1, 12),
+        (Rules(error=0.125), Measures(0, behind=3), 1, 60),
+        (Rules(), Measures(0, behind=5), 1, 12),
+        (Rules(), Measures(0, behind=4), 1, 60),
+        (Rules(), Measures(1), 1, 60),
+        (Rules(), Measures(1), 2, 12),
+        (Rules(), Measures(0), 2, 60),
+        (Rules(), Measures(2), 1, 12),
+        (Rules(), Measures(2, flips=1), 1, 60),
+        (Rules(), Measures(2, flips=1), 2, 60),
+        (Rules(cap=0.05), Measures(3), 1, 60),
+        (Rules(cap=0.05), Measures(4), 1, 12),
+        (Rules(cap=0.95 / 60), Measures(1), 1, 12),
+        (Rules(cap=0.1), Measures(1), 2, 60),
+    ],
+)
+async def test_h4_a_look_ends_early_where_harm_is_seen_or_what_is_lost_is_no_noise(
+    rules: Rules, runs: Measures, changes: int, tasks: int
+) -> None:
+    """Two changes are halved all the same: of them no more is asked once something is lost that chance does not lose."""
+    runs.seeds.clear()
+    ops = [op(f"new{at}") for at in range(changes)]
+    verdict = await HeldOut(runs, TASKS, seed=1, rules=rules).judge(ops, RecordView(()), [])
+    (look,) = verdict.evidence["rounds"]
+    assert (verdict.accepted, len(look["trial"]["cohort"])) == ((), tasks)
+
+
+@pytest.mark.parametrize(("cap", "noise"), [(2 / 60, False), (1.9 / 60, True)])
+async def test_h2_the_noise_is_not_asked_for_where_as_many_may_be_lost(cap: float, noise: bool) -> None:
+    runs = Measures(2)
+    verdict = await HeldOut(runs, TASKS, seed=1, rules=Rules(first=60, cap=cap)).judge([ADD], RecordView(()), [])
+    assert (len(set(runs.seeds)) == 2) is noise
+    assert (verdict.evidence["rounds"][0]["trial"]["again"] is not None) is noise

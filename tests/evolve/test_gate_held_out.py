@@ -459,7 +459,7 @@ class Measures:
 async def test_h4_a_look_ends_early_where_harm_is_seen_or_what_is_lost_is_no_noise(
     rules: Rules, runs: Measures, changes: int, tasks: int
 ) -> None:
-    """Two changes are halved all the same: of them no more is asked once something is lost that chance does not lose."""
+    """Two changes are halved all the same: no more is asked of them once one task is lost that chance spares."""
     runs.seeds.clear()
     ops = [op(f"new{at}") for at in range(changes)]
     verdict = await HeldOut(runs, TASKS, seed=1, rules=rules).judge(ops, RecordView(()), [])

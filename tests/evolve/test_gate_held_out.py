@@ -386,10 +386,42 @@ async def test_h2_nothing_is_accepted_before_the_protected_slices_were_run() -> 
     late = {"safety": ("t40", "t59")}
     verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=late).judge([ADD], RecordView(()), [])
     (found,) = verdict.evidence["rounds"]
-    assert (verdict.accepted, len(found["trial"]["cohort"])) == (("add",), 60)
+    assert (verdict.accepted, len(found["trial"]["cohort"]), found["trial"]["guarded"]) == (("add",), 60, 60)
     early = {"safety": ("t0", "t5")}
     verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=early).judge([ADD], RecordView(()), [])
-    assert len(verdict.evidence["rounds"][0]["trial"]["cohort"]) == 12
+    found = verdict.evidence["rounds"][0]["trial"]
+    assert (len(found["cohort"]), found["guarded"]) == (12, 6)
+    verdict = await HeldOut(Sixty(12), TASKS, seed=1).judge([ADD], RecordView(()), [])
+    assert verdict.evidence["rounds"][0]["trial"]["guarded"] == 0
+
+
+def looked(*ops: str, tasks: int = 60) -> dict[str, Any]:
+    """Return the evidence of a look that found two tasks better, which is too little."""
+    return {"ops": list(ops), **decide(trial(tasks, 2, 0, left=0.1)).evidence}
+
+
+@pytest.mark.parametrize(
+    ("looks", "ablated", "waits"),
+    [
+        ([looked("add", "a")], [], True),
+        ([looked("add", "a"), looked("add", "b")], [], False),
+        ([looked("add", "a"), looked("add", "b", tasks=12)], [], True),
+        ([looked("add", "a"), looked("a", "b")], [], True),
+        ([], [{"ops": ["add"]}], True),
+        ([], [{"ops": ["add"]}, {"ops": ["add"]}], False),
+        ([], [{"ops": ["add"]}, {"ops": ["a"]}], True),
+        ([looked("add", "a")], [{"ops": ["add"]}], False),
+    ],
+)
+async def test_h4_looks_at_all_tasks_and_questions_about_its_parts_wear_patience_out(
+    looks: list[dict[str, Any]], ablated: list[dict[str, Any]], waits: bool
+) -> None:
+    """The third that says too little is the last. A look that ended early for want of calls is none."""
+    past = [Verdict(gate="held_out", accepted=(), evidence={"rounds": looks, "ablated": ablated})]
+    past.append(Verdict(gate="other", accepted=(), evidence={"rounds": [looked("add", "c")] * 2}))
+    verdict = await HeldOut(Sixty(2), TASKS, seed=1, past=lambda: past).judge([ADD], RecordView(()), [])
+    assert ("add" in verdict.deferred) is waits
+    assert ("add" in verdict.rejected) is not waits
 
 
 async def test_h4_the_same_changes_are_not_looked_at_again_as_long_as_nothing_is_new() -> None:

@@ -162,6 +162,13 @@ async def test_what_was_learned_twice_is_merged_at_compaction_points(every: int,
     assert learned == [(0, 0), (10, 0)], "merging is no lesson"
 
 
+@pytest.mark.parametrize(("every", "kept"), [(5, 5), (7, 15), (10, 15), (15, 5)])
+async def test_compaction_points_count_from_the_last_one(every: int, kept: int, tmp_path: Path) -> None:
+    """All is learned with the third batch, at 15 tasks: that is five after the point at ten."""
+    records, _ = await go(tmp_path, later("all", 3), tasks=15, compact_every=every)
+    assert len(records) == kept
+
+
 async def test_the_budget_of_tokens_holds_after_every_batch(tmp_path: Path) -> None:
     records, _ = await go(tmp_path / "a", yes("all", Status.PROVISIONAL))
     fewer, _ = await go(tmp_path / "b", yes("all", Status.PROVISIONAL), max_tokens=20)

@@ -62,7 +62,7 @@ def standing(store: Store, op: DeltaOp, subject: str) -> Standing:
     if record is not None:
         held = record.status is Status.CANDIDATE
         return Standing(op_id=op.op_id, answer="quarantined" if held else "in use", name=record.label)
-    queued = store.events(type=PENDING, subject=op.op_id, limit=1)
+    queued = store.events(type=PENDING, subject=op.op_id)
     if queued:
         return Standing(op_id=op.op_id, answer="in review", name=str(queued[0].seq))
     for verdict in (Verdict.model_validate(event.data) for event in store.events(type=VERDICT, subject=subject)):
@@ -85,7 +85,7 @@ def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) ->
     known = {_meaning(each.op): each for each in before if each.decision != "repeated"}
     waiting = 0
     for op in ops:
-        if not store.events(type=PENDING, subject=op.op_id, limit=1):
+        if not store.events(type=PENDING, subject=op.op_id):
             data = {"op": op.model_dump(mode="json")}
             event = Event(type=PENDING, namespace=namespace, run_id=run_id, subject=op.op_id, data=data)
             proposal = Proposal(op=op, namespace=namespace, run_id=run_id, seq=store.append(event).seq)

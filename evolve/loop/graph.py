@@ -33,7 +33,7 @@ from evolve.loop.nodes.judge import judge
 from evolve.loop.nodes.recall import recall
 from evolve.loop.nodes.reflect import reflect
 from evolve.loop.nodes.retire import retire
-from evolve.loop.state import EpisodeJob, RunContext, State
+from evolve.loop.state import EpisodeJob, RunContext, State, batch_of
 from memory.database import BUSY_SECONDS, clear_errors, use_wal
 
 _STEPS = 10
@@ -135,11 +135,11 @@ async def _awaited(
 
 def _fan_out(state: State, *, context: RunContext) -> list[Send]:
     """Send every task of the batch, and the control of those that have one, to a node of its own."""
-    batch = state.get("batch", 0)
+    batch = batch_of(state)
     plan = [(task.id, MAIN) for task in context.stream.batch(batch)]
     plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in context.stream.control]
     return [Send("act", EpisodeJob(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
 
 
 def _next(state: State, *, context: RunContext) -> str:
-    return "recall" if state.get("batch", 0) < context.stream.batches else END
+    return "recall" if batch_of(state) < context.stream.batches else END

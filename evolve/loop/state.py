@@ -43,6 +43,11 @@ class State(TypedDict, total=False):
     reflections: list[str]
 
 
+def batch_of(state: State) -> int:
+    """Return which batch of the pass it is, from 0."""
+    return state.get("batch", 0)
+
+
 class EpisodeJob(TypedDict):
     """What one `act` gets."""
 

@@ -147,6 +147,7 @@ def test_what_is_decided_of_a_change(
         ((left("+"),), True),
         ((left("="),), False),
         ((left("+-"),), False),
+        ((left("+-", "+"),), True),
         ((left("-", "++"),), False),
         ((left("+"), left("-")), False),
         ((left("-"), left("+")), True),

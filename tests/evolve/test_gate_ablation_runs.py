@@ -146,6 +146,17 @@ async def test_its_own_tasks_are_asked_first() -> None:
     assert admitted(found) == ["Pay in cents.", "Sign it."]
 
 
+async def test_a_task_that_was_asked_is_not_asked_again() -> None:
+    """Its own task is among those that moved: nothing is left to ask in a second stage."""
+    own = Trajectory(task=TASKS[0])
+    run = Run(needs(t0="Pay"), sure=True)
+    sign = op("Sign it.", "sign", Trust.VERIFIED, "t0")
+    found = await ablated(run, PAY, sign, ahead=("t0",), origins=[own])
+    assert [tasks for said, tasks in run.asked if said == BOTH] == [["t0"]]
+    assert all(tasks for _, tasks in run.asked)
+    assert admitted(found) == ["Pay in cents."]
+
+
 async def test_one_that_was_seen_to_help_by_itself_is_only_asked_for_harm() -> None:
     run = Run(needs(t0="Pay"), sure=True)
     found = await ablated(run, PAY, SIGN, ahead=("t0",), proved=("pay", "sign"))

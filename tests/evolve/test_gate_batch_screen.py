@@ -156,3 +156,60 @@ async def test_what_cannot_be_afforded_waits() -> None:
     verdict = await BatchScreen(evaluate, seed=1).judge([ADD, TAG], RecordView(()), [Trajectory(task=TASKS[0])])
     assert (verdict.accepted, verdict.rejected) == (("tag",), {})
     assert verdict.deferred == {"add": "waits: too dear"}
+
+
+@pytest.mark.parametrize(
+    ("reach", "idle", "reason"),
+    [
+        ({}, (), "gained 1 and lost 0 of 4 tasks of the batch"),
+        (
+            {"t1": (0.5, 0.75), "t2": (0.5, 0.75), "t3": (1.0, 0.5)},
+            (),
+            "gained 1 and lost 0 of 4 tasks of the batch, further in 3 and less far in 1",
+        ),
+        (
+            {"t1": (0.5, 0.75), "t2": (0.5, 0.75), "t3": (1.0, 0.5)},
+            ("t2",),
+            "gained 1 and lost 0 of 4 tasks of the batch, further in 2 and less far in 1, without it as far in 1",
+        ),
+    ],
+)
+def test_the_reason_counts_how_far_tasks_came_and_which_do_not_speak_for_it(
+    reach: dict[str, tuple[float, float]], idle: tuple[str, ...], reason: str
+) -> None:
+    seen = trial("---+", "+--+").model_copy(update={"reach": reach, "idle": idle})
+    decision = decide(seen)
+    assert (decision.accepted, decision.reason) == (True, reason)
+
+
+@pytest.mark.parametrize(("names", "missed"), [(("one",), ("a",)), (("one", "two"), ())])
+async def test_where_all_went_well_several_are_not_told_apart_and_one_alone_is_what_helped(
+    names: tuple[str, ...], missed: tuple[str, ...]
+) -> None:
+    asked: list[int] = []
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Measured:
+        asked.append(len(ops or ()))
+        return Measured({task.id: bool(ops) for task in tasks}, {task.id: 1.0 if ops else 0.5 for task in tasks})
+
+    ops = [written_from(name, "a") for name in names]
+    verdict = await BatchScreen(evaluate, seed=1).judge(ops, RecordView(()), [Trajectory(task=TASKS[0])])
+    assert (verdict.accepted, asked) == (names, [0, len(names)])
+    (evidence,) = verdict.evidence["rounds"]
+    assert (tuple(evidence["trial"]["missed"]), evidence["trial"]["idle"]) == (missed, [])
+
+
+@pytest.mark.parametrize(("reach", "passed", "asked"), [(1.0, True, 2), (0.999, True, 4), (1.0, None, 4)])
+async def test_each_is_left_out_in_turn_unless_the_run_was_perfect(
+    reach: float, passed: bool | None, asked: int
+) -> None:
+    runs: list[int] = []
+
+    async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Measured:
+        runs.append(len(ops or ()))
+        marks = {task.id: (passed if len(ops) > 1 else False) if ops else False for task in tasks}
+        return Measured(marks, {task.id: (reach if len(ops) > 1 else 0.5) if ops else 0.25 for task in tasks})
+
+    ops = [written_from("one", "a"), written_from("two", "a")]
+    verdict = await BatchScreen(evaluate, seed=1).judge(ops, RecordView(()), [Trajectory(task=TASKS[0])])
+    assert (verdict.accepted, len(runs)) == (("one", "two"), asked)

@@ -224,7 +224,11 @@ def test_no_more_is_lost_than_without_any_change(lost: int, flips: int, accepted
     candidate = base | dict.fromkeys(ids[:lost], False)
     again = base | dict.fromkeys(ids[-flips:] if flips else (), False)
     trial = CanaryTrial(cohort=ids, base=dict(base), candidate=dict(candidate), again=dict(again))
-    assert decide(trial).accepted is accepted
+    decision = decide(trial)
+    assert decision.accepted is accepted
+    assert decision.status is (Status.PROVISIONAL if accepted else Status.REJECTED)
+    assert decision.evidence["statistics"]["floor"] == flips / 2
+    assert decision.reason == f"lost {lost} of 10 canary tasks, {flips // 2} without any change (A/A)"
 
 
 async def test_in_a_run_the_canaries_stand_before_held_out_and_in_it(tmp_path: Path) -> None:

@@ -198,3 +198,15 @@ async def test_a_change_of_code_alone_is_thrifty(store: Store, tmp_path: Path) -
     for ops, thrift in (([skill], True), ([skill, RED], False), ([], False)):
         assert (await made(ops, tasks(world, 1), 1)).thrift is thrift
     assert len(COLORS) == 5
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_without_a_playbook_nothing_known_is_shown(enabled: bool, store: Store, tmp_path: Path) -> None:
+    world = World()
+    store.commit("default", [RED], actor="test")
+    made = evaluator(store, tmp_path, world)
+    config = doors_config(tmp_path, playbook={"enabled": enabled})
+    found = await replace(made, config=config)(None, tasks(world, 1), 1)
+    assert found["train-0"] is enabled
+    changed = await replace(made, config=config)([RED.model_copy(update={"op_id": "again"})], tasks(world, 1), 1)
+    assert changed["train-0"] is enabled

@@ -24,6 +24,7 @@ from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut, left_of, share_of_code
 from evolve.gates.held_out_rules import HeldOutTrial, Rules, decide, looks, replay
 from evolve.statistics.alpha import Look, level
+from evolve.statistics.partial_progress import Marks
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Status, Task, UsageCounts, Verdict
 from playbooks.view import RecordView
@@ -385,10 +386,42 @@ async def test_h2_nothing_is_accepted_before_the_protected_slices_were_run() -> 
     late = {"safety": ("t40", "t59")}
     verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=late).judge([ADD], RecordView(()), [])
     (found,) = verdict.evidence["rounds"]
-    assert (verdict.accepted, len(found["trial"]["cohort"])) == (("add",), 60)
+    assert (verdict.accepted, len(found["trial"]["cohort"]), found["trial"]["guarded"]) == (("add",), 60, 60)
     early = {"safety": ("t0", "t5")}
     verdict = await HeldOut(Sixty(12), TASKS, seed=1, slices=early).judge([ADD], RecordView(()), [])
-    assert len(verdict.evidence["rounds"][0]["trial"]["cohort"]) == 12
+    found = verdict.evidence["rounds"][0]["trial"]
+    assert (len(found["cohort"]), found["guarded"]) == (12, 6)
+    verdict = await HeldOut(Sixty(12), TASKS, seed=1).judge([ADD], RecordView(()), [])
+    assert verdict.evidence["rounds"][0]["trial"]["guarded"] == 0
+
+
+def looked(*ops: str, tasks: int = 60) -> dict[str, Any]:
+    """Return the evidence of a look that found two tasks better, which is too little."""
+    return {"ops": list(ops), **decide(trial(tasks, 2, 0, left=0.1)).evidence}
+
+
+@pytest.mark.parametrize(
+    ("looks", "ablated", "waits"),
+    [
+        ([looked("add", "a")], [], True),
+        ([looked("add", "a"), looked("add", "b")], [], False),
+        ([looked("add", "a"), looked("add", "b", tasks=12)], [], True),
+        ([looked("add", "a"), looked("a", "b")], [], True),
+        ([], [{"ops": ["add"]}], True),
+        ([], [{"ops": ["add"]}, {"ops": ["add"]}], False),
+        ([], [{"ops": ["add"]}, {"ops": ["a"]}], True),
+        ([looked("add", "a")], [{"ops": ["add"]}], False),
+    ],
+)
+async def test_h4_looks_at_all_tasks_and_questions_about_its_parts_wear_patience_out(
+    looks: list[dict[str, Any]], ablated: list[dict[str, Any]], waits: bool
+) -> None:
+    """The third that says too little is the last. A look that ended early for want of calls is none."""
+    past = [Verdict(gate="held_out", accepted=(), evidence={"rounds": looks, "ablated": ablated})]
+    past.append(Verdict(gate="other", accepted=(), evidence={"rounds": [looked("add", "c")] * 2}))
+    verdict = await HeldOut(Sixty(2), TASKS, seed=1, past=lambda: past).judge([ADD], RecordView(()), [])
+    assert ("add" in verdict.deferred) is waits
+    assert ("add" in verdict.rejected) is not waits
 
 
 async def test_h4_the_same_changes_are_not_looked_at_again_as_long_as_nothing_is_new() -> None:
@@ -418,3 +451,57 @@ async def test_h2_the_noise_is_measured_only_where_the_answer_hangs_on_it(lost: 
     assert [changed for changed, _ in asked] == [False, True, False][:arms]
     assert len({seed for _, seed in asked}) == arms - 1
     assert ("add" in verdict.accepted) is (lost < 2)
+
+
+class Measures:
+    """All tasks pass; with a change the first `lost` fail and the next `behind` come less far; chance flips `flips`."""
+
+    def __init__(self, lost: int, behind: int = 0, flips: int = 0) -> None:
+        self.lost, self.behind, self.flips = lost, behind, flips
+        self.seeds: list[int] = []
+
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        self.seeds.append(seed)
+        again = seed != self.seeds[0]
+        failed = self.lost if ops else self.flips if again else 0
+        places = {task.id: int(task.id[1:]) for task in tasks}
+        reach = {key: 0.25 if ops and at < self.lost + self.behind else 0.5 for key, at in places.items()}
+        return Marks({key: at >= failed for key, at in places.items()}, reach)
+
+
+@pytest.mark.parametrize(
+    ("rules", "runs", "changes", "tasks"),
+    [
+        (Rules(error=0.125), Measures(0, behind=4), 1, 12),
+        (Rules(error=0.125), Measures(0, behind=3), 1, 60),
+        (Rules(), Measures(0, behind=5), 1, 12),
+        (Rules(), Measures(0, behind=4), 1, 60),
+        (Rules(), Measures(1), 1, 60),
+        (Rules(), Measures(1), 2, 12),
+        (Rules(), Measures(0), 2, 60),
+        (Rules(), Measures(2), 1, 12),
+        (Rules(), Measures(2, flips=1), 1, 60),
+        (Rules(), Measures(2, flips=1), 2, 60),
+        (Rules(cap=0.05), Measures(3), 1, 60),
+        (Rules(cap=0.05), Measures(4), 1, 12),
+        (Rules(cap=0.95 / 60), Measures(1), 1, 12),
+        (Rules(cap=0.1), Measures(1), 2, 60),
+    ],
+)
+async def test_h4_a_look_ends_early_where_harm_is_seen_or_what_is_lost_is_no_noise(
+    rules: Rules, runs: Measures, changes: int, tasks: int
+) -> None:
+    """Two changes are halved all the same: no more is asked of them once one task is lost that chance spares."""
+    runs.seeds.clear()
+    ops = [op(f"new{at}") for at in range(changes)]
+    verdict = await HeldOut(runs, TASKS, seed=1, rules=rules).judge(ops, RecordView(()), [])
+    (look,) = verdict.evidence["rounds"]
+    assert (verdict.accepted, len(look["trial"]["cohort"])) == ((), tasks)
+
+
+@pytest.mark.parametrize(("cap", "noise"), [(2 / 60, False), (1.9 / 60, True)])
+async def test_h2_the_noise_is_not_asked_for_where_as_many_may_be_lost(cap: float, noise: bool) -> None:
+    runs = Measures(2)
+    verdict = await HeldOut(runs, TASKS, seed=1, rules=Rules(first=60, cap=cap)).judge([ADD], RecordView(()), [])
+    assert (len(set(runs.seeds)) == 2) is noise
+    assert (verdict.evidence["rounds"][0]["trial"]["again"] is not None) is noise

@@ -20,7 +20,7 @@ from evolve.gates.review_queue import reject, submit
 from evolve.gates.utility import UtilityTrial
 from evolve.loop.assembly import open_store
 from memory.erasing import ERASED_PAYLOAD
-from memory.records import DeltaOp, Event, Op, Outcome, Task, Trajectory, Usage, UsageCounts, Verdict
+from memory.records import DeltaOp, Event, Op, Outcome, Status, Task, Trajectory, Usage, UsageCounts, Verdict
 from memory.store import Store
 
 GOOD = DeltaOp(op=Op.ADD, op_id="good", payload={"content": "Pay in cents."})
@@ -126,6 +126,21 @@ def test_what_was_held_back_is_made_again_too() -> None:
     assert (again.rejected, again.deferred) == (verdict.rejected, verdict.deferred)
     assert held_back(verdict, {}) is verdict
     assert len(rounds_of(verdict)) == 2
+
+
+@pytest.mark.parametrize(("tasks", "accepted"), [(20, ("good", "tag")), (3, ("tag",))])
+def test_a_verdict_of_one_decision_is_made_again_too(tasks: int, accepted: tuple[str, ...]) -> None:
+    (made,) = (worth("good", tasks=tasks).decision,)
+    verdict = made.verdict("utility", [GOOD, TAG])
+    assert verdict.accepted == accepted
+    assert rounds_of(verdict) == (verdict.evidence,)
+    assert redecided(verdict, utility.replay) == verdict
+    swapped = verdict.model_copy(update={"accepted": ("good", "tag"), "rejected": {}, "status": Status.ACTIVE})
+    assert (redecided(swapped, utility.replay) == swapped) is (tasks == 20)
+    refused = verdict.model_copy(update={"accepted": ("tag",), "rejected": {"good": made.reason}})
+    assert (redecided(refused, utility.replay) == refused) is (tasks == 3)
+    reworded = verdict.model_copy(update={"rejected": dict.fromkeys(verdict.rejected, "no"), "status": Status.REJECTED})
+    assert redecided(reworded, utility.replay) == verdict
 
 
 def test_what_gates_may_spend_is_what_the_last_batch_said(store: Store) -> None:

@@ -162,6 +162,13 @@ async def test_what_was_learned_twice_is_merged_at_compaction_points(every: int,
     assert learned == [(0, 0), (10, 0)], "merging is no lesson"
 
 
+@pytest.mark.parametrize(("every", "kept"), [(5, 5), (7, 15), (10, 15), (15, 5)])
+async def test_compaction_points_count_from_the_last_one(every: int, kept: int, tmp_path: Path) -> None:
+    """All is learned with the third batch, at 15 tasks: that is five after the point at ten."""
+    records, _ = await go(tmp_path, later("all", 3), tasks=15, compact_every=every)
+    assert len(records) == kept
+
+
 async def test_the_budget_of_tokens_holds_after_every_batch(tmp_path: Path) -> None:
     records, _ = await go(tmp_path / "a", yes("all", Status.PROVISIONAL))
     fewer, _ = await go(tmp_path / "b", yes("all", Status.PROVISIONAL), max_tokens=20)
@@ -200,3 +207,30 @@ async def test_each_verdict_is_journalled_under_its_batch(tmp_path: Path) -> Non
         events = store.events(type=VERDICT)
     assert [event.data["gate"] for event in events][:2] == ["first", "second"]
     assert len({event.subject for event in events[:2]}) == 1
+
+
+def cutting(words_cut: int) -> Says:
+    """Return a gate that accepts all and cuts the first letters off what says red."""
+
+    def answer(ops: Sequence[DeltaOp]) -> Verdict:
+        ids = tuple(op.op_id for op in ops)
+        cut = {op.op_id: (("content", 0, words_cut),) for op in ops if words(op) == "red"}
+        return Verdict(gate="cuts", accepted=ids, cut=cut, status=Status.ACTIVE)
+
+    return Says("cuts", answer)
+
+
+@pytest.mark.parametrize("asks", [True, False])
+async def test_what_a_gate_cut_off_waits_for_a_person_as_a_text_of_its_own_where_one_is_asked(
+    asks: bool, tmp_path: Path
+) -> None:
+    last = ReviewGate() if asks else yes("last", Status.ACTIVE)
+    records, told = await go(tmp_path, cutting(len("the red door")), last)
+    (learned,) = [each for each in told if isinstance(each, Learned)]
+    with open_store(doors_config(tmp_path), read_only=True) as store:
+        waiting = [str((each.op.payload or {})["content"]) for each in proposals(store)]
+    said = waiting if asks else [record.payload.text() for record in records]
+    assert (len(records), learned.pending, len(waiting)) == ((0, 6, 6) if asks else (5, 0, 0))
+    assert sum("red" in text.split() for text in said) == asks, "the rest of the text comes without what was cut"
+    assert ("the red door" in waiting) is asks
+    assert sum("blue" in text.split() for text in said) == 1

@@ -53,6 +53,7 @@ async def test_what_works_again_passes_and_so_does_what_is_no_skill() -> None:
         (proposed(code=f"{PAY.replace('contact =', 'person = contact =')}{CALL}"), "the skill is not used"),
         (proposed(PAY.replace("name: str,", "name: str, at: str,")), "TypeError"),
         (proposed(TWICE, requires=("pay_to",)), "pay_to"),
+        (proposed(PAY.replace("memo: str)", "memo: str = [][0])")), "pay_to: IndexError"),
     ],
 )
 async def test_what_does_not_is_refused_with_the_reason(op: DeltaOp, why: str) -> None:

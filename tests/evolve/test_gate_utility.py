@@ -13,6 +13,7 @@ from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import redecided
 from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out_rules import HeldOutTrial
 from evolve.gates.utility import Rules, Utility, UtilityTrial, decide, replay
 from evolve.statistics.partial_progress import Marks
 from memory.errors import BadInput
@@ -212,6 +213,20 @@ async def test_while_a_text_waits_skills_have_half_of_what_is_run() -> None:
     waits = await gate.judge([other, TEXT], RecordView(()), [])
     assert "texts come first" in waits.deferred["other"], "all that was run was for skills"
     assert (await gate.judge([other], RecordView(()), [])).accepted == ("other",), "alone it need not wait"
+
+
+@pytest.mark.parametrize(("texts", "waits"), [(1, True), (2, False)])
+async def test_while_a_text_waits_skills_have_half_and_no_more(texts: int, waits: bool) -> None:
+    """One look at code and one at a text came before, of as many episodes: half of what was run was for code."""
+    marks = dict.fromkeys([task.id for task in TASKS], False)
+    trials = [HeldOutTrial(cohort=tuple(marks), base=marks, candidate=marks, thrift=at == 0) for at in range(texts + 1)]
+    rounds = [{"ops": [f"old{at}"], **held_out_rules.decide(each).evidence} for at, each in enumerate(trials)]
+    past = [Verdict(gate="held_out", accepted=(), evidence={"rounds": rounds})]
+    gate = HeldOut(Priced(TASKS, 0), TASKS, seed=1, past=lambda: past)
+    verdict = await gate.judge([SKILL, TEXT], RecordView(()), [])
+    assert ("skill" in verdict.deferred) is waits
+    assert ("skill" in verdict.accepted) is not waits
+    assert "text" in verdict.deferred
 
 
 async def test_what_cannot_be_afforded_waits_and_skills_are_measured_by_themselves() -> None:

@@ -18,7 +18,7 @@ from evolve.loop.nodes.act import search_of
 from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.judge import judge_episode, judged_success
 from evolve.loop.nodes.recall import recalled
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
 from evolve.seeds import seed_for
 from memory.records import StopReason, Trajectory
@@ -28,7 +28,7 @@ async def attempt(state: State, context: RunContext) -> dict[str, Any]:
     """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
     if context.config.run.attempts > 1:
         failed = [first for first in batch_episodes(state, context) if not solved(first, context)]
-        await all_of(_again(first, state.get("batch", 0), context) for first in failed)
+        await all_of(_again(first, batch_of(state), context) for first in failed)
     return {}
 
 

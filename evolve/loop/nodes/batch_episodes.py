@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.episode.arms import MAIN
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from memory.episodes import find
 from memory.errors import NotFound
 from memory.records import Reflection, Trajectory
@@ -14,7 +14,7 @@ from memory.records import Reflection, Trajectory
 def batch_episodes(state: State, context: RunContext) -> tuple[Trajectory, ...]:
     """Return the trajectories to learn from. Raises `NotFound` when the journal lost one."""
     found: list[Trajectory] = []
-    for task in context.stream.batch(state.get("batch", 0)):
+    for task in context.stream.batch(batch_of(state)):
         episode_id = context.stream.episode_id(task.id, MAIN)
         trajectory = context.store.trajectory(episode_id)
         if trajectory is None:

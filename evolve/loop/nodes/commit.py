@@ -15,7 +15,7 @@ from evolve.loop.nodes.batch_episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.expose import settled
 from evolve.loop.nodes.gate import left_out, measured, passed, verdicts, waiting
 from evolve.loop.nodes.judge import judged_success
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.progress import Learned
 from memory.records import RECALLABLE, Commit, DeltaOp, Op, Provenance
 from playbooks.refine import enforce_budget, merge_duplicates
@@ -30,7 +30,7 @@ async def commit(state: State, context: RunContext) -> dict[str, Any]:
 
     One idempotent transaction.
     """
-    batch = state.get("batch", 0)
+    batch = batch_of(state)
     subject = context.stream.key(batch)
     ops, review = withhold(
         passed(batch, context), verdicts(batch, context), context.config.gate.trust, measured(batch, context)
@@ -100,7 +100,7 @@ def _tags(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
         for trajectory in batch_episodes(state, context)
         for shown in (shown_again(context.store, trajectory.injected),)
     ]
-    ops = tag_ops(episodes, context.stream.key(state.get("batch", 0)))
+    ops = tag_ops(episodes, context.stream.key(batch_of(state)))
     origin = Provenance(trust=context.reporter, run_id=context.stream.run_id)
     return tuple(op.model_copy(update={"provenance": origin}) for op in ops)
 
@@ -108,7 +108,7 @@ def _tags(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
 def _refine(state: State, context: RunContext, subject: str) -> None:
     """Keep what is known small: the hard budget after every batch, merges of texts and skills at compaction points."""
     settings = context.config.playbook
-    done = context.stream.done(state.get("batch", 0) + 1)
+    done = context.stream.done(batch_of(state) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = context.store.view(context.namespace)
         apply(context, merge_duplicates(texts(view), context.config.gate.near_duplicate), subject)

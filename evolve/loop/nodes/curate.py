@@ -15,7 +15,7 @@ from evolve.gates.gate_events import PROPOSAL
 from evolve.loop.exemplar_proposals import exemplar_ops
 from evolve.loop.nodes.batch_episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.judge import judged_success
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.usercode import awaited, broke_contract
 from memory.records import DeltaOp, Event, Reflection, Trajectory
 from playbooks.lessons import with_origin
@@ -24,7 +24,7 @@ from playbooks.lessons import with_origin
 @watched("curate")
 async def curate(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one proposal event per batch; its op ids make the commit idempotent. A proposal made already stays."""
-    subject = context.stream.key(state.get("batch", 0))
+    subject = context.stream.key(batch_of(state))
     if context.store.events(type=PROPOSAL, subject=subject, limit=1):
         return {}
     reflections = batch_reflections(state.get("reflections", ()), context)
@@ -40,7 +40,7 @@ async def curate(state: State, context: RunContext) -> dict[str, Any]:
     signed = [*(_signed(op, episodes, agent, context) for op in _skills(tuple(episodes.values()), context)), *signed]
     signed = [*exemplar_ops(tuple(episodes.values()), context), *signed]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
-    submit(signed, context, state.get("batch", 0))
+    submit(signed, context, batch_of(state))
     return {}
 
 

@@ -20,7 +20,7 @@ from evolve.gates.batch_screen import family
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.online_ab import OnlineAB, OnlineTrial, decide, draw, item_of, under_test
 from evolve.loop.nodes.batch_episodes import batch_episodes
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
 from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Verdict
@@ -72,7 +72,7 @@ def hidden(batch: int, task_id: str, context: RunContext) -> frozenset[str]:
 
 async def expose(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one exposure event per batch, and a verdict for each of its items that is decided by now."""
-    gate, batch = _gate(context), state.get("batch", 0)
+    gate, batch = _gate(context), batch_of(state)
     (recall,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
     lots: Mapping[str, Lots] = recall.data.get("lots", {})
     if gate is None or not lots:

@@ -16,7 +16,7 @@ from evolve.gates.stack import RUNS_TASKS
 from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.curate import proposed
 from evolve.loop.nodes.waiting import Waiting, carried, keep
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.progress import Answered
 from evolve.usercode import awaited, broke_contract
 from memory.protocols import Gate, KnowledgeView
@@ -28,7 +28,7 @@ _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 
 async def gate(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one verdict per gate; a later gate sees what the earlier ones accepted. What is deferred waits."""
-    batch = state.get("batch", 0)
+    batch = batch_of(state)
     _allow(state, context)
     known = {verdict.gate for verdict in verdicts(batch, context)}
     spared = {item.op.op_id: item.passed for item in carried(batch, context)}
@@ -148,7 +148,7 @@ def left_out(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
 def _origins(state: State, context: RunContext) -> tuple[Trajectory, ...]:
     """Return the batch's episodes, and those that anything else the gates are asked about was written from."""
     episodes = {episode.id: episode for episode in batch_episodes(state, context)}
-    for op in entered(state.get("batch", 0), context):
+    for op in entered(batch_of(state), context):
         for key in op.provenance.trajectory_ids:
             if key not in episodes and (episode := context.store.trajectory(key)) is not None:
                 episodes[key] = episode
@@ -162,7 +162,7 @@ def _allow(state: State, context: RunContext) -> None:
     """
     if not context.stream.tasks or not RUNS_TASKS & {member.name for member in context.gates}:
         return
-    run_id, subject = context.stream.run_id, context.stream.key(state.get("batch", 0))
+    run_id, subject = context.stream.run_id, context.stream.key(batch_of(state))
     events = context.store.events(type=ALLOWANCE, run_id=run_id)
     if not events or events[-1].subject != subject:
         before = events[-1].data if events else {"calls": 0, "tasks": 0}

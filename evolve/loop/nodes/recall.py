@@ -6,7 +6,7 @@ from typing import Any
 
 from evolve.episode.injection import choose_core, recall_for
 from evolve.loop.nodes.expose import Lots, hide, turn
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from memory.records import Event, Injection
 from playbooks.core import Core, core_records, due
 from playbooks.view import RecordView
@@ -17,7 +17,7 @@ async def recall(state: State, context: RunContext) -> dict[str, Any]:
 
     What chance hides (`evolve.loop.nodes.expose`) is in no prompt. Repeating it after a crash keeps the first choice.
     """
-    config, stream, batch = context.config, context.stream, state.get("batch", 0)
+    config, stream, batch = context.config, context.stream, batch_of(state)
     if context.turn:
         await context.turn()
     core = Core(ids=tuple(state.get("core", ())), tasks=state.get("core_at"))

@@ -11,7 +11,7 @@ from evolve.gates.review_queue import submit
 from evolve.gates.scoring import cases, limits
 from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.commit import apply
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from memory.evidence import Mark
 from memory.records import DeltaOp, Record, Status
 from memory.utility import Case
@@ -29,7 +29,7 @@ async def retire(state: State, context: RunContext) -> dict[str, Any]:
     What is retired for harm leaves the core at once; other removals wait for the next compaction point. Repeated after
     a crash it finds the records retired and does nothing.
     """
-    batch = state.get("batch", 0)
+    batch = batch_of(state)
     ops = _ops(state, context)
     if ops and any(isinstance(gate, ReviewGate) for gate in context.gates):
         submit(context.store, context.namespace, context.stream.run_id, ops)

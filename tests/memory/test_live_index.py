@@ -410,6 +410,7 @@ def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[Inde
 
 def test_an_index_is_rebuilt_twice_and_then_left_alone(worker: tuple[IndexWorker, Journal], database: Path) -> None:
     made, journal = worker
+    (database.parent / "index.quarantine-note").touch()
     for time_ in range(1, 4):
         (database.parent / "index").mkdir(exist_ok=True)
         (database.parent / "index" / f"mark{time_}").touch()
@@ -481,3 +482,14 @@ def test_a_thread_that_was_told_to_stop_says_nothing(database: Path) -> None:
     worker.start()
     worker.stop()
     assert (worker.failure, worker.is_alive(), owner.held) == ("", False, False)
+
+
+def test_chroma_is_not_opened_before_the_process_had_time_to_end(
+    database: Path, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_worker, "SETTLE_SECONDS", 600.0)
+    with open_store(database) as store:
+        store.commit("default", [add("a last word")], actor="test")
+        assert store.index.flush(0.7) is False
+        assert store.index.state().pending == 1
+    assert not (database.parent / "index.dirty").exists()

@@ -120,6 +120,8 @@ def _matrix(vectors: Sequence[Vector], dim: int) -> Vector:
 
 def _drawn_from(journal: Journal, tasks: Sequence[str]) -> set[str]:
     """Return the ids of records of which any version was derived from one of the tasks."""
+    if not tasks:
+        return set()
     rows = journal.query(
         "SELECT t.record_id FROM json_each(?) j JOIN record_tasks t ON t.task_id = j.value", (json.dumps(list(tasks)),)
     )

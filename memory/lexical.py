@@ -79,7 +79,7 @@ class WordSearch:
         self._conn, self._table = conn, table
         self._known: dict[str, int] = {}
         self._hits: dict[str, Hits] = {}
-        self._totals = (0, 0)
+        self._totals: tuple[int, int] | None = None
         self._stamp: object = None
         for view, kind in (("terms", "row"), ("places", "instance")):
             name = f"temp.{table}_{view}"
@@ -99,7 +99,7 @@ class WordSearch:
     def frequency(self, words: Sequence[str], stamp: object) -> dict[str, int]:
         """Return word -> number of records that hold its stem."""
         if stamp != self._stamp:
-            self._known, self._hits, self._totals, self._stamp = {}, {}, (0, 0), stamp
+            self._known, self._hits, self._totals, self._stamp = {}, {}, None, stamp
         stems = {word: _stem(word) for word in words}
         new = sorted({stem for stem in stems.values() if stem not in self._known})
         if new:
@@ -119,7 +119,7 @@ class WordSearch:
         return found
 
     def _read(self, stem: str) -> Hits:
-        if not self._totals[0]:
+        if self._totals is None:
             (block,) = self._conn.execute(f"SELECT block FROM {self._table}_data WHERE id = 1").fetchone()
             self._totals = _number(block), _number(block, 1)
         places = self._conn.execute(

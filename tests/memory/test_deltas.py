@@ -271,3 +271,34 @@ def test_what_outsiders_say_of_trusted_knowledge_is_kept_without_weight(store: S
     assert other["usage"] == {"harmful": 2, "injected": 1}
     assert "reported" not in other
     assert [record(store, target).usage.harmful for target in ids] == [0, 2]
+
+
+def test_the_version_that_was_read_binds_an_op_on_one_record_and_no_merge(seeded: tuple[Store, list[str]]) -> None:
+    store, (first, second, third) = seeded
+    assert one(store, edit(first, "alpha two"))[0]
+    new = {"kind": "fact", "payload": {"content": "anew"}}
+    for op in (Op.EDIT, Op.SUPERSEDE, Op.REMOVE):
+        fields = {} if op is Op.REMOVE else new
+        refused = one(store, DeltaOp(op=op, target_id=first, base_version=1, **fields))
+        assert refused == (
+            False,
+            f"stale: record {first!r} is at version 2, the op was written against 1",
+        )
+    restore = DeltaOp(op=Op.RESTORE, target_id=first, base_version=1, status=Status.ACTIVE)
+    assert "stale" in one(store, restore)[1]
+    assert one(store, DeltaOp(op=Op.SUPERSEDE, target_id=first, base_version=2, **new))[0]
+    merge = DeltaOp(op=Op.MERGE, parent_ids=(second, third), base_version=7, **new)
+    assert one(store, merge) == (True, "")
+
+
+def test_a_commit_that_expects_an_older_namespace_passes_by_what_changed_since(seeded: tuple[Store, list[str]]) -> None:
+    store, (first, second, third) = seeded
+    assert one(store, edit(first, "alpha two"))[0]
+    assert store.version("default") == 2
+    new = {"kind": "fact", "payload": {"content": "anew"}}
+    merge = DeltaOp(op=Op.MERGE, parent_ids=(second, first), **new)
+    refused = one(store, merge, expected_version=1)
+    assert refused == (False, f"stale: record {first!r} changed at version 2, the commit expected 1")
+    assert one(store, DeltaOp(op=Op.REMOVE, target_id=second), expected_version=1)[0]
+    assert one(store, edit(first, "alpha three"), expected_version=2)[0]
+    assert one(store, edit(third, "gamma two"), expected_version=4)[0]

@@ -6,7 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from memory.doctor import library
+from memory import doctor
+from memory.doctor import agreement, library
+from memory.embedders.hashing import HashingEmbedder
+from memory.live_index import LiveIndex
+from memory.protocols import Vector
 from memory.records import DeltaOp, Op, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
 
@@ -135,3 +139,79 @@ def test_damaged_pages_are_a_finding_that_names_the_way_out(busy: Store) -> None
         found = damaged.doctor()
     assert {finding.code for finding in found} == {"damaged"}
     assert all("evolve memory salvage" in finding.fix for finding in found)
+
+
+class Answering(LiveIndex):
+    """An index that answers as exact search does, but for what `change` makes of it."""
+
+    def __init__(self, store: Store, change: Callable[[list[tuple[str, float]]], list[tuple[str, float]]]) -> None:
+        super().__init__(store.journal, store.journal.path.parent, model="m", dim=store.embedder.dim, owner=None)
+        self.change, self.asked = change, 0
+
+    def flush(self, timeout: float = 60.0) -> bool:
+        return True
+
+    def search(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]]:
+        self.asked += 1
+        return self.change(self.blobs.search(namespace, kind, vector, k))
+
+
+@pytest.mark.parametrize(
+    ("change", "share"),
+    [
+        (lambda hits: hits, 1.0),
+        (lambda hits: hits[:-1], 0.9),
+        (lambda hits: hits[2:], 0.8),
+        (lambda hits: [], 0.0),
+        (lambda hits: [*hits[:-1], ("other", hits[-1][1] - 5e-6)], 1.0),
+        (lambda hits: [*hits[:-1], ("other", hits[-1][1] - 5e-5)], 0.9),
+    ],
+)
+def test_the_share_is_of_the_ten_nearest_of_twenty_stored_vectors(
+    store: Store,
+    add: Add,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[list[tuple[str, float]]], list[tuple[str, float]]],
+    share: float,
+) -> None:
+    monkeypatch.setattr(doctor, "EXACT_NUMBERS", 10 * HashingEmbedder().dim)
+    store.commit("default", [add(f"rule number {at} of {at * 7919 % 1000}") for at in range(50)], actor="t")
+    index = Answering(store, change)
+    assert agreement(store.journal, index, dim=store.embedder.dim) == pytest.approx(share)
+    assert index.asked == 20
+
+
+def test_only_collections_for_which_exact_search_is_slow_are_compared(
+    store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "EXACT_NUMBERS", 10 * HashingEmbedder().dim)
+    store.commit("default", [add(f"rule number {at}") for at in range(10)], actor="t")
+    index = Answering(store, lambda hits: hits)
+    assert agreement(store.journal, index, dim=store.embedder.dim) is None
+    store.commit("default", [add("one more"), add("a candidate", status=Status.CANDIDATE)], actor="t")
+    assert agreement(store.journal, index, dim=store.embedder.dim) == 1.0
+    assert index.asked == 11, "where there are few, each is asked for"
+    store.forget(store.view("default").records()[0].id)
+    assert agreement(store.journal, index, dim=store.embedder.dim) is None
+
+
+def test_how_much_a_database_holds_is_counted(busy: Store) -> None:
+    assert doctor.held(busy.journal) == (4, 1)
+
+
+def test_a_journal_that_cannot_be_replayed_is_found(busy: Store) -> None:
+    busy.db.execute("DROP TRIGGER events_no_update")
+    busy.db.execute("UPDATE events SET meta = '{}' WHERE type = 'knowledge.edit'")
+    (finding,) = [each for each in busy.doctor() if each.code == "journal"]
+    assert finding.level == "error"
+    assert finding.message.startswith("the journal cannot be replayed: KeyError(")
+    assert "evolve memory salvage" in finding.fix
+
+
+def test_what_is_missing_or_altered_is_counted_and_named(busy: Store) -> None:
+    busy.db.execute("UPDATE content SET body = replace(body, 'two', 'due')")
+    (finding,) = busy.doctor()
+    assert finding.message.startswith("2 stored texts do not have the hash they are kept under, e.g. ")
+    busy.db.execute("DELETE FROM content WHERE body LIKE '%due%'")
+    (finding,) = busy.doctor()
+    assert finding.message.startswith("2 texts are missing though nobody purged them, e.g. ")

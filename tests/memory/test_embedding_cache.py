@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,10 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.embedding_cache import CachedEmbedder
 from memory.errors import BadInput
 from memory.journal import Journal
+from memory.proposals import prepare
 from memory.protocols import Vector
+from memory.records import DeltaOp, Op
+from memory.store import Store
 
 
 class Counting(HashingEmbedder):
@@ -79,3 +82,52 @@ def test_a_refused_text_leaves_nothing_behind(journal: Journal) -> None:
     with pytest.raises(BadInput, match="blank"):
         cached.embed(["fine", " "])
     assert journal.query("SELECT count(*) FROM embedding_cache") == [(0,)]
+
+
+class Short(HashingEmbedder):
+    """An embedder that forgets the last text."""
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        return super().embed(texts)[:-1]
+
+
+def test_an_embedder_that_returns_too_few_vectors_is_never_believed(
+    journal: Journal, store: Store, add: Callable[..., DeltaOp]
+) -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        CachedEmbedder(Short(), journal, persist=False).embed(["a", "b"])
+    with pytest.raises(ValueError, match="shorter"):
+        prepare([add("a"), add("b")], Short())
+    store.commit("default", [add("a"), add("b")], actor="t")
+    with pytest.raises(ValueError, match="shorter"):
+        embedding_cache.reindex(store.journal, Short(), store.index)
+    assert store.doctor() == []
+
+
+@pytest.mark.parametrize("persist", [False, True])
+def test_any_number_of_texts_is_embedded_each_with_its_own_vector(
+    journal: Journal, persist: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_cache, "_REMEMBERED", 10)
+    behind = Counting()
+    cached = CachedEmbedder(behind, journal, persist=persist)
+    assert cached.embed([]).shape == (0, 64)
+    texts = [f"text {at}" for at in range(1003)]
+    for _ in range(2):
+        assert np.array_equal(cached.embed(texts), HashingEmbedder(64).embed(texts))
+    assert len(behind.asked) == (1003 if persist else 2006 - 10)
+
+
+def test_every_version_is_embedded_anew_in_one_go(
+    store: Store, add: Callable[..., DeltaOp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedding_cache, "_BATCH", 2)
+    results = store.commit("default", [add(f"text {at}") for at in range(5)], actor="t").results
+    edit = DeltaOp(op=Op.EDIT, kind="fact", target_id=results[0].record_id, payload={"content": "another"})
+    store.commit("default", [edit], actor="t")
+    store.forget(str(results[1].record_id))
+    behind = Counting(32)
+    assert embedding_cache.reindex(store.journal, behind, store.index) == 5
+    assert sorted(behind.asked) == ["another", "text 0", "text 2", "text 3", "text 4"]
+    rows = store.journal.query("SELECT model, dim, length(vector) FROM embeddings")
+    assert rows == [(behind.model, 32, 128)] * 5

@@ -101,3 +101,27 @@ def test_text_that_cannot_be_stored_as_it_is_does_not_crash(store: Store) -> Non
     found = store.trajectory(trajectory.id)
     assert found is not None
     assert found.error == "broken ? surrogate and � nul"
+
+
+def test_events_are_read_from_any_place_and_as_many_as_asked(store: Store) -> None:
+    written = [store.append(Event(type="note", subject=str(at), data={"at": at})) for at in range(5)]
+    seqs = [event.seq for event in written]
+    assert seqs == list(range(seqs[0], seqs[0] + 5))
+    assert store.events(type="note") == written
+    assert store.events(type="note", after=seqs[1]) == written[2:]
+    assert store.events(type="note", after=seqs[1] - 1, limit=2) == written[1:3]
+    assert store.events(type="note", limit=0) == []
+    assert store.events(subject="3") == [written[3]]
+    assert (store.count_events(type="note", namespace=""), store.count_events(type="note", namespace="x")) == (5, 0)
+    assert store.event_data(type="note", namespace="", key="at", value=3) == [{"at": 3}]
+    assert written[0].data == {"at": 0}
+    assert store.append(Event(type="bare")).data == {}
+
+
+def test_an_unnamed_run_is_refused_and_a_redacted_reply_loses_its_tokens(store: Store) -> None:
+    with pytest.raises(BadInput):
+        store.put_run("", {"a": 1})
+    assert store.runs() == []
+    kept = store.put_reply("k", {"text": "password = 'abcdefg1'", "token_ids": [1], "logprobs": [0.1], "n": 2})
+    assert kept == {"text": "password = '[REDACTED:assigned-secret]'", "token_ids": None, "logprobs": None, "n": 2}
+    assert "prompt_token_ids" not in kept

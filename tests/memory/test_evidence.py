@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import comb
 from pathlib import Path
 
 import pytest
 
 from memory.embedders.hashing import HashingEmbedder
-from memory.evidence import Evidence, Mark, evidence
-from memory.records import DeltaOp, Op, Status, Task, Trajectory, UsageCounts
+from memory.evidence import Evidence, Mark, evidence, reported
+from memory.records import DeltaOp, Event, Op, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
 from memory.utility import Utility, utility
 
@@ -127,3 +128,53 @@ def test_forgetting_a_task_does_not_turn_back_the_clock(path: Path, add: Add) ->
         work(store, tasks=4)
         store.forget(task_id="t", purge=True)
         assert seen(store, result.record_id or "").born.age == 4
+
+
+def test_without_marks_nothing_is_confirmed_refuted_or_shown(store: Store, known: str) -> None:
+    work(store, tasks=3)
+    found = seen(store, known)
+    assert (found.marks, found.confirmed_at, found.refuted_at, found.idle) == ((), 0, 0, 3)
+    assert found.supported_at == found.born.seq
+    assert found.born.counts == UsageCounts()
+    work(store, tag(known, harmful=1), tag(known, injected=1), tag(known, neutral=1), tasks=1)
+    found = seen(store, known)
+    assert (found.confirmed_at, found.supported_at, found.idle) == (0, found.born.seq, 0)
+    assert found.refuted_at == found.marks[0].seq
+    work(store, tag(known, helpful=1), tag(known, helpful=1), tasks=1)
+    found = seen(store, known)
+    assert found.confirmed_at == found.supported_at == found.marks[-1].seq > found.refuted_at
+    assert [mark.age for mark in found.marks] == [1, 1, 1, 0, 0]
+
+
+def test_the_horizon_counts_tasks_and_marks_at_its_edge(store: Store, known: str) -> None:
+    for _ in range(4):
+        work(store, tag(known, helpful=1), tasks=1)
+    assert [len(seen(store, known, horizon=horizon).marks) for horizon in (1, 2, 3, 4, 5)] == [1, 2, 3, 4, 4]
+    first = seen(store, known).marks[0].seq
+    assert [len(seen(store, known, until=at).marks) for at in (first - 1, first)] == [0, 1]
+
+
+def test_what_outsiders_reported_is_summed_by_counter(store: Store, known: str) -> None:
+    note = Event(type="note", data={"reported": {"helpful": 2}})
+    assert reported([]) == {}
+    assert reported([note, Event(type="note"), note.model_copy(update={"data": {"reported": {"harmful": 1}}})]) == {
+        "helpful": 2,
+        "harmful": 1,
+    }
+
+
+@pytest.mark.parametrize(("age", "half_life", "weight"), [(0, 4, 1.0), (4, 4, 0.5), (8, 4, 0.25), (8, None, 1.0)])
+def test_a_mark_weighs_half_after_each_half_life(age: int, half_life: float | None, weight: float) -> None:
+    marks = (Mark(1, age, UsageCounts(helpful=2, harmful=3)),)
+    found = utility(Evidence(Mark(0, age, UsageCounts()), marks), half_life)
+    assert (found.helpful, found.harmful, found.weight) == (2 * weight, 3 * weight, 5 * weight)
+    assert found.mean == (2 * weight + 1) / (5 * weight + 2)
+    assert 0 < found.lower < found.mean < found.upper < 1
+
+
+def test_both_bounds_hold_what_is_known_of_both_sides() -> None:
+    # for whole numbers, P(Beta(s + 1, h + 1) <= x) is that of at least s + 1 of s + h + 1 throws, each won with x
+    worth = Utility(helpful=3, harmful=1)
+    for bound, share in ((worth.lower, 0.05), (worth.upper, 0.95)):
+        won = sum(comb(5, k) * bound**k * (1 - bound) ** (5 - k) for k in range(4, 6))
+        assert won == pytest.approx(share)

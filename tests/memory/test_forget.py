@@ -240,3 +240,44 @@ def test_nothing_to_forget_is_an_error(store: Store) -> None:
         store.forget(task_id="never")
     with pytest.raises(BadInput, match="exactly one"):
         store.forget("a", task_id="b")
+
+
+@pytest.mark.parametrize(("length", "cut"), [(15, False), (16, True), (17, True)])
+def test_a_text_that_could_stand_there_by_chance_is_left_in_other_bodies(
+    store: Store, add: Add, length: int, cut: bool
+) -> None:
+    text = "pelican-pelican-pelican"[:length]
+    store.append(Event(type="note", data={"seen": f"it says {text}!"}))
+    (result,) = store.commit("default", [add(text)], actor="t").results
+    done = store.forget(str(result.record_id), purge=True)
+    assert (done.bodies, done.quoted) == (1, {"note": 1} if cut else {})
+    assert store.events(type="note")[0].data == {"seen": f"it says {'[erased]' if cut else text}!"}
+
+
+def test_a_preview_says_what_would_be_done_and_does_nothing(secretive: tuple[Store, str, str]) -> None:
+    store, bad, _ = secretive
+    told = [store.forget_preview(bad, purge=purge) for purge in (False, True)]
+    assert store.get(bad) is not None
+    assert (told[0].bodies, told[0].quoted, told[0].runs) == (0, {}, ())
+    assert (told[1].bodies, told[1].records) == (2, (bad,))
+    assert store.events(type="forgotten") == []
+    assert store.forget(bad, purge=True) == told[1]
+    with pytest.raises(NotFound, match="no record"):
+        store.forget_preview("nobody")
+
+
+def test_the_runs_and_arms_of_a_forgotten_task_are_named(store: Store) -> None:
+    for run, arm in (("r2", "main"), ("r1", "main"), ("r1", "no_memory"), ("", "main")):
+        store.add_trajectory(Trajectory(task=Task(id="t1", instruction="the pelican task"), run_id=run, arm=arm))
+    store.add_trajectory(Trajectory(task=Task(id="t2", instruction="like the pelican task"), run_id="r3"))
+    told = store.forget_preview(task_id="t1", purge=True)
+    assert (told.runs, told.episodes, told.records) == (("r1", "r2", "r3"), {"main": 3, "no_memory": 1}, ())
+    assert told.quoted == {"trajectory": 1}
+    assert store.forget_preview(task_id="t1").runs == ("r1", "r2")
+
+
+def test_no_vector_of_a_forgotten_record_is_kept(store: Store, add: Add) -> None:
+    ids = [str(r.record_id) for r in store.commit("default", [add(MARK), add("harmless")], actor="t").results]
+    store.forget(ids[0])
+    assert store.db.execute("SELECT DISTINCT record_id FROM embeddings").fetchall() == [(ids[1],)]
+    assert store.db.execute("SELECT action FROM outbox WHERE record_id = ?", (ids[0],)).fetchall()[-1] == ("remove",)

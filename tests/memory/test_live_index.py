@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from memory import doctor as compared
 from memory import index_worker, outbox
@@ -403,19 +404,25 @@ def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[Inde
     assert made.serves("default/fact")
     assert len(made.search("default/fact", vector, 3) or []) == 3
     chroma._client.delete_collection(chroma._client.list_collections()[0].name)
-    assert made.search("default/fact", vector, 3) is None
+    with capture_logs() as said:
+        assert made.search("default/fact", vector, 3) is None
     assert (made.ready.is_set(), made.serves("default/fact")) == (False, False)
     assert "Chroma cannot use its directory" in made.failure
+    assert said == [{"event": "index failed", "reason": made.failure, "log_level": "warning"}]
 
 
 def test_an_index_is_rebuilt_twice_and_then_left_alone(worker: tuple[IndexWorker, Journal], database: Path) -> None:
     made, journal = worker
+    (database.parent / "index.quarantine-note").touch()
     for time_ in range(1, 4):
         (database.parent / "index").mkdir(exist_ok=True)
         (database.parent / "index" / f"mark{time_}").touch()
-        made._start_over(journal, f"damage {time_}")
+        with capture_logs() as said:
+            made._start_over(journal, f"damage {time_}")
+        assert [each["reason"] for each in said] == [f"damage {time_}"]
         kept = [path for path in database.parent.glob("index.quarantine-*") if path.is_dir()]
         assert len(kept) == 1, "only the latest is kept"
+        assert said[0]["event"] == ("index rebuilt" if time_ <= 2 else "index failed, searching exactly")
         if time_ <= 2:
             assert (kept[0] / f"mark{time_}").exists()
             assert (made.failure, outbox.pending(journal)) == ("", N)
@@ -481,3 +488,14 @@ def test_a_thread_that_was_told_to_stop_says_nothing(database: Path) -> None:
     worker.start()
     worker.stop()
     assert (worker.failure, worker.is_alive(), owner.held) == ("", False, False)
+
+
+def test_chroma_is_not_opened_before_the_process_had_time_to_end(
+    database: Path, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_worker, "SETTLE_SECONDS", 600.0)
+    with open_store(database) as store:
+        store.commit("default", [add("a last word")], actor="test")
+        assert store.index.flush(0.7) is False
+        assert store.index.state().pending == 1
+    assert not (database.parent / "index.dirty").exists()

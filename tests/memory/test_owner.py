@@ -88,3 +88,13 @@ def test_an_unclean_release_keeps_the_flag(index_dir: Path) -> None:
     owner.mark_dirty()
     owner.release(clean=False)
     assert Owner(index_dir).dirty
+
+
+def test_who_owns_nothing_gives_nothing_up(index_dir: Path) -> None:
+    first, second = Owner(index_dir), Owner(index_dir)
+    first.acquire()
+    first.mark_dirty()
+    second.release()
+    assert (first.held, first.dirty, index_dir.with_suffix(".owner").exists()) == (True, True, True)
+    first.release()
+    assert (first.held, first.dirty, index_dir.with_suffix(".owner").exists()) == (False, False, False)

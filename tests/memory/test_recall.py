@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memory import blobs, recall
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, EmbedderMismatch, NotFound
 from memory.records import DeltaOp, Op, Provenance, RecallQuery, Status, UsageCounts
@@ -225,3 +226,75 @@ def test_another_embedder_is_refused_and_reindex_mends_it(filled: Store, path: P
         assert contents(store, "amounts of money", k=1, snapshot_id=frozen.id) == [FACTS[0]]
     with Store.open(path, embedder=HashingEmbedder(), index="exact") as old, pytest.raises(EmbedderMismatch):
         old.recall(RecallQuery(text="money"))
+
+
+def test_the_parts_of_a_score_are_said_to_six_digits_and_fuse_as_they_say(store: Store, add: Add) -> None:
+    (result,) = store.commit(
+        "default", [add("amounts of money are cents"), add("bananas are yellow")], actor="t"
+    ).results[:1]
+    tag = DeltaOp(op=Op.TAG, target_id=result.record_id, usage=UsageCounts(helpful=5, harmful=1))
+    store.commit("default", [tag], actor="t")
+    best, other = store.recall(RecallQuery(text="amounts money", min_score=-1.0))
+    for found in (best, other):
+        assert all(value == round(value, 6) for value in found.scores.values())
+    assert best.scores["utility"] == 0.75
+    assert best.scores["rrf"] == round(2.5 / 61, 6), "first by words, by vectors and, at half weight, by use"
+    assert other.scores["rrf"] == round(1.5 / 62, 6), "second by vectors and use, and without a word in common"
+
+
+def test_the_floor_is_the_least_that_passes(filled: Store) -> None:
+    found = filled.recall(RecallQuery(text="calendr eventz", min_score=-1.0, k=100, mmr_lambda=1.0))
+    cosines = sorted(item.scores["vector"] for item in found)
+    assert [item.scores["lexical"] for item in found] == [0.0] * len(FACTS)
+    for at, floor in enumerate(cosines):
+        passed = filled.recall(RecallQuery(text="calendr eventz", min_score=floor, k=100))
+        assert sorted(item.scores["vector"] for item in passed) == cosines[at:]
+        one = filled.recall(RecallQuery(text="calendr eventz", min_score=floor, k=1))
+        assert len(one) == 1
+
+
+def test_more_snapshots_than_are_kept_are_answered_each_as_it_was(filled: Store, add: Add) -> None:
+    snapshots = []
+    for at in range(7):
+        filled.commit("default", [add(f"zebra number {at}")], actor="t")
+        snapshots.append(filled.snapshot("default").id)
+    for _ in range(2):
+        for at, name in enumerate(snapshots):
+            assert len(contents(filled, "zebra", snapshot_id=name, min_score=1.0)) == at + 1
+
+
+def test_tokens_of_a_text_are_counted_once_and_what_was_counted_first_is_forgotten_first(
+    path: Path, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recall, "_TOKENS_KEPT", 2)
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return len(text)
+
+    with Store.open(path, embedder=HashingEmbedder(), index="exact", count_tokens=count) as store:
+        store.commit("default", [add("alpha"), add("beta"), add("gamma")], actor="t")
+        for word in ("alpha", "alpha", "beta", "alpha", "gamma", "beta", "alpha"):
+            assert [item.tokens for item in store.recall(RecallQuery(text=word, min_score=1.0))] == [len(word)]
+    assert counted == ["alpha", "beta", "gamma", "alpha"]
+
+
+def test_more_vectors_than_are_kept_are_read_again(filled: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = RecallQuery(text="amounts mail calendar file paging", min_score=-1.0)
+    expected = filled.recall(query)
+    monkeypatch.setattr(blobs, "_KEPT", 2)
+    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+        store.recall(query.model_copy(update={"text": "zebra"}))
+        assert len(expected) == len(FACTS)
+        assert [item.scores for item in store.recall(query)] == [item.scores for item in expected]
+
+
+def test_as_many_as_were_asked_for_come_back_from_among_many(store: Store, add: Add) -> None:
+    store.commit("default", [add(f"deploy rocket number {at}") for at in range(90)], actor="t")
+    frozen = store.snapshot("default").id
+    for snapshot_id in (None, frozen):
+        for k in (1, 63, 64, 65, 89, 90, 91):
+            query = RecallQuery(text="deploy rocket", k=k, mmr_lambda=1.0, snapshot_id=snapshot_id)
+            found = store.recall(query)
+            assert [item.rank for item in found] == list(range(1, min(k, 90) + 1))

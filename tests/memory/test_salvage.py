@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, JournalError, NotFound
 from memory.records import DeltaOp, Op, RecallQuery, Reflection, Step, Task, Trajectory
 from memory.salvage import Salvaged, salvage
+from memory.sql import sqlite3
 from memory.store import Store
 
 Add = Callable[..., DeltaOp]
@@ -126,3 +128,26 @@ def test_what_cannot_be_saved_is_said(full: Path, tmp_path: Path) -> None:
         with pytest.raises(JournalError, match="restore a backup"):
             saved(full)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(("new", "salvage"))] == []
+
+
+@pytest.mark.parametrize("meta", ["[]", "5", "no json", None, 7])
+def test_an_event_with_an_odd_value_is_lost_and_what_followed_from_it(full: Path, meta: object) -> None:
+    with closing(sqlite3.connect(full)) as conn:
+        conn.execute("DROP TRIGGER events_no_update")
+        (seq, edited) = conn.execute(
+            "SELECT min(seq), subject FROM events WHERE type = 'knowledge.edit' GROUP BY type"
+        ).fetchone()
+        made = conn.execute("SELECT seq FROM events WHERE type = 'knowledge.add' AND subject = ?", (edited,)).fetchone()
+        column = "meta" if meta is not None else "run_id"
+        conn.execute(f"UPDATE events SET {column} = ? WHERE seq = ?", (meta if meta is not None else b"x", made[0]))
+        conn.commit()
+    assert made[0] < seq
+    done, target = saved(full)
+    assert (done.events_lost, done.records_lost, done.episodes_lost) == (2, 1, 0)
+    with opened(full) as before, opened(target) as after:
+        after.reindex()
+        assert after.doctor() == []
+        assert after.get(edited) is None
+        assert done.records == 119, "those that were forgotten are records, too"
+        assert len(after.records("default")) == len(before.records("default")) - 1
+        assert done.events + done.events_lost == before.journal.position()

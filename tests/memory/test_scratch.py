@@ -36,6 +36,8 @@ def test_only_copies_of_processes_that_are_gone_are_swept(tmp_path: Path) -> Non
     for name in [*kept, f"scratch-{NO_PROCESS}-d", f"scratch-{NO_PROCESS}-e"]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "evolve.db").touch()
-    assert sweep(tmp_path) == 2
+    (tmp_path / f"scratch-{NO_PROCESS}-file").touch()
+    assert sweep(tmp_path) == 3, "a file is no copy: it is in nobody's way"
+    (tmp_path / f"scratch-{NO_PROCESS}-file").unlink()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(kept)
     assert sweep(tmp_path) == 0

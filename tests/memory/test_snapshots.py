@@ -60,6 +60,7 @@ def test_a_rollback_leaves_what_is_as_it_was_alone(store: Store, pair: tuple[str
     store.commit("default", [edit(pair[0], "uno")], actor="t")
     commit = store.rollback("default", before.id, actor="operator")
     assert [result.record_id for result in commit.results] == [pair[0]]
+    assert commit.version == store.version("default") == 3
     assert [event.type for event in store.history(pair[1])] == ["knowledge.add"]
     assert len(store.history(pair[0])) == 3
     assert [finding.message for finding in store.doctor(rebuild=True)] == [
@@ -128,3 +129,13 @@ def test_unknown_names_are_not_found(store: Store, pair: tuple[str, str]) -> Non
     other = store.snapshot("empty").id
     with pytest.raises(NotFound, match="belongs to namespace"):
         store.rollback("default", other, actor="t")
+
+
+def test_a_rollback_is_a_change_that_a_writer_who_read_before_did_not_see(store: Store, pair: tuple[str, str]) -> None:
+    before = store.snapshot("default")
+    store.commit("default", [edit(pair[0], "uno")], actor="t")
+    assert store.rollback("default", before.id, actor="operator").version == 3
+    (late,) = store.commit("default", [edit(pair[0], "eins")], actor="t", expected_version=2).results
+    assert late.reason == f"stale: record {pair[0]!r} changed at version 3, the commit expected 2"
+    again = store.rollback("default", before.id, actor="operator")
+    assert (again.results, again.version, store.version("default")) == ((), 3, 3)

@@ -6,8 +6,9 @@ has seen. Beside it stand the controls of the same run: the same questions witho
 with a memory that learned nothing, and in a bare prompt without any framework. Then another life, which reads no grade
 at all (label-free).
 
-The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmark (in the
-folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). With `--quick` 24 and 24 questions.
+The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
+and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names)
+and the weights (`make real-models`). With `--quick` 24 and 24 questions.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.claim import Row, at_least, begin
-from benchmarks.real.arms import Arms, folder, lived
+from benchmarks.real.arms import Arms, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
-from benchmarks.real.lives import Life, data, served
+from benchmarks.real.lives import Life, Printed, data, served
 from evolve.episode.arms import AA
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
@@ -68,12 +69,15 @@ def main() -> None:
         "validation": data("formula_val_subset_300.jsonl"),
         "seed": SEED,
     }
+    recorded = recording(run)
     with served(MODEL) as url:
-        known = lived(Life(home / "graded", url, MODEL, environment, LEARNING), train, held_out)
-        free = lived(
-            Life(home / "label_free", url, MODEL, environment, LEARNING), train, held_out, bare=False, sections=UNGRADED
-        )
-    run.conclude(rows(known, free))
+
+        def life(name: str) -> Life:
+            return Life(home / name, url, MODEL, environment, LEARNING, (Printed(name),), recorded)
+
+        known = lived(life("graded"), train, held_out)
+        free = lived(life("label_free"), train, held_out, bare=False, beside=False, sections=UNGRADED)
+    run.conclude([*rows(known, free), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

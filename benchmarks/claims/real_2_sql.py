@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.claim import Row, at_least, begin
-from benchmarks.real.arms import Arms, controls, folder, lived
+from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
-from benchmarks.real.lives import Life, data, served
+from benchmarks.real.lives import Life, Printed, data, served
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 255, 61, 12
@@ -50,10 +50,11 @@ def main() -> None:
     run = begin("real_2_sql", __doc__)
     train, held_out = (QUICK, QUICK) if run.quick else (TRAIN, HELD_OUT)
     environment = {"name": "lifelong_db", "data": data("lifelong_db_train.json"), "seed": SEED}
+    recorded = recording(run)
     with served(MODEL) as url:
-        life = Life(folder(run), url, MODEL, environment, LEARNING)
+        life = Life(folder(run), url, MODEL, environment, LEARNING, (Printed("life"),), recorded)
         arms = lived(life, train, held_out, sections=SMALL_PURSE if run.quick else {})
-    run.conclude(rows(arms))
+    run.conclude([*rows(arms), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.claim import Row, begin
-from benchmarks.real.arms import Arms, controls, folder, lived
+from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import difference, gain, mean, more_than
-from benchmarks.real.lives import Life, served
+from benchmarks.real.lives import Life, Printed, served
 from benchmarks.table import ROOT
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
@@ -70,10 +70,11 @@ def main() -> None:
     environment = {**ENVIRONMENT, "train": train, "test": held_out, "dev": 0}
     if run.quick:
         environment["max_steps"] = QUICK_STEPS
+    recorded = recording(run)
     with served(MODEL, slots=1, context=CONTEXT) as url:
-        life = Life(folder(run), url, MODEL, environment, LEARNING)
+        life = Life(folder(run), url, MODEL, environment, LEARNING, (Printed("life"),), recorded)
         arms = lived(life, train, held_out, bare=False, sections={"run": {"attempts": 1}} if run.quick else {})
-    run.conclude(rows(arms))
+    run.conclude([*rows(arms), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

@@ -15,9 +15,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.claim import Row, at_least, begin
-from benchmarks.real.arms import Arms, controls, folder, lived
+from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import difference
-from benchmarks.real.lives import Life, data, served
+from benchmarks.real.lives import Life, Printed, data, served
 
 ACTING, REFLECTING = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT = 120, 120
@@ -60,13 +60,18 @@ def main() -> None:
         "validation": data("formula_val_subset_300.jsonl"),
         "seed": SEED,
     }
+    recorded = recording(run)
+
+    def live(name: str, url: str, sections: dict[str, dict[str, Any]]) -> Arms:
+        life = Life(home / name, url, ACTING, environment, sections, (Printed(name),), recorded)
+        return lived(life, train, held_out, bare=False)
+
     with served(ACTING, threads=1) as url:
-        alone = lived(Life(home / "alone", url, ACTING, environment, LEARNING), train, held_out, bare=False)
+        alone = live("alone", url, LEARNING)
         with served(REFLECTING, threads=1) as other:
             role = {"name": "openai", "base_url": other, "model": REFLECTING}
-            taught = {**LEARNING, "policy": {"reflector": role, "curator": role}}
-            helped = lived(Life(home / "taught", url, ACTING, environment, taught), train, held_out, bare=False)
-    run.conclude(rows(alone, helped))
+            helped = live("taught", url, {**LEARNING, "policy": {"reflector": role, "curator": role}})
+    run.conclude([*rows(alone, helped), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

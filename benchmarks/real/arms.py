@@ -15,7 +15,7 @@ from pydantic import Field
 from benchmarks.claim import Row, Run
 from benchmarks.real.figures import Passed, difference, rate
 from benchmarks.real.lives import Life
-from benchmarks.table import ROOT
+from benchmarks.real.recorded import Recorded, home_of, packed
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 from evolve.loop.report import Report
 from memory.records import Frozen
@@ -31,8 +31,8 @@ class Arms(Frozen):
     """Arm -> task -> whether it passed."""
     scores: dict[str, dict[str, float]]
     """Arm -> task -> reward."""
-    untrained: Passed
-    """With all of memory on, and nothing in it."""
+    untrained: Passed = Field(default_factory=dict)
+    """With all of memory on, and nothing in it. Empty where it was not asked."""
     bare: Passed = Field(default_factory=dict)
     """Empty where it was not asked."""
     learned: int
@@ -54,22 +54,38 @@ class Arms(Frozen):
 def folder(run: Run) -> Path:
     """Return where a claim keeps its lives: a folder for each commit, so that what was killed goes on; `--quick` begins
     anew."""
-    home = Path(ROOT) / "build" / "real" / run.name / ("quick" if run.quick else run.commit[:12])
+    home = home_of(run.name) / ("quick" if run.quick else run.commit[:12])
     if run.quick:
         shutil.rmtree(home, ignore_errors=True)
     return home
 
 
-def lived(life: Life, train: int, held_out: int, *, bare: bool = True, sections: Sections | None = None) -> Arms:
-    """Learn, then examine. `sections` hold for the learning alone."""
+def recording(run: Run) -> Recorded:
+    """Return what the models of a claim have said before; a quick run records for itself."""
+    if run.quick:
+        return Recorded(folder(run), packed(f"{run.name}-quick"))
+    return Recorded(home_of(run.name), packed(run.name))
+
+
+def recorded_rows(recorded: Recorded) -> list[Row]:
+    """Return where the replies of a measurement came from."""
+    taken, asked = recorded.asked
+    return [Row("replies taken from the recording", taken), Row("replies asked for in this run", asked)]
+
+
+def lived(
+    life: Life, train: int, held_out: int, *, bare: bool = True, beside: bool = True, sections: Sections | None = None
+) -> Arms:
+    """Learn, then examine. `sections` hold for the learning alone; without `beside` neither A/A nor the untrained
+    memory is asked."""
     report = life.learn(train, **(sections or {}))
-    controls = {"no_memory": 1.0, "aa": True}
-    passed = life.examine(EXAM, held_out, controls=controls)
-    untrained = replace(life, root=life.root / "untrained").examine(EXAM, held_out, controls={"no_memory": 0.0})
+    passed = life.examine(EXAM, held_out, controls={"no_memory": 1.0, "aa": beside})
+    blank = replace(life, root=life.root / "untrained", who="untrained")
+    untrained = blank.examine(EXAM, held_out, controls={"no_memory": 0.0})[MAIN] if beside else {}
     return Arms(
         passed=passed,
         scores=life.scores(EXAM),
-        untrained=untrained[MAIN],
+        untrained=untrained,
         bare=life.bare(held_out) if bare else {},
         learned=report.learned,
         halves=_halves(report),

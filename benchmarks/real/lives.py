@@ -1,7 +1,7 @@
 """Lives of a real model in a world of others: it learns online, then works through held-out tasks, arm by arm.
 
-A life is a folder that stays. What was killed goes on, and what is done is not done again, so that hours of a small
-machine may be spread over days.
+A life is a folder that stays: what was killed goes on, and what is done is not done again. Where its replies are
+recorded (`benchmarks.real.recorded`), it may also begin anew in an empty folder and be where it was.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,19 +17,20 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.real.models import gguf
+from benchmarks.real.recorded import Recorded
 from evolve.config.model import Config
 from evolve.episode.prompting import actions_of
 from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.history import list_runs
 from evolve.loop.report import Report, make_report
-from evolve.loop.session import resume, run
-from evolve.progress import Observer
-from evolve.seeds import id_for
+from evolve.loop.session import Parts, aresume, arun
+from evolve.progress import Evaluated, Learned, Observer, Progress, RunFinished, TaskDone
 from memory.errors import BadInput
-from memory.records import Frozen, Task
+from memory.records import Task
 from memory.runlist import RunFilter
 from policies.llama_server import LlamaOptions, llama_server
 from policies.protocols import Message, Policy, SamplingParams
+from policies.roles import ROLES
 
 SLOTS, CONTEXT = 4, 4096
 HELD_OUT = "test_normal"
@@ -54,6 +56,24 @@ def served(name: str, **options: int) -> Generator[str]:
             yield url
 
 
+class Printed:
+    """Prints what a life does, one line for each batch and each tenth episode: hours pass before a figure is there."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._began = name, time.monotonic()
+
+    def notify(self, event: Progress) -> None:
+        """Print the event, if somebody who waits would want to know."""
+        match event:
+            case TaskDone() if event.done % 10 == 0 or event.done == event.total:
+                told = f"{event.arm}: {event.done} of {event.total}, solved {event.running_success}"
+            case Learned() | Evaluated() | RunFinished():
+                told = event.model_dump_json(exclude={"run_id"}, exclude_none=True)
+            case _:
+                return
+        print(f"{time.monotonic() - self._began:7.0f} s {self._name}: {told}", flush=True)
+
+
 @dataclass(frozen=True)
 class Life:
     """One workspace: who acts where, and what it does with what happens."""
@@ -64,6 +84,10 @@ class Life:
     environment: Mapping[str, Any]
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     observers: tuple[Observer, ...] = ()
+    recorded: Recorded | None = None
+    """Where its replies are recorded; None = nowhere."""
+    who: str = ""
+    """Lives that are the same to each other, and have to be asked each by itself, differ in it."""
 
     def config(self, name: str, **changes: Mapping[str, Any]) -> Config:
         """Return the configuration of a run of this life."""
@@ -105,17 +129,12 @@ class Life:
 
     async def _bare(self, tasks: int) -> dict[str, bool | None]:
         config = self.config("bare")
-        kept = self.root / "bare"
-        kept.mkdir(exist_ok=True)
-        environment, policy = make_environment(config), make_policy(config.policy)
+        environment, policy = make_environment(config), self._recording(make_policy(config.policy))
         limit = asyncio.Semaphore(SLOTS)
 
         async def ask(task: Task) -> bool:
-            file = kept / f"{id_for('bare', task.id)}.json"
-            if not file.exists():
-                async with limit:
-                    file.write_text((await _asked_once(environment, policy, task)).model_dump_json(indent=2))
-            return Asked.model_validate_json(file.read_text()).success
+            async with limit:
+                return await _asked_once(environment, policy, task)
 
         chosen = environment.tasks(HELD_OUT)[:tasks]
         try:
@@ -129,32 +148,46 @@ class Life:
             rows, _ = list_runs(store, RunFilter(name=config.run.name))
         earlier = [row for row in rows if row.name == config.run.name]
         if not earlier:
-            run_id = run(config, observers=self.observers).run_id
+            run_id = asyncio.run(self._worked(config, None))
         elif earlier[0].status == "done":
             run_id = earlier[0].run_id
         else:
-            run_id = resume(config, earlier[0].run_id, observers=self.observers).run_id
+            run_id = asyncio.run(self._worked(config, earlier[0].run_id))
         with open_store(config, read_only=True) as store:
             return make_report(store, run_id)
 
+    async def _worked(self, config: Config, begun: str | None) -> str:
+        """Work through a run, a new one or one that was begun; return its id."""
+        parts = self._parts(config)
+        try:
+            if begun is None:
+                return (await arun(config, parts=parts, observers=self.observers)).run_id
+            return (await aresume(config, begun, parts=parts, observers=self.observers)).run_id
+        finally:
+            for each in filter(None, (parts.policy, *parts.roles.values())):
+                await each.aclose()
 
-class Asked(Frozen):
-    """What came of one question without a framework."""
+    def _parts(self, config: Config) -> Parts:
+        """Return the policies to use: recording ones, or those that the configuration names."""
+        if self.recorded is None:
+            return Parts()
+        named = config.policy.roles
+        roles = {role: self._recording(make_policy(named[role])) for role in ROLES if role in named}
+        return Parts(policy=self._recording(make_policy(config.policy)), roles=roles)
 
-    task: str
-    reply: str
-    success: bool
+    def _recording(self, policy: Policy) -> Policy:
+        return self.recorded.policy(policy, self.who) if self.recorded else policy
 
 
-async def _asked_once(environment: Any, policy: Policy, task: Task) -> Asked:
-    """Put the world's own description and the task into one message; the first action decides."""
+async def _asked_once(environment: Any, policy: Policy, task: Task) -> bool:
+    """Put the world's own description and the task into one message; return whether the first action solved it."""
     asked = f"{environment.describe('full')}\n\n{task.instruction}"
     reply = await policy.generate([Message(role="user", content=asked)], SamplingParams(max_tokens=MAX_TOKENS))
     episode = environment.start(task)
     try:
         for action in actions_of(reply, environment.action_format, "full"):
             await episode.step(action)
-        return Asked(task=task.id, reply=reply.text, success=(await episode.grade()).success)
+        return (await episode.grade()).success
     finally:
         await episode.close()
 

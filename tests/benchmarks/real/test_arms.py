@@ -13,6 +13,7 @@ from benchmarks.claims import real_2_sql, real_3_textworld, real_5_roles
 from benchmarks.real.arms import Arms, lived
 from benchmarks.real.figures import above, difference, gain, mean, rate
 from benchmarks.real.lives import Life
+from benchmarks.real.recorded import Recorded
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 from tests.policies.model_server import MODEL, ModelServer, serving
 
@@ -52,7 +53,8 @@ def server() -> Iterator[ModelServer]:
 
 
 def test_a_life_has_every_arm_and_is_not_lived_twice(server: ModelServer, tmp_path: Path) -> None:
-    life = Life(tmp_path, server.url, MODEL, FORMULA, SECTIONS)
+    recorded = Recorded(tmp_path, tmp_path / "nothing.gz")
+    life = Life(tmp_path, server.url, MODEL, FORMULA, SECTIONS, recorded=recorded)
     arms = lived(life, 2, 2)
     assert set(arms.passed) == set(arms.scores) == {MAIN, NO_MEMORY, AA}
     tasks = set(arms.on)

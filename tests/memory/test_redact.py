@@ -36,6 +36,7 @@ SECRETS = {
     "private key": "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----",
     "cut private key": "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE",
     "bearer": f"Authorization: Bearer {BODY}",
+    "bearer without its header": f"sent with Bearer {BODY} in front",
     "url": "postgres://bob:s3cr3t-pw@db.example/x",
     "assigned": 'client_secret = "qwerty-12345-uiop"',
     "environment": "OPENAI_API_KEY=abcdef1234567890abcdef",

@@ -71,6 +71,7 @@ def view(bullet: Make) -> RecordView:
         (DeltaOp(op=Op.REMOVE, target_id="record-3"), "pinned"),
         (DeltaOp(op=Op.REMOVE, target_id="record-4"), "is retired"),
         (DeltaOp(op=Op.RESTORE, target_id="record-1"), "is provisional already"),
+        (DeltaOp(op=Op.RESTORE, target_id="record-4", payload={"content": LONG + "!"}), "duplicate of shr-00007"),
         (DeltaOp(op=Op.TAG, target_id="record-9", usage=HELPFUL), "not in namespace"),
         (merge("record-1"), "MERGE needs 2 different parents"),
         (merge("record-1", "record-1"), "MERGE needs 2 different parents"),

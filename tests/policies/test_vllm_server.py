@@ -61,6 +61,23 @@ def test_it_serves_and_is_gone_afterwards(tmp_path: Path) -> None:
         httpx.get(base_url, trust_env=False)
 
 
+@pytest.mark.parametrize("own", [None, "nobind"])
+def test_it_computes_on_every_core_unless_the_operator_says_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str | None
+) -> None:
+    name = "VLLM_CPU_OMP_THREADS_BIND"
+    monkeypatch.delenv(name, raising=False)
+    if own:
+        monkeypatch.setenv(name, own)
+    executable, log = (
+        program(tmp_path, f"import os\nprint(os.environ[{name!r}], flush=True)\n{ANSWERING}"),
+        tmp_path / "log",
+    )
+    with vllm_server(tmp_path, executable=executable, log=log, ready_within_s=60):
+        expected = own or ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        assert log.read_text().splitlines()[0] == expected
+
+
 def test_it_is_stopped_when_the_body_fails(tmp_path: Path) -> None:
     executable = program(tmp_path, ANSWERING)
     urls: list[str] = []

@@ -1,7 +1,8 @@
 """Further attempts at what a batch failed, until one succeeds: rejection sampling against the grader.
 
-Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. Figures of the run
-count the first attempt alone; a success among the others can become an exemplar.
+Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. The last ones are
+told what the grader found of the one before (`evolve.episode.rationalization`). Figures of the run count the first
+attempt alone; a success among the others can become an exemplar.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.episode.arms import ATTEMPT, MAIN, RATIONALIZED
 from evolve.episode.injection import shown_again
 from evolve.episode.journalled_replies import about
+from evolve.episode.rationalization import gives_away, hint
 from evolve.episode.rollout import Attempt, rollout
 from evolve.loop.nodes.act import search_of
 from evolve.loop.nodes.batch_episodes import batch_episodes
@@ -25,8 +27,11 @@ from memory.records import StopReason, Trajectory
 
 
 async def attempt(state: State, context: RunContext) -> dict[str, Any]:
-    """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
-    if context.config.run.attempts > 1:
+    """Try each failed task of the batch again, `run.attempts` and `run.rationalizations` times in all at most.
+
+    What is stored is not run again.
+    """
+    if _most(context) > 1:
         failed = [first for first in batch_episodes(state, context) if not solved(first, context)]
         await all_of(_again(first, batch_of(state), context) for first in failed)
     return {}
@@ -47,26 +52,47 @@ def solved(trajectory: Trajectory, context: RunContext) -> bool:
 
 def solution(first: Trajectory, context: RunContext) -> Trajectory | None:
     """Return the first attempt at a task of the batch that solved it; None where none did."""
-    return next((each for each in (first, *_further(first, context)) if solved(each, context)), None)
+    failed = first
+    for each in (first, *_further(first, context)):
+        if _good(each, failed, context):
+            return each
+        failed = failed if solved(each, context) else each
+    return None
+
+
+def _good(each: Trajectory, failed: Trajectory, context: RunContext) -> bool:
+    """Tell whether an attempt solved its task, and not by a hint about the one that `failed` before it."""
+    told = each.arm == RATIONALIZED and gives_away(failed, each)
+    return solved(each, context) and not told
 
 
 def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
-    for number in range(2, context.config.run.attempts + 1):
+    for number in range(2, _most(context) + 1):
         found = context.store.trajectory(_id(first, number, context))
         if found is not None and not found.erased:
             yield found
 
 
+def _most(context: RunContext) -> int:
+    return context.config.run.attempts + context.config.run.rationalizations
+
+
 async def _again(first: Trajectory, batch: int, context: RunContext) -> None:
-    for number in range(2, context.config.run.attempts + 1):
-        trajectory = context.store.trajectory(_id(first, number, context)) or await _run(first, number, batch, context)
-        if context.config.run.label_free and context.config.run.judge == "policy":
-            await judge_episode(trajectory, context)
-        if solved(trajectory, context):
+    run, failed = context.config.run, first
+    for number in range(2, _most(context) + 1):
+        told = hint(failed) if number > run.attempts else ""
+        if number > run.attempts and not told:
             return
+        trajectory = context.store.trajectory(_id(first, number, context))
+        trajectory = trajectory or await _run(first, number, told, batch, context)
+        if run.label_free and run.judge == "policy":
+            await judge_episode(trajectory, context)
+        if _good(trajectory, failed, context):
+            return
+        failed = failed if solved(trajectory, context) else trajectory
 
 
-async def _run(first: Trajectory, number: int, batch: int, context: RunContext) -> Trajectory:
+async def _run(first: Trajectory, number: int, told: str, batch: int, context: RunContext) -> Trajectory:
     task = first.task
     shown = shown_again(context.store, recalled(batch, task.id, context))
     plan = Attempt(
@@ -79,7 +105,8 @@ async def _run(first: Trajectory, number: int, batch: int, context: RunContext) 
         skills=shown.skills,
         exemplars=shown.exemplars,
         run_id=context.stream.run_id,
-        arm=ATTEMPT,
+        arm=RATIONALIZED if told else ATTEMPT,
+        guidance=told,
         search=search_of(batch, task, context),
     )
     acting = replace(context.acting, temperature=context.config.run.attempt_temperature)

@@ -5,7 +5,7 @@ through 500 train questions online: predict, then learn from the grade. What fai
 told what the grader found (STaR). Then, frozen, the 200 questions of the validation file that no gate has seen. Beside
 it stand the controls of the same run: the same questions without memory, with memory once more (A/A), with a memory
 that learned nothing, and in a bare prompt without any framework. Then another life, which reads no grade at all
-(label-free).
+(label-free): what most of four attempts came to is taken for right.
 
 The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
 and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names),
@@ -32,7 +32,9 @@ LEARNING: dict[str, dict[str, Any]] = {
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
-UNGRADED = {"run": {"batch_size": 25, "attempts": 3, "rationalizations": 0, "label_free": True}}
+UNGRADED = {
+    "run": {"batch_size": 25, "attempts": 4, "rationalizations": 0, "label_free": True, "judge": "agreement"},
+}
 
 
 def rows(known: Arms, unlabelled: Arms) -> list[Row]:

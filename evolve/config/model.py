@@ -75,9 +75,10 @@ class RunSection(Section):
     teacher_retry: bool = False
     """Full prompts: once an episode the teacher says what to do instead of an action that failed. That step is given
     back."""
-    judge: Literal["none", "policy"] = "none"
-    """Let the policy judge its own episodes: label-free, to credit the rules it was shown; with several attempts, to
-    choose the one to answer with."""
+    judge: Literal["none", "policy", "agreement"] = "none"
+    """Who says what succeeded where nobody grades. `policy` judges its own episodes: label-free, to credit the rules it
+    was shown; with several attempts, to choose the one to answer with. `agreement` (with `attempts` of 3 or more): all
+    attempts are made, and those succeeded that came to the end of most (self-consistency)."""
     attempts: int = Field(default=1, ge=1)
     """Most attempts at a task. Runs that learn try a failed task again until it is solved; figures count the first.
     Frozen runs: from 2 on pass@k is measured with and without notes, best-of-n, and retry."""
@@ -88,9 +89,14 @@ class RunSection(Section):
     before (STaR). What solves the task without repeating what only the grader said is a success to learn from."""
 
     @model_validator(mode="after")
-    def _hints_are_grades(self) -> RunSection:
+    def _attempts_fit(self) -> RunSection:
         if self.rationalizations and self.label_free:
             raise ValueError("run.rationalizations tells a grade, and run.label_free reads none: unset one of them")
+        learns = self.mode in ("online", "offline") and self.label_free
+        if learns and self.judge == "agreement" and self.attempts < 3:
+            raise ValueError(
+                f"run.judge = 'agreement' compares attempts: set run.attempts to 3 or more, got {self.attempts}"
+            )
         return self
 
 

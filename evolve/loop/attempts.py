@@ -2,8 +2,8 @@
 
 Both arms draw the same number of independent samples under the same seeds, so pass@k is the unbiased estimate of both
 (arXiv 2107.03374). Which attempt to answer with, and whether to try again, is decided without the grade: by the policy
-(`run.judge = "policy"`), else by whether the last step met an error. Every attempt is an episode of the journal; one
-that is stored is not run again.
+(`run.judge = "policy"`), else by whether the last step met an error. With `run.judge = "agreement"` the answer is what
+most attempts came to. Every attempt is an episode of the journal; one that is stored is not run again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.config.model import Config
+from evolve.episode.agreement import agreed, end_of
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
@@ -134,7 +135,7 @@ class _Trials:
             advice = avoid_text(self._notes(tries[0]), tries, self._context.policy.profile)
             tries.append(await self._attempt(task, RETRY, len(tries), advice))
             verdicts.append(await self._finding(tries[-1]))
-        chosen = {arm: best_of(found, [await self._finding(t) for t in found]) for arm, found in episodes.items()}
+        chosen = {arm: best_of(found, await self._findings(found)) for arm, found in episodes.items()}
         return _Tried({**episodes, RETRY: tuple(tries)}, {**chosen, RETRY: best_of(tries, verdicts)})
 
     async def _attempt(self, task: Task, arm: str, at: int, advice: str = "") -> Trajectory:
@@ -168,6 +169,15 @@ class _Trials:
     def _notes(self, trajectory: Trajectory) -> list[Note]:
         found = self._context.store.reader.load([item.record_id for item in trajectory.injected])
         return [record.payload for record in found if record.kind == Note.kind]
+
+    async def _findings(self, attempts: Sequence[Trajectory]) -> list[Finding]:
+        """Return the findings about all attempts of an arm: each by itself, or by what most of them came to."""
+        found = [await self._finding(each) for each in attempts]
+        if self._context.config.run.judge != "agreement":
+            return found
+        end = agreed(attempts)
+        failed = [end is None or end_of(each) != end for each in attempts]
+        return [each.model_copy(update={"failed": no}) for each, no in zip(found, failed, strict=True)]
 
     async def _finding(self, trajectory: Trajectory) -> Finding:
         """Return whether an attempt seems to have failed. The outcome is not read."""

@@ -1,8 +1,9 @@
 """Further attempts at what a batch failed, until one succeeds: rejection sampling against the grader.
 
 Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. The last ones are
-told what the grader found of the one before (`evolve.episode.rationalization`). Figures of the run count the first
-attempt alone; a success among the others can become an exemplar.
+told what the grader found of the one before (`evolve.episode.rationalization`). Where nobody grades and agreement
+decides, all attempts are made at every task. Figures of the run count the first attempt alone; a success among the
+others can become an exemplar.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from evolve.episode.rationalization import gives_away, hint
 from evolve.episode.rollout import Attempt, rollout
 from evolve.loop.nodes.act import search_of
 from evolve.loop.nodes.batch_episodes import batch_episodes
-from evolve.loop.nodes.judge import judge_episode, judged_success
+from evolve.loop.nodes.judge import judge_by_agreement, judge_episode, judged_success
 from evolve.loop.nodes.recall import recalled
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
@@ -31,7 +32,10 @@ async def attempt(state: State, context: RunContext) -> dict[str, Any]:
 
     What is stored is not run again.
     """
-    if _most(context) > 1:
+    run = context.config.run
+    if run.label_free and run.judge == "agreement":
+        await all_of(_compared(first, batch_of(state), context) for first in batch_episodes(state, context))
+    elif _most(context) > 1:
         failed = [first for first in batch_episodes(state, context) if not solved(first, context)]
         await all_of(_again(first, batch_of(state), context) for first in failed)
     return {}
@@ -75,6 +79,15 @@ def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
 
 def _most(context: RunContext) -> int:
     return context.config.run.attempts + context.config.run.rationalizations
+
+
+async def _compared(first: Trajectory, batch: int, context: RunContext) -> None:
+    async def one(number: int) -> Trajectory:
+        stored = context.store.trajectory(_id(first, number, context))
+        return stored or await _run(first, number, "", batch, context)
+
+    further = await all_of(one(number) for number in range(2, context.config.run.attempts + 1))
+    judge_by_agreement([first, *further], context)
 
 
 async def _again(first: Trajectory, batch: int, context: RunContext) -> None:

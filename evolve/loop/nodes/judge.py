@@ -1,13 +1,18 @@
-"""Fan-in: where nobody grades and the operator asked for it, the policy judges its own episodes, to credit rules."""
+"""Fan-in: where nobody grades and the operator asked for it, the policy judges its own episodes, to credit rules.
+
+What several attempts agree on is known after them: `evolve.loop.nodes.attempt` asks for that judgement.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 
 from evolve.config.model import Config
 from evolve.episode import prompts
+from evolve.episode.agreement import agreed, end_of
 from evolve.episode.journalled_replies import about
 from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.state import RunContext, State
@@ -49,7 +54,7 @@ def judged(trajectory: Trajectory, config: Config, store: Store) -> bool | None:
 
 async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
     """Journal the policy's judgement of an episode, once."""
-    if not trajectory.steps or context.store.events(type="judgement", subject=trajectory.id, limit=1):
+    if not trajectory.steps or _is_judged(trajectory, context):
         return
     prompt = render(prompts, "judge", task=trajectory.instruction, steps=trajectory.steps)
     messages = [Message(role="user", content=prompt)]
@@ -58,5 +63,23 @@ async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
             policy, params = context.policies.judge, SamplingParams(max_tokens=256)
             answer = await generate_structured(policy, messages, SelfJudgement, params)
     value = answer.value
-    data = {"success": value.success if value else None, "reason": value.reason if value else answer.raw}
+    _journal(trajectory, value.success if value else None, value.reason if value else answer.raw, context)
+
+
+def judge_by_agreement(attempts: Sequence[Trajectory], context: RunContext) -> None:
+    """Journal of each attempt at a task, once, whether it came to the end of most."""
+    end = agreed(attempts)
+    for each in attempts:
+        same = end is not None and end_of(each) == end
+        if not _is_judged(each, context):
+            count = sum(end_of(other) == end for other in attempts) if end is not None else 0
+            _journal(each, same, f"{count} of {len(attempts)} attempts came to one end", context)
+
+
+def _is_judged(trajectory: Trajectory, context: RunContext) -> bool:
+    return bool(context.store.events(type="judgement", subject=trajectory.id, limit=1))
+
+
+def _journal(trajectory: Trajectory, success: bool | None, reason: str, context: RunContext) -> None:
+    data = {"success": success, "reason": reason}
     context.store.append(Event(type="judgement", run_id=context.stream.run_id, subject=trajectory.id, data=data))

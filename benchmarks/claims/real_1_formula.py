@@ -1,11 +1,11 @@
 """Claim real_1: a model of half a billion parameters, trained by nobody here, gets better at ACE's Formula.
 
 Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM's CPU build on this machine. It works
-through 500 train questions online: predict, then learn from the grade. What failed is tried twice more, and twice again
-told what the grader found (STaR). Then, frozen, the 200 questions of the validation file that no gate has seen. Beside
-it stand the controls of the same run: the same questions without memory, with memory once more (A/A), with a memory
-that learned nothing, and in a bare prompt without any framework. Then another life, which reads no grade at all
-(label-free): what most of four attempts came to is taken for right.
+through 500 train questions online: predict, then learn from the grade; what failed is tried twice more. Then, frozen,
+the 200 questions of the validation file that no gate has seen. Beside it stand the controls of the same run: the same
+questions without memory, with memory once more (A/A), with a memory that learned nothing, and in a bare prompt without
+any framework. Then another life, which reads no grade at all (label-free): what most of four attempts came to is taken
+for right.
 
 The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
 and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names),
@@ -26,14 +26,14 @@ MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 500, 200, 24
 SEED = 0
 LEARNING: dict[str, dict[str, Any]] = {
-    "run": {"batch_size": 25, "attempts": 3, "rationalizations": 2},
+    "run": {"batch_size": 25, "attempts": 3},
     "exemplars": {"enabled": True, "k": 3, "token_budget": 700},
     "playbook": {"reflector": "none", "curator": "direct"},
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
 UNGRADED = {
-    "run": {"batch_size": 25, "attempts": 4, "rationalizations": 0, "label_free": True, "judge": "agreement"},
+    "run": {"batch_size": 25, "attempts": 4, "label_free": True, "judge": "agreement"},
 }
 
 

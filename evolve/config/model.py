@@ -84,14 +84,9 @@ class RunSection(Section):
     Frozen runs: from 2 on pass@k is measured with and without notes, best-of-n, and retry."""
     attempt_temperature: float = Field(default=0.8, gt=0)
     """Sampling temperature of all but the first attempt (runs that learn)."""
-    rationalizations: int = Field(default=0, ge=0)
-    """Full prompts: so many attempts more at what all attempts failed, each told what the grader found of the one
-    before (STaR). What solves the task without repeating what only the grader said is a success to learn from."""
 
     @model_validator(mode="after")
     def _attempts_fit(self) -> RunSection:
-        if self.rationalizations and self.label_free:
-            raise ValueError("run.rationalizations tells a grade, and run.label_free reads none: unset one of them")
         learns = self.mode in ("online", "offline") and self.label_free
         if learns and self.judge == "agreement" and self.attempts < 3:
             raise ValueError(

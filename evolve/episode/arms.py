@@ -5,8 +5,5 @@ NO_MEMORY = "no_memory"
 AA = "aa"
 ATTEMPT = "attempt"
 """Further attempts at failed tasks: in no figure of the stream."""
-RATIONALIZED = "rationalized"
-"""Attempts that were told what the grader found: in no figure either, and nothing to train on as they stand."""
-FURTHER = (ATTEMPT, RATIONALIZED)
 FROZEN = "frozen"
 """A session's episodes that nothing was to be learned from."""

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolve.config.model import Config
-from evolve.episode.arms import FURTHER
+from evolve.episode.arms import ATTEMPT
 from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
 from evolve.episode.journalled_replies import about
 from evolve.episode.metrics import passed
@@ -157,7 +157,7 @@ class Evaluator:
             return stored
         for episode in self.store.trajectories(run_id=self.run_id, task_id=planned.task.id):
             same = (episode.policy, episode.policy_version) == (self.policy.name, self.policy.version)
-            same = same and episode.arm not in FURTHER  # which were sampled
+            same = same and episode.arm != ATTEMPT  # which was sampled
             if same and episode.task == planned.task and self._said_to(episode) == planned.said:
                 return episode.model_copy(update={"id": planned.id})
         return None

@@ -80,7 +80,7 @@ def estimate(
     `gates` are those of the run.
     """
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
-    further = 0 if run.mode == "frozen" else tasks * (run.attempts - 1 + run.rationalizations)
+    further = 0 if run.mode == "frozen" else tasks * (run.attempts - 1)
     episodes = (round(tasks * (1 + share)) + further) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
     steps = world.max_steps + 2 * (run.plan_review + run.teacher_retry)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from evolve.episode.arms import ATTEMPT, FURTHER, MAIN, NO_MEMORY, RATIONALIZED
+from evolve.episode.arms import ATTEMPT, MAIN, NO_MEMORY
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.skill_runtime.figures import SkillFigures, figures
 from evolve.episode.skill_runtime.figures import lines as skill_lines
@@ -57,22 +57,16 @@ class PassAtK(Frozen):
     """Tasks that one of the attempts solved."""
     episodes: int
     """Further attempts that were made."""
-    rationalized: int = 0
-    """Tasks that none of them solved, and one did that was told what the grader found."""
 
 
 def pass_at_k(k: int, stream: Sequence[Trajectory], episodes: Sequence[Trajectory]) -> PassAtK | None:
     """Return what the further attempts among a run's `episodes` add to its stream; None where there are none."""
     further = [episode for episode in episodes if episode.arm == ATTEMPT]
-    told = [episode for episode in episodes if episode.arm == RATIONALIZED]
-    if not further and not told:
+    if not further:
         return None
     first = {episode.task.id for episode in stream if episode.success}
-    solved = first | {episode.task.id for episode in further if episode.success}
-    more = {episode.task.id for episode in told if episode.success} - solved
-    return PassAtK(
-        k=k, tasks=len(stream), first=len(first), solved=len(solved), episodes=len(further), rationalized=len(more)
-    )
+    later = {episode.task.id for episode in further if episode.success}
+    return PassAtK(k=k, tasks=len(stream), first=len(first), solved=len(first | later), episodes=len(further))
 
 
 def pass_at_k_lines(found: PassAtK | None) -> list[str]:
@@ -80,9 +74,7 @@ def pass_at_k_lines(found: PassAtK | None) -> list[str]:
     if found is None:
         return []
     share = found.solved / max(found.tasks, 1)
-    told = f"; {found.rationalized} tasks more when told what was wrong" if found.rationalized else ""
-    text = f"with {found.episodes} further attempts at what the first one failed{told}"
-    return [f"pass@{found.k:<23} {share:6.1%}  {text}"]
+    return [f"pass@{found.k:<23} {share:6.1%}  with {found.episodes} further attempts at what the first one failed"]
 
 
 LOOKED = 50
@@ -174,7 +166,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     record = find_record(store, run_id)
     line = find_summary(store, record.run_id)
     stream, control = _episodes(store, record)
-    further = [each for arm in FURTHER for each in store.trajectories(run_id=record.run_id, arm=arm)]
+    further = store.trajectories(run_id=record.run_id, arm=ATTEMPT)
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)

@@ -19,7 +19,6 @@ from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.episode.exemplars.shown_exemplars import check as check_exemplars
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.prompting import briefing, demonstrated, described
-from evolve.episode.rationalization import check as check_rationalization
 from evolve.episode.rollout import RolloutConfig
 from evolve.episode.search import invitation
 from evolve.episode.world_texts import WorldTexts, keep
@@ -166,7 +165,6 @@ class _Opened:
         _check_tasks(config, environment)
         async with role_policies.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
             check_exemplars(config, policies.acting)
-            check_rationalization(config, policies.acting)
             with app.open_store(config, policies.acting.count_tokens) as store:
                 yield cls(config, parts, policies, environment, store)
 

@@ -8,6 +8,7 @@ G4  with fewer than three attempts the setting is refused
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from pydantic import ValidationError
 
 from evolve.config.model import Config
+from evolve.environments.formula import Formula, FormulaConfig
 from evolve.episode.agreement import agreed, end_of
 from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.loop.assembly import open_store
@@ -25,7 +27,24 @@ from evolve.loop.session import Parts, arun
 from memory.records import Step, StopReason, Task, Trajectory, Trust
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.test_rationalization import world
+
+QUESTIONS = {
+    "A shop earns $40 of $200 in sales. What is its margin in percent?": "20",
+    "A shop earns $30 of $120 in sales. What is its margin in percent?": "25",
+}
+
+
+def world(folder: Path) -> Formula:
+    """Return Formula with these questions, and two others held out."""
+
+    def line(asked: str, said: str) -> str:
+        context = f'Use formula Margin to answer the question. Question: "{asked}". Answer:'
+        return json.dumps({"context": context, "target": said})
+
+    train, other = folder / "train.jsonl", folder / "validation.jsonl"
+    train.write_text("\n".join(line(*each) for each in QUESTIONS.items()))
+    other.write_text("\n".join(line(f"Of {n} cars 5 are red. Which share?", str(5 / n)) for n in (10, 50)))
+    return Formula(FormulaConfig(train=str(train), validation=str(other), dev=1))
 
 
 def ended(observation: str | None, *, stop: StopReason = StopReason.DONE, error: str | None = None) -> Trajectory:

@@ -26,14 +26,14 @@ MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 500, 200, 24
 SEED = 0
 LEARNING: dict[str, dict[str, Any]] = {
-    "run": {"batch_size": 25, "attempts": 3},
+    "run": {"batch_size": 50, "attempts": 3},
     "exemplars": {"enabled": True, "k": 3, "token_budget": 700},
     "playbook": {"reflector": "none", "curator": "direct"},
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
 UNGRADED = {
-    "run": {"batch_size": 25, "attempts": 4, "label_free": True, "judge": "agreement"},
+    "run": {"batch_size": 50, "attempts": 4, "label_free": True, "judge": "agreement"},
 }
 
 

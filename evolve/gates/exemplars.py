@@ -4,18 +4,24 @@ There are hundreds of exemplars, each shown with a few tasks alone: no look coul
 wait until there are `FIRST`, and one look at the select split (`evolve.gates.held_out`) says whether tasks go better
 with all of these than without. After a no as many more as there are have to come before the next look, and at the third
 they are refused. After a yes what follows is let in, unless it is too little trusted to be shown unmeasured.
+
+What decides is the exact test on successes alone. A conversation that begins otherwise makes a model answer some
+borderline tasks otherwise, whatever it begins with; so a cap on the tasks that are lost would refuse every gain of a
+model of small size, also where nothing is lost when the base is run twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from evolve.config.model import Config
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, rounds_of, verdict_of
 from evolve.gates.gate_events import verdicts
 from evolve.gates.held_out import PATIENCE, HeldOut
 from evolve.gates.held_out import make as make_held_out
-from evolve.gates.held_out_rules import replay
+from evolve.gates.held_out import rules_of as held_out_rules_of
+from evolve.gates.held_out_rules import Rules, replay
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Trajectory, Trust, Verdict
 from playbooks.kinds.exemplar import Exemplar
@@ -57,9 +63,15 @@ class Exemplars:
 
 def make(context: GateContext) -> Exemplars:
     """Return the gate. Raises as gate `held_out`."""
-    held_out, config = make_held_out(context), context.config
+    config = context.config
+    held_out = make_held_out(context, rules_of(config))
     store, namespace = context.bench_of(Exemplars.name).evaluator.store, config.memory.namespace
     return Exemplars(held_out, lambda: verdicts(store, namespace), floor=config.gate.trust)
+
+
+def rules_of(config: Config) -> Rules:
+    """Return how a look at exemplars is decided."""
+    return held_out_rules_of(config).model_copy(update={"cap": 1.0, "progress": False})
 
 
 MEMBER = make

@@ -202,7 +202,7 @@ class HeldOut:
             cohort=cohort,
             base=dict(base),
             candidate=dict(candidate),
-            reach=reaches(base, candidate),
+            reach=reaches(base, candidate) if self._rules.progress else {},
             thrift=isinstance(candidate, Marks) and candidate.thrift,
             slices={name: ids for name, ids in inside.items() if ids},
         )
@@ -250,8 +250,8 @@ def _runs(look: Evidence, first: int) -> tuple[object, ...]:
     return (*look["ops"], *marks)
 
 
-def make(context: GateContext) -> HeldOut:
-    """Return the gate; where `canary` is named too, its tasks are a protected slice.
+def make(context: GateContext, rules: Rules | None = None) -> HeldOut:
+    """Return the gate; where `canary` is named too, its tasks are a protected slice. `rules`: other than configured.
 
     Raises as `GateContext.bench_of`, `select_tasks` and `canary_tasks`.
     """
@@ -264,7 +264,7 @@ def make(context: GateContext) -> HeldOut:
         evaluator,
         (*tasks, *canaries),
         config.run.seed,
-        rules=rules_of(config),
+        rules=rules or rules_of(config),
         slices=protected,
         past=lambda: verdicts(store, namespace),
     )

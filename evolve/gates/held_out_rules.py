@@ -35,8 +35,10 @@ class Rules(Frozen):
     error: float = Field(default=0.1, gt=0, lt=1)
     """Practical: chance that a change that does nothing is accepted, over all looks at it. 0.1 asks for 5 wins without
     a loss at first, 7 of 8, 9 of 11: the margin grows with the flips seen, so it needs no estimate of the noise."""
-    cap: float = Field(default=0.02, ge=0, lt=1)
+    cap: float = Field(default=0.02, ge=0, le=1)
     """Practical: share of tasks that may be lost above the A/A floor."""
+    progress: bool = True
+    """Practical: tasks that came further count beside those that passed; else success alone."""
     first: int = Field(default=12, ge=1)
     """Practical: tasks of the first stage of a look; as many as there are, and there is but one stage."""
     enough: int = Field(default=50, ge=1)

@@ -1,6 +1,7 @@
 """Exemplars are measured together, and what is not measured stays where it is.
 
 E1  they wait until there are eight; one look then says yes or no to all, in two arms
+E1b a gain is not refused for the few tasks that any other beginning of a conversation loses
 E2  after a yes later ones need no look; what is too little trusted does
 E3  a no makes them wait for as many more; the third refuses them
 E4  no other gate that runs tasks admits one
@@ -13,13 +14,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from evolve.config.model import Config
 from evolve.gates.decisions import rounds_of
-from evolve.gates.exemplars import FIRST, Exemplars
+from evolve.gates.exemplars import FIRST, Exemplars, rules_of
 from evolve.gates.held_out import HeldOut
+from evolve.gates.held_out_rules import replay
 from evolve.gates.quarantine import withhold
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.statistics.paired import Passed
+from evolve.statistics.partial_progress import Marks
 from memory.records import DeltaOp, Op, Provenance, Status, Task, Trust, Verdict
 from playbooks.kinds.exemplar import Exemplar, Turn
 from playbooks.view import RecordView
@@ -63,6 +67,41 @@ async def test_e1_they_wait_for_each_other_and_have_one_look() -> None:
     assert set(verdict.accepted) == {op.op_id for op in some(FIRST)}
     assert set(world.asked) == {0, FIRST}
     assert len(rounds_of(verdict)) == 1
+
+
+class Shaky(World):
+    """With exemplars every second task is gained, and one of the ten that passed before is lost: as a model did."""
+
+    def __init__(self, config: Config, *, helps: bool) -> None:
+        super().__init__(helps=helps)
+        self.gate = Exemplars(HeldOut(self, TASKS, seed=1, rules=rules_of(config)), lambda: self.past)
+
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+        numbers = [int(task.id.removeprefix("t")) for task in tasks]
+        gained = {1, 3} if self.helps else {1}
+        found = {
+            f"t{n}": (n % 4 == 0 and not (ops and n == 8)) or bool(ops and n % 4 in gained and n > 2) for n in numbers
+        }
+        worse = {f"t{n}": -0.001 if ops and n % 4 == 2 else 0.0 for n in numbers}  # an error more, in tasks that fail
+        return Marks(found, {key: worse[key] + passed for key, passed in found.items()})
+
+
+async def test_e1b_a_gain_is_not_refused_for_the_few_tasks_that_are_lost() -> None:
+    world = Shaky(Config(), helps=True)
+    verdict = await world.judge(*some(FIRST))
+    (look,) = rounds_of(verdict)
+    assert look["statistics"]["lost"] == ["t8"]
+    assert len(verdict.accepted) == FIRST
+    assert replay(look).accepted
+
+
+async def test_e1b_as_many_gained_as_lost_is_no_gain() -> None:
+    class Even(Shaky):
+        async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
+            return Marks({task.id: int(task.id.removeprefix("t")) % 2 == bool(ops) for task in tasks})
+
+    verdict = await Even(Config(), helps=True).judge(*some(FIRST))
+    assert len(verdict.deferred) == FIRST
 
 
 async def test_e2_what_follows_a_yes_needs_no_look_unless_it_is_too_little_trusted() -> None:

@@ -20,6 +20,7 @@ from benchmarks.real.models import folder, gguf
 from benchmarks.real.recorded import Recorded
 from benchmarks.served import vllm
 from evolve.config.model import Config
+from evolve.episode.arms import ATTEMPT
 from evolve.episode.prompting import actions_of
 from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.history import list_runs
@@ -40,17 +41,6 @@ TIMEOUT_S = 900.0
 """A small machine may need minutes for one answer among many."""
 MAX_TOKENS = 256
 """Most tokens of a reply, for every arm."""
-DATA = "EVOLVE_TEST_DATA"
-
-
-def data(name: str) -> str:
-    """Return the path of a file of others. Raises `BadInput` where it is not."""
-    place = os.environ.get(DATA)
-    if not place or not (Path(place) / name).is_file():
-        raise BadInput(f"{name} is not in the folder that {DATA} names ({place!r}); set it to where the files are")
-    return str(Path(place) / name)
-
-
 VLLM = (
     *("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", str(CONTEXT)),
     # a prompt that is read in pieces ends the CPU build where a request has a seed: "CPU Generator does not use offset"
@@ -61,6 +51,15 @@ AT_ONCE = 32
 """Requests that vLLM answers at the same time."""
 BF16 = "-bf16"
 """Ends the name of a model that is served in bfloat16: what it says is not what its GGUF file says."""
+DATA = "EVOLVE_TEST_DATA"
+
+
+def data(name: str) -> str:
+    """Return the path of a file of others. Raises `BadInput` where it is not."""
+    place = os.environ.get(DATA)
+    if not place or not (Path(place) / name).is_file():
+        raise BadInput(f"{name} is not in the folder that {DATA} names ({place!r}); set it to where the files are")
+    return str(Path(place) / name)
 
 
 @contextmanager
@@ -95,7 +94,7 @@ class Printed:
     def notify(self, event: Progress) -> None:
         """Print the event, if somebody who waits would want to know."""
         match event:
-            case TaskDone() if event.done % 10 == 0 or event.done == event.total:
+            case TaskDone() if event.arm != ATTEMPT and (event.done % 10 == 0 or event.done == event.total):
                 told = f"{event.arm}: {event.done} of {event.total}, solved {event.running_success}"
             case Learned() | Evaluated() | RunFinished():
                 told = event.model_dump_json(exclude={"run_id"}, exclude_none=True)

@@ -130,6 +130,15 @@ class HasDemonstration(Protocol):
 
 
 @runtime_checkable
+class HasAnswers(Protocol):
+    """Capability: an episode comes to an answer, and two answers can be told to be the same without a grade."""
+
+    def answer(self, episode: Trajectory) -> str | None:
+        """Return what the agent answered, equal texts for equal answers; None where it gave none."""
+        ...
+
+
+@runtime_checkable
 class TellsOutside(Protocol):
     """Capability: the environment tells what strangers can have written, such as mails, files and pages.
 

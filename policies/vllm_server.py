@@ -61,7 +61,7 @@ def vllm_server(
 
 
 def _all_cores() -> dict[str, str]:
-    """Let the CPU build compute on every core this process may use; by itself it leaves one to its API, so that two
-    cores are half as fast. What the operator has set counts."""
+    """Let the CPU build compute on every core this process may use; by itself it leaves one to its API. What the
+    operator has set counts."""
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     return {"VLLM_CPU_OMP_THREADS_BIND": os.environ.get("VLLM_CPU_OMP_THREADS_BIND", cores)}

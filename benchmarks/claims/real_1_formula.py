@@ -4,8 +4,8 @@ Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM'
 through 500 train questions online: predict, then learn from the grade; what failed is tried twice more. Then, frozen,
 the 200 questions of the validation file that no gate has seen. Beside it stand the controls of the same run: the same
 questions without memory, with memory once more (A/A), with a memory that learned nothing, and in a bare prompt without
-any framework. Then another life, which reads no grade at all (label-free): what most of four attempts came to is taken
-for right.
+any framework. Then another life, which reads no grade at all (label-free): an answer that at least two of four attempts
+gave, and no other as often, is taken for right.
 
 The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
 and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names),

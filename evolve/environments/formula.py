@@ -18,7 +18,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 from evolve.config.sections import RootPath, Section
 from evolve.protocols import Action, ActionFormat, Demonstration, StepResult
 from memory.errors import BadInput
-from memory.records import Check, Frozen, Outcome, Task, Trajectory
+from memory.records import Check, Frozen, Outcome, StopReason, Task, Trajectory
 from policies.protocols import ToolSpec
 from skills.protocols import SandboxSession
 from skills.sandbox.monty import shared
@@ -101,6 +101,12 @@ class Formula:
         """Return code that prints the right number."""
         return [Action(text=f"print({self._target(task)!r})")]
 
+    def answer(self, episode: Trajectory) -> str | None:
+        """Return the number that ended the episode, as it is graded: rounded to two decimals."""
+        ended = episode.stop is StopReason.DONE and bool(episode.steps)
+        number = _last_number(episode.steps[-1].observation) if ended else None
+        return None if number is None else f"{number:.2f}"
+
     def outside(self, episode: Trajectory) -> Sequence[str]:
         """Return nothing: what is observed is what the agent's own code printed."""
         return ()
@@ -133,10 +139,9 @@ class FormulaEpisode:
         return self._answered(result.stdout.strip())
 
     def _answered(self, text: str) -> StepResult:
-        numbers = list(_NUMBER.finditer(text))
-        if numbers:
-            sign, digits, exponent = numbers[-1].groups()
-            self._answer = float(f"{'-' if sign else ''}{digits.replace(',', '')}{exponent}")
+        number = _last_number(text)
+        if number is not None:
+            self._answer = number
             return StepResult(observation=text, done=True)
         if text:
             error = "no number was printed; print the answer as a number"
@@ -164,6 +169,15 @@ class FormulaEpisode:
     def __getstate__(self) -> dict[str, Any]:
         dump = self._session.dump() if self._session is not None else self._dump
         return self.__dict__ | {"_session": None, "_dump": dump}
+
+
+def _last_number(text: str) -> float | None:
+    """Return the last number of a text as people write one, None without any."""
+    found = list(_NUMBER.finditer(text))
+    if not found:
+        return None
+    sign, digits, exponent = found[-1].groups()
+    return float(f"{'-' if sign else ''}{digits.replace(',', '')}{exponent}")
 
 
 def _questions(path: Path, name: str) -> list[_Question]:

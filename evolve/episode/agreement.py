@@ -1,7 +1,8 @@
-"""Agreement among attempts (self-consistency, arXiv 2203.11171): where nobody grades, what several samples came to.
+"""Agreement among attempts (self-consistency, arXiv 2203.11171): where nobody grades, what several samples answered.
 
-Samples that are right come to the same end more often than samples that are wrong, since there are many ways to be
-wrong. Pure: from episodes alone, and never from their outcomes.
+Samples that are right give the same answer more often than samples that are wrong, since there are many ways to be
+wrong. What an answer is the environment says (`HasAnswers`): the last observation alone is the same for right and wrong
+where it only says that something was done.
 """
 
 from __future__ import annotations
@@ -9,29 +10,41 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from memory.records import StopReason, Trajectory
+from evolve.config.model import Config
+from evolve.errors import ConfigError
+from evolve.protocols import Environment, HasAnswers
+from evolve.usercode import users
+from memory.records import Trajectory
 
-DIGITS = 6
-"""Significant digits to which two numbers have to be the same."""
-
-
-def end_of(trajectory: Trajectory) -> str | None:
-    """Return what an episode came to: its last observation, a number by its value; None where it came to no end."""
-    if not trajectory.steps or trajectory.stop is not StopReason.DONE or trajectory.steps[-1].error is not None:
-        return None
-    said = trajectory.steps[-1].observation.strip()
-    try:
-        return f"{float(said.replace(',', '')):.{DIGITS}g}"
-    except ValueError:
-        return " ".join(said.split()) or None
+AGREEMENT = "agreement"
+"""Value of `run.judge`."""
 
 
-def agreed(attempts: Sequence[Trajectory]) -> str | None:
-    """Return the end that at least half of the attempts came to, and no other end as often; None without one.
+def check(config: Config, environment: Environment) -> None:
+    """Raise `ConfigError` where answers are to be compared and the environment does not say what one is."""
+    if config.run.judge == AGREEMENT and not isinstance(environment, HasAnswers):
+        raise ConfigError(
+            f"run.judge = 'agreement' compares what attempts answered, and environment {environment.name!r} does not "
+            "say what an answer is: give it `answer(episode)`, or name another judge"
+        )
+
+
+def answers(environment: Environment, attempts: Sequence[Trajectory]) -> list[str | None]:
+    """Return the answer of each attempt, as the environment reads it; it is shown no grade.
+
+    Raises `UserCodeError` for a bug in the environment.
+    """
+    assert isinstance(environment, HasAnswers)
+    with users(f"answer() of environment {environment.name!r}"):
+        return [environment.answer(each.model_copy(update={"outcome": None})) for each in attempts]
+
+
+def agreed(given: Sequence[str | None]) -> str | None:
+    """Return the answer that at least half of the attempts gave, and no other as often; None where there is none.
 
     One attempt alone agrees with nobody.
     """
-    ends = Counter(end for end in map(end_of, attempts) if end is not None).most_common(2)
-    if not ends or ends[0][1] < 2 or 2 * ends[0][1] < len(attempts):
+    often = Counter(answer for answer in given if answer is not None).most_common(2)
+    if not often or often[0][1] < 2 or 2 * often[0][1] < len(given):
         return None
-    return None if len(ends) > 1 and ends[1][1] == ends[0][1] else ends[0][0]
+    return None if len(often) > 1 and often[1][1] == often[0][1] else often[0][0]

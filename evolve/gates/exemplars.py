@@ -5,9 +5,9 @@ wait until there are `FIRST`, and one look at the select split (`evolve.gates.he
 with all of these than without. After a no as many more as there are have to come before the next look, and at the third
 they are refused. After a yes what follows is let in, unless it is too little trusted to be shown unmeasured.
 
-What decides is the exact test on successes alone. A conversation that begins otherwise makes a model answer some
-borderline tasks otherwise, whatever it begins with; so a cap on the tasks that are lost would refuse every gain of a
-model of small size, also where nothing is lost when the base is run twice.
+What decides is the exact test on successes, and protected slices. A conversation that begins otherwise makes a model
+answer some borderline tasks otherwise, whatever it begins with; so a cap on the tasks that are lost would refuse every
+gain of a small model, also where nothing is lost when the base is run twice.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 
 from evolve.config.model import Config
+from evolve.episode.agreement import AGREEMENT
 from evolve.episode.arms import FROZEN, MAIN
 from evolve.episode.injection import Shown, shown_again
 from evolve.episode.instrumentation import watched
@@ -120,6 +121,8 @@ class Agent:
                 "[exemplars] enabled needs a conversation that the loop holds, and an Agent holds its own: set "
                 "exemplars.enabled = false"
             )
+        if config.run.judge == AGREEMENT:
+            raise ConfigError("run.judge = 'agreement' compares attempts, and an Agent makes one: name another judge")
         self.run_id = new_id()
         self._solve = solve
         self._config = config

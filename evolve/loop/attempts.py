@@ -2,8 +2,8 @@
 
 Both arms draw the same number of independent samples under the same seeds, so pass@k is the unbiased estimate of both
 (arXiv 2107.03374). Which attempt to answer with, and whether to try again, is decided without the grade: by the policy
-(`run.judge = "policy"`), else by whether the last step met an error. With `run.judge = "agreement"` the answer is what
-most attempts came to. Every attempt is an episode of the journal; one that is stored is not run again.
+(`run.judge = "policy"`), else by whether the last step met an error. With `run.judge = "agreement"` one is chosen that
+gave the answer which they agree on. Every attempt is an episode of the journal; one that is stored is not run again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.episode.agreement import agreed, end_of
+from evolve.episode.agreement import AGREEMENT, agreed, answers
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
@@ -171,13 +171,15 @@ class _Trials:
         return [record.payload for record in found if record.kind == Note.kind]
 
     async def _findings(self, attempts: Sequence[Trajectory]) -> list[Finding]:
-        """Return the findings about all attempts of an arm: each by itself, or by what most of them came to."""
+        """Return the findings about all attempts of an arm: by what they agree on if they do, else each by itself."""
         found = [await self._finding(each) for each in attempts]
-        if self._context.config.run.judge != "agreement":
+        if self._context.config.run.judge != AGREEMENT:
             return found
-        end = agreed(attempts)
-        failed = [end is None or end_of(each) != end for each in attempts]
-        return [each.model_copy(update={"failed": no}) for each, no in zip(found, failed, strict=True)]
+        given = answers(self._context.environment, attempts)
+        common = agreed(given)
+        if common is None:
+            return found
+        return [each.model_copy(update={"failed": a != common}) for each, a in zip(found, given, strict=True)]
 
     async def _finding(self, trajectory: Trajectory) -> Finding:
         """Return whether an attempt seems to have failed. The outcome is not read."""

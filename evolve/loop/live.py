@@ -26,7 +26,11 @@ def refuse_repeats(config: Config, environment: Environment) -> None:
     asked = (
         (bool(gates), f"gate {gates[0]!r}" if gates else "", "name 'default', or 'static' and 'online_ab'"),
         (config.run.mode == "offline", "run.mode = 'offline'", "use 'online'"),
-        (config.run.attempts > 1, f"run.attempts = {config.run.attempts}", "leave it at 1"),
+        (
+            config.run.attempts > 1,
+            f"run.attempts = {config.run.attempts}",
+            "leave it at 1, and name another run.judge" if config.run.judge == "agreement" else "leave it at 1",
+        ),
         (config.skills.revise > 0, f"skills.revise = {config.skills.revise}", "leave it at 0"),
         (config.controls.aa, "controls.aa", "leave it out"),
         (share not in ("auto", 0), f"controls.no_memory = {share}", "leave it out"),

@@ -149,7 +149,7 @@ def make_distiller(
     world: Callable[[], Environment],
 ) -> Distiller:
     """Return the curator: it reads the episodes in `store` that succeeded, by their grade or, where nobody grades, by
-    the policy's own judgement. With `skills.revise` a function must read well and its episode, done again with it in
+    what was judged of them. With `skills.revise` a function must read well and its episode, done again with it in
     the environment that `world` makes, succeed; what is wrong goes back to the policy.
 
     Raises `ConfigError` without a store, for a policy with compact prompts, and for settings with which no successful
@@ -167,7 +167,8 @@ def make_distiller(
         raise ConfigError("curator 'distill' writes skills, and skills.enabled is false: set it to true")
     if run.label_free and run.judge == "none":
         raise ConfigError(
-            "curator 'distill' needs to know what succeeded: with run.label_free set run.judge = 'policy'"
+            "curator 'distill' needs to know what succeeded: with run.label_free set run.judge = 'policy' or "
+            "'agreement'"
         )
     if playbook.reflect_on == "failures" and not run.label_free:
         raise ConfigError("curator 'distill' reads successes, got playbook.reflect_on = 'failures': set it to 'all'")

@@ -46,7 +46,7 @@ from memory.store import Store
 
 
 class PassAtK(Frozen):
-    """What further attempts at failed tasks brought."""
+    """What further attempts at tasks of the stream brought."""
 
     k: int
     """Most attempts at a task."""
@@ -74,7 +74,7 @@ def pass_at_k_lines(found: PassAtK | None) -> list[str]:
     if found is None:
         return []
     share = found.solved / max(found.tasks, 1)
-    return [f"pass@{found.k:<23} {share:6.1%}  with {found.episodes} further attempts at what the first one failed"]
+    return [f"pass@{found.k:<23} {share:6.1%}  with {found.episodes} further attempts"]
 
 
 LOOKED = 50

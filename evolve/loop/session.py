@@ -15,6 +15,7 @@ from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
 from evolve.environments.validation import check_shape, check_splits
 from evolve.episode import teacher
+from evolve.episode.agreement import check as check_agreement
 from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.episode.exemplars.shown_exemplars import check as check_exemplars
 from evolve.episode.metrics import Metrics, summarize
@@ -165,6 +166,7 @@ class _Opened:
         _check_tasks(config, environment)
         async with role_policies.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
             check_exemplars(config, policies.acting)
+            check_agreement(config, environment)
             with app.open_store(config, policies.acting.count_tokens) as store:
                 yield cls(config, parts, policies, environment, store)
 

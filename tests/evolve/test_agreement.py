@@ -1,9 +1,10 @@
-"""Where nobody grades, what most attempts came to is taken for right, and no grade is read for it.
+"""Where nobody grades, the answer that attempts agree on is taken for right, and no grade is read for it.
 
-G1  agreement is an end that at least half came to, and no other as often; numbers are compared by their value
-G2  a run without grades makes all attempts, keeps as exemplars what agrees, self-judged, and nothing else
-G3  a frozen run with several attempts answers with the end of most
-G4  with fewer than three attempts the setting is refused
+G1  agreement is an answer that at least half gave, and no other as often; what an answer is the environment says
+G2  a run without grades makes all attempts, keeps as exemplars what agrees, self-judged, and nothing else; a run that
+    was stopped goes on and ends the same
+G3  a frozen run with several attempts gives the answer they agree on, and without one what it would give anyway
+G4  where attempts or answers are missing, the setting is refused
 """
 
 from __future__ import annotations
@@ -18,15 +19,19 @@ import pytest
 from pydantic import ValidationError
 
 from evolve.config.model import Config
+from evolve.config.sections import BudgetSection
 from evolve.environments.formula import Formula, FormulaConfig
-from evolve.episode.agreement import agreed, end_of
+from evolve.episode.agreement import agreed, answers
 from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.errors import ConfigError
+from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
 from evolve.loop.report import make_report
-from evolve.loop.session import Parts, arun
-from memory.records import Step, StopReason, Task, Trajectory, Trust
+from evolve.loop.session import Parts, aresume, arun
+from memory.records import Outcome, Step, StopReason, Task, Trajectory, Trust
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
+from tests.evolve.toy_doors import Doors
 
 QUESTIONS = {
     "A shop earns $40 of $200 in sales. What is its margin in percent?": "20",
@@ -34,7 +39,7 @@ QUESTIONS = {
 }
 
 
-def world(folder: Path) -> Formula:
+def world(folder: Path, kind: type[Formula] = Formula) -> Formula:
     """Return Formula with these questions, and two others held out."""
 
     def line(asked: str, said: str) -> str:
@@ -44,28 +49,11 @@ def world(folder: Path) -> Formula:
     train, other = folder / "train.jsonl", folder / "validation.jsonl"
     train.write_text("\n".join(line(*each) for each in QUESTIONS.items()))
     other.write_text("\n".join(line(f"Of {n} cars 5 are red. Which share?", str(5 / n)) for n in (10, 50)))
-    return Formula(FormulaConfig(train=str(train), validation=str(other), dev=1))
-
-
-def ended(observation: str | None, *, stop: StopReason = StopReason.DONE, error: str | None = None) -> Trajectory:
-    steps = () if observation is None else (Step(index=0, action="a", observation=observation, error=error),)
-    return Trajectory(task=Task(id="t", instruction="i"), steps=steps, stop=stop)
-
-
-def test_g1_an_end_is_the_last_observation_of_an_episode_that_ended_well() -> None:
-    assert end_of(ended(" 0.250 ")) == end_of(ended("0.25")) == "0.25"
-    assert end_of(ended("1,250.0")) == "1250"
-    assert end_of(ended("the  red\ndoor")) == "the red door"
-    assert end_of(ended("3.1415926")) == end_of(ended("3.14159291"))
-    assert end_of(ended("3.1415")) != end_of(ended("3.1416"))
-    assert end_of(ended(" ")) is None
-    assert end_of(ended(None)) is None
-    assert end_of(ended("1", error="failed")) is None
-    assert end_of(ended("1", stop=StopReason.MAX_STEPS)) is None
+    return kind(FormulaConfig(train=str(train), validation=str(other), dev=1))
 
 
 @pytest.mark.parametrize(
-    ("ends", "winner"),
+    ("given", "common"),
     [
         ("aab", "a"),
         ("aabb", None),
@@ -81,8 +69,32 @@ def test_g1_an_end_is_the_last_observation_of_an_episode_that_ended_well() -> No
         ("", None),
     ],
 )
-def test_g1_at_least_half_and_no_other_as_often(ends: str, winner: str | None) -> None:
-    assert agreed([ended(None if end == "-" else end) for end in ends]) == winner
+def test_g1_at_least_half_and_no_other_as_often(given: str, common: str | None) -> None:
+    assert agreed([None if each == "-" else each for each in given]) == common
+
+
+def test_g1_an_answer_of_formula_is_the_number_that_is_graded(tmp_path: Path) -> None:
+    def said(observation: str, stop: StopReason = StopReason.DONE) -> str | None:
+        steps = (Step(index=0, action="a", observation=observation),)
+        (answer,) = answers(world(tmp_path), [Trajectory(task=Task(id="t", instruction="i"), steps=steps, stop=stop)])
+        return answer
+
+    assert said("Margin: 0.251") == said("0.25") == "0.25"
+    assert said("$1,250") == said("1250.0")
+    assert said("1, 2") != said("12")
+    assert said("no number") is None
+    assert said("7", StopReason.MAX_STEPS) is None
+    assert answers(world(tmp_path), [Trajectory(task=Task(id="t", instruction="i"), steps=())]) == [None]
+
+
+def test_g1_an_answer_is_read_without_the_grade(tmp_path: Path) -> None:
+    class Peeking(Formula):
+        def answer(self, episode: Trajectory) -> str | None:
+            return str(episode.outcome)
+
+    peeking = world(tmp_path, Peeking)
+    graded = Trajectory(task=Task(id="t", instruction="i"), steps=(), outcome=Outcome(success=True, reward=1.0))
+    assert answers(peeking, [graded]) == ["None"]
 
 
 def config(folder: Path, **run: Any) -> Config:
@@ -125,8 +137,27 @@ async def test_g2_what_agrees_becomes_an_exemplar_whatever_its_grade(tmp_path: P
     assert all(len(events) == 1 for events in said.values())
     verdicts = {each.id: said[each.id][0].data["success"] for each in (*first, *further)}
     assert [verdicts[each.id] for each in further if "$120" in each.task.instruction] == [True] * 3
-    assert not any(verdicts[each.id] for each in (*first, *further) if "$200" in each.task.instruction)
-    assert not any(verdicts[each.id] for each in first)
+    assert [verdicts[each.id] for each in first if "$120" in each.task.instruction] == [False]
+    assert {verdicts[each.id] for each in (*first, *further) if "$200" in each.task.instruction} == {None}
+
+
+async def test_g2_a_run_that_was_stopped_among_the_attempts_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    def judgements(given: Config) -> list[tuple[str, bool | None, str]]:
+        with open_store(given, read_only=True) as store:
+            arms = {each.id: (each.task.id, each.arm) for each in store.trajectories()}
+            found = [(*arms[e.subject], e.data["success"], e.data["reason"]) for e in store.events(type="judgement")]
+            assert len(found) == len(arms)
+        return sorted(found, key=repr)
+
+    whole, part = config(tmp_path / "whole"), config(tmp_path / "part")
+    for each in (whole, part):
+        each.root.mkdir()
+    await arun(whole, parts=Parts(policy=ScriptedPolicy(sampler, name="sampler"), environment=world(whole.root)))
+    parts = Parts(policy=ScriptedPolicy(sampler, name="sampler"), environment=world(part.root))
+    stopped = await arun(part.model_copy(update={"budget": BudgetSection(calls=5)}), parts=parts)
+    assert stopped.status == "stopped"
+    await aresume(part, stopped.run_id, parts=parts)
+    assert judgements(part) == judgements(whole)
 
 
 @pytest.mark.parametrize(("judge", "share"), [("none", 0.0), ("agreement", 1.0)])
@@ -134,11 +165,11 @@ async def test_g3_a_frozen_run_answers_with_the_end_of_most(tmp_path: Path, judg
     asked: Counter[str] = Counter()
 
     def guess(messages: Sequence[Message], params: SamplingParams) -> str:
-        """Of five samples be wrong in the first two, each time otherwise, and right in the others."""
+        """Of four samples be wrong in the first two, each time otherwise, and right in the others."""
         question = messages[-1].content
         asked[question] += 1
         right = 5 / int(question.split()[1])
-        return f"```python\nprint({right if asked[question] % 5 > 2 else asked[question]})\n```"
+        return f"```python\nprint({right if asked[question] % 4 in (3, 0) else asked[question]})\n```"
 
     run = {"mode": "frozen", "judge": judge, "attempts": 4, "label_free": False, "concurrency": 1}
     given = config(tmp_path, **run)
@@ -149,7 +180,35 @@ async def test_g3_a_frozen_run_answers_with_the_end_of_most(tmp_path: Path, judg
     assert report.best_without == share
 
 
+async def test_g3_where_nothing_agrees_the_first_that_ended_well_is_given(tmp_path: Path) -> None:
+    asked: Counter[str] = Counter()
+
+    def guess(messages: Sequence[Message], params: SamplingParams) -> str:
+        """Print nothing in the first sample until its steps are used up, be right in the second, wrong in the third."""
+        question = messages[-1].content
+        if not question.startswith("Of "):
+            return "```python\nx = 1\n```"
+        asked[question] += 1
+        right = 5 / int(question.split()[1])
+        return f"```python\n{('print(-7)', 'x = 1', f'print({right})')[asked[question] % 3]}\n```"
+
+    run = {"mode": "frozen", "attempts": 3, "label_free": False, "concurrency": 1}
+    given = config(tmp_path, **run)
+    result = await arun(given, parts=Parts(policy=ScriptedPolicy(guess, name="guess"), environment=world(tmp_path)))
+    with open_store(given, read_only=True) as store:
+        (report,) = make_report(store, result.run_id).attempts
+    assert report.best_without == 1.0
+
+
 def test_g4_two_attempts_agree_on_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValidationError, match=r"set run\.attempts to 3 or more, got 2"):
         config(tmp_path, attempts=2)
     assert config(tmp_path, attempts=1, mode="frozen").run.attempts == 1
+
+
+async def test_g4_a_world_without_answers_and_an_agent_are_refused(tmp_path: Path) -> None:
+    given, policy = config(tmp_path), ScriptedPolicy(sampler, name="sampler")
+    with pytest.raises(ConfigError, match=r"environment 'doors' does not say what an answer is"):
+        await arun(given, parts=Parts(policy=policy, environment=Doors()))
+    with pytest.raises(ConfigError, match="an Agent makes one"):
+        Agent(None, given.model_copy(update={"exemplars": Config().exemplars}))

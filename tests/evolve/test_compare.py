@@ -205,6 +205,12 @@ def test_a_comparison_that_died_goes_on_without_repeating_a_call(given: Given, t
     assert len(seen) == done
 
 
+def test_arms_of_several_attempts_are_judged_by_one(given: Given, tmp_path: Path) -> None:
+    plan = plan_of(given, "default", "run.attempts=2")
+    found = compare(plan, tmp_path / "c", parts=parts())
+    assert found.arms[1].rate == 1.0
+
+
 def test_a_budget_stops_it_and_more_of_it_ends_it(given: Given, tmp_path: Path) -> None:
     small = plan_of(given, "default", "run.batch_size=4 budget.calls=9")
     with pytest.raises(BudgetExceeded, match=r"run.batch_size=4 .* in doors-seed-0: .*compare again"):

@@ -72,22 +72,19 @@ async def test_e1_they_wait_for_each_other_and_have_one_look() -> None:
 class Shaky(World):
     """With exemplars every second task is gained, and one of the ten that passed before is lost: as a model did."""
 
-    def __init__(self, config: Config, *, helps: bool) -> None:
-        super().__init__(helps=helps)
-        self.gate = Exemplars(HeldOut(self, TASKS, seed=1, rules=rules_of(config)), lambda: self.past)
+    def __init__(self) -> None:
+        super().__init__(helps=True)
+        self.gate = Exemplars(HeldOut(self, TASKS, seed=1, rules=rules_of(Config())), lambda: self.past)
 
     async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
         numbers = [int(task.id.removeprefix("t")) for task in tasks]
-        gained = {1, 3} if self.helps else {1}
-        found = {
-            f"t{n}": (n % 4 == 0 and not (ops and n == 8)) or bool(ops and n % 4 in gained and n > 2) for n in numbers
-        }
+        found = {f"t{n}": (n % 4 == 0 and not (ops and n == 8)) or bool(ops and n % 2 == 1 and n > 2) for n in numbers}
         worse = {f"t{n}": -0.001 if ops and n % 4 == 2 else 0.0 for n in numbers}  # an error more, in tasks that fail
         return Marks(found, {key: worse[key] + passed for key, passed in found.items()})
 
 
 async def test_e1b_a_gain_is_not_refused_for_the_few_tasks_that_are_lost() -> None:
-    world = Shaky(Config(), helps=True)
+    world = Shaky()
     verdict = await world.judge(*some(FIRST))
     (look,) = rounds_of(verdict)
     assert look["statistics"]["lost"] == ["t8"]
@@ -100,7 +97,7 @@ async def test_e1b_as_many_gained_as_lost_is_no_gain() -> None:
         async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
             return Marks({task.id: int(task.id.removeprefix("t")) % 2 == bool(ops) for task in tasks})
 
-    verdict = await Even(Config(), helps=True).judge(*some(FIRST))
+    verdict = await Even().judge(*some(FIRST))
     assert len(verdict.deferred) == FIRST
 
 
@@ -144,6 +141,7 @@ async def test_e5_the_default_gates_measure_them_together_and_show_them_then(tmp
         stream = store.trajectories(run_id=result.run_id, arm="main")
     looks = [each for verdict in verdicts if verdict.gate == "exemplars" for each in rounds_of(verdict)]
     assert [len(each["ops"]) >= FIRST for each in looks] == [True]
+    assert (looks[0]["rules"]["cap"], looks[0]["rules"]["progress"]) == (1.0, False)
     assert len(records) > FIRST
     assert not any(episode.injected for episode in stream[:8])
     assert all(episode.success for episode in stream[12:])

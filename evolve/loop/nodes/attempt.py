@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from evolve.episode.agreement import AGREEMENT
 from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.episode.injection import shown_again
 from evolve.episode.journalled_replies import about
@@ -28,7 +29,7 @@ from memory.records import StopReason, Trajectory
 async def attempt(state: State, context: RunContext) -> dict[str, Any]:
     """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
     run = context.config.run
-    if run.label_free and run.judge == "agreement":
+    if run.label_free and run.judge == AGREEMENT:
         await all_of(_compared(first, batch_of(state), context) for first in batch_episodes(state, context))
     elif run.attempts > 1:
         failed = [first for first in batch_episodes(state, context) if not solved(first, context)]
@@ -37,14 +38,14 @@ async def attempt(state: State, context: RunContext) -> dict[str, Any]:
 
 
 def solved(trajectory: Trajectory, context: RunContext) -> bool:
-    """Tell whether an episode is taken as a success: by its grade or, where none may be read, by the policy's judgement
+    """Tell whether an episode is taken as a success: by its grade or, where none may be read, by what was judged of it
     or, where nobody judges, by an action that worked and ended it.
     """
     if not context.config.run.label_free:
         return trajectory.success
     judged = judged_success(trajectory, context)
-    if judged is not None:
-        return judged
+    if judged is not None or context.config.run.judge == AGREEMENT:
+        return judged is True
     worked = bool(trajectory.steps) and trajectory.steps[-1].error is None
     return worked and trajectory.stop is StopReason.DONE
 
@@ -62,12 +63,14 @@ def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
 
 
 async def _compared(first: Trajectory, batch: int, context: RunContext) -> None:
+    """Make all attempts at a task and judge them by each other."""
+
     async def one(number: int) -> Trajectory:
         stored = context.store.trajectory(_id(first, number, context))
         return stored or await _run(first, number, batch, context)
 
-    further = await all_of(one(number) for number in range(2, context.config.run.attempts + 1))
-    judge_by_agreement([first, *further], context)
+    made = [first, *await all_of(one(number) for number in range(2, context.config.run.attempts + 1))]
+    judge_by_agreement([each for each in made if not each.erased], context)
 
 
 async def _again(first: Trajectory, batch: int, context: RunContext) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from evolve.config.model import Config
 from evolve.episode import prompts
-from evolve.episode.agreement import agreed, end_of
+from evolve.episode.agreement import agreed, answers
 from evolve.episode.journalled_replies import about
 from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.state import RunContext, State
@@ -67,13 +67,13 @@ async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
 
 
 def judge_by_agreement(attempts: Sequence[Trajectory], context: RunContext) -> None:
-    """Journal of each attempt at a task, once, whether it came to the end of most."""
-    end = agreed(attempts)
-    for each in attempts:
-        same = end is not None and end_of(each) == end
+    """Journal of each attempt at a task, once, whether it gave the answer they agree on; None where they do not."""
+    given = answers(context.environment, attempts)
+    common = agreed(given)
+    reason = f"{given.count(common) if common else 'none'} of {len(given)} attempts agree"
+    for each, answer in zip(attempts, given, strict=True):
         if not _is_judged(each, context):
-            count = sum(end_of(other) == end for other in attempts) if end is not None else 0
-            _journal(each, same, f"{count} of {len(attempts)} attempts came to one end", context)
+            _journal(each, None if common is None else answer == common, reason, context)
 
 
 def _is_judged(trajectory: Trajectory, context: RunContext) -> bool:

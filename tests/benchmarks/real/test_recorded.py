@@ -47,6 +47,16 @@ def test_equal_requests_of_two_who_ask_are_two(tmp_path: Path) -> None:
         assert recorded.asked == (2, 4)
 
 
+def test_replies_of_two_machines_come_together(tmp_path: Path) -> None:
+    packed = tmp_path / "packed.gz"
+    for name, lines in (("one", '{"key": "a", "n": 1}\n'), ("two", '{"key": "b", "n": 2}\n')):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "replies.jsonl").write_text(lines)
+        pack(tmp_path / name, packed)
+    Recorded(tmp_path / "one", packed)
+    assert (tmp_path / "one" / "replies.jsonl").read_text() == '{"key": "a", "n": 1}\n{"key": "b", "n": 2}\n'
+
+
 def test_a_key_that_was_recorded_twice_is_packed_as_it_was_said_last(tmp_path: Path) -> None:
     (tmp_path / "replies.jsonl").write_text('{"key": "b", "n": 1}\n{"key": "a", "n": 2}\n{"key": "b", "n": 3}\n')
     packed = tmp_path / "packed.gz"

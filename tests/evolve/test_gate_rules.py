@@ -15,7 +15,7 @@ SETTINGS: list[tuple[Any, str, tuple[float, ...], tuple[float, ...]]] = [
     (held_out_rules.Rules, "alpha", OPEN, (0, 1)),
     (held_out_rules.Rules, "error", OPEN, (0, 1)),
     (held_out_rules.Rules, "min_delta", (0, *OPEN), (-0.001, 1)),
-    (held_out_rules.Rules, "cap", (0, *OPEN), (-0.001, 1)),
+    (held_out_rules.Rules, "cap", (0, *OPEN, 1), (-0.001, 1.001)),
     (held_out_rules.Rules, "first", (1, 2), (0,)),
     (held_out_rules.Rules, "enough", (1, 2), (0,)),
     (online_ab.Rules, "probability", (0.001, 0.2, 0.25), (0, 0.251)),

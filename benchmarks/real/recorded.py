@@ -21,8 +21,9 @@ from pathlib import Path
 
 from benchmarks.table import ROOT
 from policies.cache import CachedPolicy
-from policies.protocols import Policy
+from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.recordings import Recordings
+from policies.wrapped import WrappedPolicy
 
 FILE = "replies.jsonl"
 PACKED = Path(__file__).parents[1] / "data" / "replies"
@@ -31,6 +32,15 @@ PACKED = Path(__file__).parents[1] / "data" / "replies"
 def packed(claim: str) -> Path:
     """Return where the replies of a claim stand in the repository."""
     return PACKED / f"{claim}.jsonl.gz"
+
+
+class _WithoutIds(WrappedPolicy):
+    """Leaves out token ids, of which the prompt could be read, and log-probabilities."""
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return the inner policy's reply as text alone. Raises what it raises."""
+        reply = await super().generate(messages, params)
+        return reply.model_copy(update={"prompt_token_ids": None, "token_ids": None, "logprobs": None})
 
 
 class Recorded:
@@ -50,7 +60,7 @@ class Recorded:
 
     def policy(self, inner: Policy, who: str) -> Policy:
         """Return a policy that asks `inner` for what is not recorded of it; `who` asks keeps equal requests apart."""
-        recorded = CachedPolicy(inner, self._store, scope=who)
+        recorded = CachedPolicy(_WithoutIds(inner), self._store, scope=who)
         self._policies.append(recorded)
         return recorded
 

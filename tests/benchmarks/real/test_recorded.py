@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,15 @@ def test_equal_requests_of_two_who_ask_are_two(tmp_path: Path) -> None:
             lives = Life(tmp_path / f"life-{who}", server.url, MODEL, FORMULA, SECTIONS, recorded=recorded, who=who)
             lives.bare(2)
         assert recorded.asked == (2, 4)
+
+
+def test_no_prompt_can_be_read_from_what_is_recorded(tmp_path: Path) -> None:
+    recorded = Recorded(tmp_path, tmp_path / "none.gz")
+    with serving(ModelServer(answer=knowing, vllm=True)) as server:
+        Life(tmp_path / "life", server.url, MODEL, FORMULA, SECTIONS, recorded=recorded).bare(2)
+    entries = [json.loads(line)["reply"] for line in recorded.file.read_text().splitlines()]
+    assert [entry["text"] for entry in entries] == ["```python\nprint(-1)\n```"] * 2
+    assert not any(entry[name] for entry in entries for name in ("prompt_token_ids", "token_ids", "logprobs"))
 
 
 def test_replies_of_two_machines_come_together(tmp_path: Path) -> None:

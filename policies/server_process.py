@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +20,7 @@ from policies.errors import PolicyUnavailable
 HOST = "127.0.0.1"
 PATIENCE_S = ((signal.SIGTERM, 20.0), (signal.SIGKILL, 5.0))
 QUOTED_LINES = 12
+GUARD = Path(__file__).with_name("server_guard.py")
 
 
 @contextmanager
@@ -33,22 +36,22 @@ def server_process(
     """Run a command that serves an OpenAI-compatible API on `port` of this machine; yield its base URL (`.../v1`).
 
     What it prints goes to `log`; `settings` are added to its environment. It is ready when `/health` answers. On
-    leaving, it and every process it started are stopped. Raises `PolicyUnavailable` where the port is taken, or the
-    command cannot be started, ends by itself or does not answer within `ready_within_s`.
+    leaving, it and every process it started are stopped; so are they where this process is killed. Raises
+    `PolicyUnavailable` where the port is taken, or the command is no program, ends by itself or does not answer within
+    `ready_within_s`.
     """
     _refuse_taken(name, port)
+    if shutil.which(command[0]) is None:
+        raise PolicyUnavailable(f"cannot start {name}: {command[0]!r} is not a program that this user may run")
     with log.open("wb") as output:
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **(settings or {})},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise PolicyUnavailable(f"cannot start {name} as {command[0]!r} ({error.strerror})") from error
+        process = subprocess.Popen(
+            [sys.executable, "-I", str(GUARD), str(os.getpid()), *command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(settings or {})},
+            start_new_session=True,
+        )
     try:
         _wait(name, process, f"http://{HOST}:{port}/health", log, ready_within_s)
         yield f"http://{HOST}:{port}/v1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -32,6 +33,16 @@ child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.sig
                           "print('deaf', flush=True); time.sleep(600)"], stdout=subprocess.PIPE)
 child.stdout.readline()
 pathlib.Path(sys.argv[2], "child").write_text(str(child.pid))
+"""
+
+
+STARTER = """
+import pathlib, sys, time
+from policies.vllm_server import vllm_server
+folder = pathlib.Path(sys.argv[1])
+with vllm_server(folder, executable=folder / "vllm", log=folder / "log", ready_within_s=60):
+    print("up", flush=True)
+    time.sleep(600)
 """
 
 
@@ -104,6 +115,30 @@ def test_processes_it_started_are_stopped_too_even_deaf_ones(tmp_path: Path, mon
     while running(child) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not running(child)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_it_ends_when_the_process_that_started_it_is_killed(tmp_path: Path) -> None:
+    program(
+        tmp_path, f"import os, pathlib, sys\npathlib.Path(sys.argv[2], 'pid').write_text(str(os.getpid()))\n{ANSWERING}"
+    )
+    with subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path)], stdout=subprocess.PIPE) as starter:
+        assert starter.stdout is not None
+        assert starter.stdout.readline() == b"up\n"
+        starter.kill()
+    server, deadline = int((tmp_path / "pid").read_text()), time.monotonic() + 300
+    while running(server) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not running(server)
+
+
+def test_a_file_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vllm").write_text("not to be run")
+    with (
+        pytest.raises(PolicyUnavailable, match=r"vllm' is not a program that this user may run"),
+        vllm_server(tmp_path, executable=tmp_path / "vllm", log=tmp_path / "log"),
+    ):
+        pass
 
 
 def test_a_server_that_ends_while_starting_is_explained_by_its_log(tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ class BatchScreen:
             for key in members:
                 if compared(key, base, marks) <= 0 or (len(shown) > 1 and _perfect(key, marks)):
                     continue
-                arms.idle[key] = await self._idle(shown, tasks[key], marks, seed) if len(shown) > 1 else ()
+                arms.idle[key] = await self._idle(shown, tasks[key], marks, seed)
                 arms.missed[key] = tuple(op for op in group if op not in arms.idle[key])
         return arms
 

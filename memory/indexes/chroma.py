@@ -49,7 +49,6 @@ class ChromaIndex:
         self._path, self._model, self._dim = path, model, dim
         self._open: dict[str, Collection] = {}
         self._lock = RLock()
-        path.mkdir(parents=True, exist_ok=True)
         try:
             client = chromadb.PersistentClient(path=str(path), settings=Settings(anonymized_telemetry=False))
         except (ChromaError, ValueError) as error:

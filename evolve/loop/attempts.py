@@ -13,9 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 from evolve.config.model import Config
 from evolve.episode.agreement import AGREEMENT, agreed, answers
-from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.injection import Shown, choose_core, recall_for
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import search_for
@@ -25,7 +27,7 @@ from evolve.parallel import all_of
 from evolve.progress import Notice
 from evolve.seeds import id_for, seed_for
 from memory.kinds import known_kinds
-from memory.records import Event, Frozen, Record, Snapshot, StopReason, Task, Trajectory
+from memory.records import Event, Frozen, Injection, Record, Snapshot, StopReason, Task, Trajectory
 from playbooks.core import core_records
 from playbooks.kinds.note import Note
 from playbooks.notebook.failure_judge import Finding, by_policy
@@ -54,6 +56,8 @@ class AttemptsReport(Frozen):
     """Mean attempts that a retry took."""
     notes: float
     """Mean notes shown in the arm that has them."""
+    passed: dict[str, dict[str, bool]] = Field(default_factory=dict)
+    """Arm -> task id -> whether the attempt to answer with solved it. Reports of earlier versions lack it."""
     warnings: tuple[str, ...] = ()
 
 
@@ -129,7 +133,7 @@ class _Trials:
     async def task(self, task: Task) -> _Tried:
         """Return all attempts at a task. The first attempt of a retry is the first sample with notes."""
         count = self._context.config.run.attempts
-        episodes = {arm: tuple([await self._attempt(task, arm, at) for at in range(count)]) for arm in (WITHOUT, WITH)}
+        episodes = await self._sampled(task)
         tries, verdicts = [episodes[WITH][0]], [await self._finding(episodes[WITH][0])]
         while verdicts[-1].failed and len(tries) < count:
             advice = avoid_text(self._notes(tries[0]), tries, self._context.policy.profile)
@@ -138,15 +142,28 @@ class _Trials:
         chosen = {arm: best_of(found, await self._findings(found)) for arm, found in episodes.items()}
         return _Tried({**episodes, RETRY: tuple(tries)}, {**chosen, RETRY: best_of(tries, verdicts)})
 
+    async def _sampled(self, task: Task) -> dict[str, tuple[Trajectory, ...]]:
+        """Return the samples of both arms. Where no note is shown they are the same, made once."""
+        shown = self._shown(task, WITH).injected
+        if _notes_among(shown):
+            return {arm: await self._samples(task, arm) for arm in (WITHOUT, WITH)}
+        return dict.fromkeys((WITHOUT, WITH), await self._samples(task, WITH if shown else WITHOUT))
+
+    async def _samples(self, task: Task, arm: str) -> tuple[Trajectory, ...]:
+        return tuple([await self._attempt(task, arm, at) for at in range(self._context.config.run.attempts)])
+
+    def _shown(self, task: Task, arm: str) -> Shown:
+        config, core = self._arms[arm]
+        own = [record for record in core if task.id not in record.provenance.task_ids]
+        return recall_for(self._context.store, config, task, own, self._context.policy, snapshot_id=self._address)
+
     async def _attempt(self, task: Task, arm: str, at: int, advice: str = "") -> Trajectory:
         """Return one attempt; both sampled arms share the seed of a number."""
         context, episode_id = self._context, id_for("tr", self._eval_id, task.id, arm, at)
         stored = context.store.trajectory(episode_id)
         if stored is not None:
             return stored
-        config, core = self._arms[arm]
-        own = [record for record in core if task.id not in record.provenance.task_ids]
-        shown = recall_for(context.store, config, task, own, context.policy, snapshot_id=self._address)
+        shown, profile = self._shown(task, arm), context.policy.profile
         attempt = Attempt(
             id=episode_id,
             task=task,
@@ -159,7 +176,7 @@ class _Trials:
             run_id=self._eval_id,
             arm=arm,
             snapshot_id=self._address,
-            search=search_for(context.store, config, task, context.policy.profile, snapshot_id=self._address),
+            search=search_for(context.store, self._arms[arm][0], task, profile, snapshot_id=self._address),
             advice=advice,
         )
         trajectory = await rollout(context.environment, context.policy, attempt, context.acting)
@@ -198,15 +215,19 @@ def _without_notes(config: Config) -> Config:
     return config.model_copy(update={"memory": config.memory.model_copy(update={"kinds": kinds})})
 
 
+def _notes_among(shown: Sequence[Injection]) -> int:
+    return sum(item.label.startswith(f"{Note.kind}-") for item in shown)
+
+
 def _report(eval_id: str, split: str, address: str, config: Config, found: dict[str, _Tried]) -> AttemptsReport:
     count, total = config.run.attempts, max(len(found), 1)
-    shown = [item.label for tried in found.values() for item in tried.episodes[WITH][0].injected]
-    notes = [label for label in shown if label.startswith(f"{Note.kind}-")]
+    notes = sum(_notes_among(tried.episodes[WITH][0].injected) for tried in found.values())
+    passed = {arm: {key: tried.solved(arm) for key, tried in found.items()} for arm in (WITHOUT, WITH, RETRY)}
     warnings: list[str] = []
     if config.policy.temperature == 0:
         warnings.append("samples at temperature 0 may all be the same; set [policy] temperature")
     if not notes:
-        warnings.append("no note was shown: both arms are the same")
+        warnings.append("no note was shown: both arms are the same samples")
     return AttemptsReport(
         id=eval_id,
         split=split,
@@ -217,10 +238,11 @@ def _report(eval_id: str, split: str, address: str, config: Config, found: dict[
             {key: tried.marks(WITH) for key, tried in found.items()},
             range(1, count + 1),
         ),
-        best_without=sum(tried.solved(WITHOUT) for tried in found.values()) / total,
-        best_with_notes=sum(tried.solved(WITH) for tried in found.values()) / total,
-        retry=sum(tried.solved(RETRY) for tried in found.values()) / total,
+        best_without=sum(passed[WITHOUT].values()) / total,
+        best_with_notes=sum(passed[WITH].values()) / total,
+        retry=sum(passed[RETRY].values()) / total,
         retries=sum(len(tried.episodes[RETRY]) for tried in found.values()) / total,
-        notes=len(notes) / total,
+        notes=notes / total,
+        passed=passed,
         warnings=tuple(warnings),
     )

@@ -84,6 +84,10 @@ async def test_notes_are_measured_against_the_same_samples_without_them(tmp_path
     report, episodes, _ = await measured(with_notes(configured(tmp_path)))
     assert [(row.k, row.without, row.with_notes) for row in report.passes.rows] == [(k, 0.0, 0.4) for k in (1, 2, 3)]
     assert (report.best_without, report.best_with_notes) == (0.0, 0.4)
+    doors = {t.task.id: t.task.instruction for t in episodes}
+    solved = {doors[key] for key, passed in report.passed[WITH].items() if passed}
+    assert solved == {f"Open the {color} door." for color in KNOWN}
+    assert not any(report.passed[WITHOUT].values())
     by_arm = {arm: [t for t in episodes if t.arm == arm] for arm in (WITHOUT, WITH)}
     assert [len(found) for found in by_arm.values()] == [15, 15]
     seeds = [sorted((t.task.id, t.seed) for t in found) for found in by_arm.values()]
@@ -113,8 +117,10 @@ async def test_nobody_tries_again_because_of_a_grade(tmp_path: Path) -> None:
 
 
 async def test_without_a_note_the_report_says_so(tmp_path: Path) -> None:
-    report, _, _ = await measured(configured(tmp_path))
+    report, episodes, _ = await measured(configured(tmp_path))
     assert [row.gain for row in report.passes.rows] == [0.0] * 3
+    assert not [t for t in episodes if t.arm == WITH]  # nothing to show: made once, for both arms
+    assert report.passed[WITH] == report.passed[WITHOUT]
     assert any("no note was shown" in warning for warning in report.warnings)
     assert any("temperature" in warning for warning in report.warnings)
 

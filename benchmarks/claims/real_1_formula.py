@@ -1,11 +1,13 @@
 """Claim real_1: a model of half a billion parameters, trained by nobody here, gets better at ACE's Formula.
 
 Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM's CPU build on this machine. It works
-through 500 train questions online: predict, then learn from the grade; what failed is tried twice more. Then, frozen,
-the 200 questions of the validation file that no gate has seen. Beside it stand the controls of the same run: the same
-questions without memory, with memory once more (A/A), with a memory that learned nothing, and in a bare prompt without
-any framework. Then another life, which reads no grade at all (label-free): an answer that at least two of four attempts
-gave, and no other as often, is taken for right.
+through 500 train questions online: predict, then learn from the grade; what failed is tried up to seven times more.
+Then, frozen, the 200 questions of the validation file that no gate has seen. Beside it stand the controls of the same
+run: the same questions without memory, with memory once more (A/A), with a memory that learned nothing, and in a bare
+prompt without any framework. How far two parts carry is told beside that: one exemplar shown in place of three, and
+several samples at acting time of which the answer counts that most agree on (with memory, and as its control without).
+Then another life, which reads no grade at all (label-free): an answer that at least two of four attempts gave, and no
+other as often, is taken for right.
 
 The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
 and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names),
@@ -20,21 +22,40 @@ from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
 from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, data, served_bf16
-from evolve.episode.arms import AA
+from evolve.episode.arms import AA, MAIN
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 500, 200, 24
 SEED = 0
 LEARNING: dict[str, dict[str, Any]] = {
-    "run": {"batch_size": 50, "attempts": 3},
+    "run": {"batch_size": 50, "attempts": 8},
     "exemplars": {"enabled": True, "k": 3, "token_budget": 700},
     "playbook": {"reflector": "none", "curator": "direct"},
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
+SAMPLES, TEMPERATURE = 5, 0.7
 UNGRADED = {
     "run": {"batch_size": 50, "attempts": 4, "label_free": True, "judge": "agreement"},
 }
+
+
+def parts(life: Life, known: Arms, held_out: int, samples: int) -> list[Row]:
+    """Ask what else tells how far each part carries; return its rows."""
+    off, on = known.off, known.on
+    sampling: dict[str, dict[str, Any]] = {"policy": {"temperature": TEMPERATURE}}
+    one = life.examine("one exemplar", held_out, exemplars={"k": 1})[MAIN]
+    voted = life.voted("voted", held_out, samples, **sampling)
+    without = life.voted("voted without memory", held_out, samples, playbook={"enabled": False}, **sampling)
+    text, n = f"most agreed of {samples} samples", len(on)
+    return [
+        difference("one exemplar minus three, points", on, one),
+        Row(f"{text}: learned, % solved", rate(voted), n=n, seed=SEED),
+        Row(f"{text}: without memory, % solved", rate(without), n=n, seed=SEED),
+        difference(f"{text}: learned minus without memory, points", without, voted),
+        difference(f"{text} minus one greedy answer, both learned, points", on, voted),
+        difference(f"{text} minus one greedy answer, both without memory, points", off, without),
+    ]
 
 
 def rows(known: Arms, unlabelled: Arms) -> list[Row]:
@@ -79,9 +100,11 @@ def main() -> None:
             told = (Printed(name),)
             return Life(home / name, url, MODEL + BF16, environment, LEARNING, told, recorded, AT_ONCE)
 
-        known = lived(life("graded"), train, held_out)
+        graded = life("graded")
+        known = lived(graded, train, held_out)
+        further = parts(graded, known, held_out, 3 if run.quick else SAMPLES)
         free = lived(life("label_free"), train, held_out, bare=False, beside=False, sections=UNGRADED)
-    run.conclude([*rows(known, free), *recorded_rows(recorded)])
+    run.conclude([*rows(known, free), *further, *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

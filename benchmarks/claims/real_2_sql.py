@@ -1,12 +1,14 @@
 """Claim real_2: a model of half a billion parameters gets better at SQL tasks that nobody here wrote.
 
-Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine, at the database part of LifelongAgentBench:
-255 train tasks online (predict, then learn from the grade; failed ones are tried twice more), then, frozen, 61 tasks
-that are held out, spread over the skill labels, about tables that no other task has. Controls of the same run: without
-memory, with memory once more (A/A), with a memory that learned nothing, and in a bare prompt without any framework.
+Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM's CPU build on this machine, at the
+database part of LifelongAgentBench: 255 train tasks online (predict, then learn from the grade; failed ones are tried
+twice more), then, frozen, 61 tasks that are held out, spread over the skill labels, about tables that no other task
+has. Controls of the same run: without memory, with memory once more (A/A), with a memory that learned nothing, and in a
+bare prompt without any framework.
 
-The life is kept under `build/real/`: killed, the same command goes on. It needs the file of the benchmark (in the
-folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). With `--quick` 12 and 12 tasks.
+The replies are recorded (`benchmarks/data/replies/`), and the life kept under `build/real/`: killed, or on another day
+and machine, the same command goes on. It needs the file of the benchmark (in the folder that EVOLVE_TEST_DATA names),
+the weights (`make real-models`) and vLLM (`scripts/install_vllm_cpu.sh`). With `--quick` 12 and 12 tasks.
 """
 
 from __future__ import annotations
@@ -16,13 +18,13 @@ from typing import Any
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
-from benchmarks.real.lives import Life, Printed, data, served
+from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, data, served_bf16
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 255, 61, 12
 SEED = 0
 LEARNING: dict[str, dict[str, Any]] = {
-    "run": {"batch_size": 16, "attempts": 3},
+    "run": {"batch_size": 32, "attempts": 3},
     "exemplars": {"enabled": True, "k": 3, "token_budget": 700},
     "playbook": {"reflector": "none", "curator": "direct"},
     "gate": {"names": ["default"], "calls_advance": 400},
@@ -51,8 +53,9 @@ def main() -> None:
     train, held_out = (QUICK, QUICK) if run.quick else (TRAIN, HELD_OUT)
     environment = {"name": "lifelong_db", "data": data("lifelong_db_train.json"), "seed": SEED}
     recorded = recording(run)
-    with served(MODEL) as url:
-        life = Life(folder(run), url, MODEL, environment, LEARNING, (Printed("life"),), recorded)
+    with served_bf16(MODEL) as url:
+        told = (Printed("life"),)
+        life = Life(folder(run), url, MODEL + BF16, environment, LEARNING, told, recorded, AT_ONCE)
         arms = lived(life, train, held_out, sections=SMALL_PURSE if run.quick else {})
     run.conclude([*rows(arms), *recorded_rows(recorded)])
 

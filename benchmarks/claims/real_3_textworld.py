@@ -8,8 +8,9 @@ games of other seeds with foods that no train game has. A score is the share of 
 Gate `static` alone: games are too slow for gates that play them. Controls of the same run: without memory, with memory
 once more (A/A), with a memory that learned nothing.
 
-The life is kept under `build/real/`: killed, the same command goes on. It needs TextWorld (docs/guides/environments.md)
-and the weights (`make real-models`). With `--quick` 2 and 2 games of ten steps.
+The replies are recorded (`benchmarks/data/replies/`), and the life kept under `build/real/`: killed, or on another day
+and machine, the same command goes on. It needs TextWorld (docs/guides/environments.md) and the weights (`make
+real-models`). With `--quick` 2 and 2 games of ten steps.
 """
 
 from __future__ import annotations

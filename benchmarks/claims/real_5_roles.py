@@ -6,8 +6,9 @@ questions online, then, frozen, 120 held-out questions. Lessons alone: no exempl
 is asked is what the lessons of either are worth. Controls of each life: without memory, with memory once more (A/A),
 with a memory that learned nothing.
 
-The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmark (in the
-folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). With `--quick` 4 and 8 questions.
+The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
+and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names)
+and the weights (`make real-models`). With `--quick` 4 and 8 questions.
 """
 
 from __future__ import annotations

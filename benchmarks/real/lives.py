@@ -16,13 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from benchmarks.real.figures import Passed
 from benchmarks.real.models import folder, gguf
 from benchmarks.real.recorded import Recorded
 from benchmarks.served import vllm
 from evolve.config.model import Config
+from evolve.episode.agreement import AGREEMENT
 from evolve.episode.arms import ATTEMPT
 from evolve.episode.prompting import actions_of
 from evolve.loop.assembly import make_environment, make_policy, open_store
+from evolve.loop.attempts import WITH
 from evolve.loop.history import list_runs
 from evolve.loop.report import Report, make_report
 from evolve.loop.session import Parts, aresume, arun
@@ -148,6 +151,14 @@ class Life:
         frozen = {"mode": "frozen", "tasks": tasks, "eval_splits": [HELD_OUT], "attempts": 1}
         report = self._done(self.config(name, **_merged(changes, run=frozen)))
         return {each.arm: each.passed for each in report.evaluations}
+
+    def voted(self, name: str, tasks: int, samples: int, **changes: Mapping[str, Any]) -> Passed:
+        """Work through held-out tasks with several samples of each; return task id -> whether the answer passed that
+        most of them agree on (`evolve eval --attempts`, `run.judge = "agreement"`)."""
+        voting = {"attempts": samples, "judge": AGREEMENT}
+        frozen = {"mode": "frozen", "tasks": tasks, "eval_splits": [HELD_OUT], **voting}
+        (found,) = self._done(self.config(name, **_merged(changes, run=frozen))).attempts
+        return dict(found.passed[WITH])
 
     def scores(self, name: str) -> dict[str, dict[str, float]]:
         """Return what `examine` came to as arm -> task id -> reward; a task without a grade has none: 0."""

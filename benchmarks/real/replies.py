@@ -4,10 +4,10 @@
 
 A cell is a model, a profile of prompts, and whether replies are held to a JSON schema: `smollm2-full-free`. Each has
 two lives on train questions of ACE's Formula, one with grades and a teacher, one without grades and with a judge, each
-with an even share of the calls. They are kept under `build/real/replies`: killed, the same command goes on, and a
-larger number goes on where a smaller one ended. At the end all that was recorded is packed into
-`benchmarks/data/real_replies.jsonl.gz`. A line of it holds a reply and what judging it needs; of the prompt its hash
-and the id of its task alone, since the questions are not ours to copy.
+with an even share of the calls. vLLM's CPU build serves the models in bfloat16. The lives are kept under
+`build/real/replies`: killed, the same command goes on, and a larger number goes on where a smaller one ended. At the
+end all that was recorded is packed into `benchmarks/data/real_replies.jsonl.gz`. A line of it holds a reply and what
+judging it needs; of the prompt its hash and the id of its task alone, since the questions are not ours to copy.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.real.lives import MAX_TOKENS, SLOTS, data, served
+from benchmarks.real.lives import BF16, MAX_TOKENS, TIMEOUT_S, data, served_bf16
 from benchmarks.table import ROOT
 from evolve.config.model import Config
 from evolve.episode.echo import PROMPTS
@@ -41,7 +41,7 @@ from policies.wrapped import WrappedPolicy
 
 FILE = Path(__file__).parents[1] / "data" / "real_replies.jsonl.gz"
 HOME = Path(ROOT) / "build" / "real" / "replies"
-MODELS = {"qwen": "qwen2.5-coder-0.5b-instruct", "smollm2": "smollm2-135m-instruct"}
+MODELS = {"qwen": f"qwen2.5-coder-0.5b-instruct{BF16}", "smollm2": f"smollm2-135m-instruct{BF16}"}
 REPLIES, TASKS = 500, 120
 
 
@@ -131,19 +131,16 @@ def formula() -> dict[str, Any]:
 
 
 def record(cells: Sequence[Cell], url: str, calls: int) -> None:
-    """Live both lives of each cell until they have made so many calls, or go on with them; `SLOTS` at a time."""
+    """Live both lives of each cell until they have made so many calls, or go on with them, all at once."""
     asyncio.run(_recorded(cells, url, calls))
 
 
 async def _recorded(cells: Sequence[Cell], url: str, calls: int) -> None:
-    free = asyncio.Semaphore(SLOTS)
-
     async def one(cell: Cell, life: str) -> None:
         root = HOME / cell.name / life
         root.mkdir(parents=True, exist_ok=True)
-        async with free:
-            await _lived(_config(cell, life, root, calls), cell, url, root.with_suffix(".jsonl"))
-            print(f"{cell.name}: {life}: {calls} calls", flush=True)
+        await _lived(_config(cell, life, root, calls), cell, url, root.with_suffix(".jsonl"))
+        print(f"{cell.name}: {life}: {calls} calls", flush=True)
 
     await asyncio.gather(*(one(cell, life) for cell in cells for life in LIVES))
 
@@ -167,7 +164,7 @@ def _config(cell: Cell, life: str, root: Path, calls: int) -> Config:
 async def _lived(config: Config, cell: Cell, url: str, file: Path) -> None:
     """Begin the run of a life, or go on with it."""
     options = ServerOptions(profile=cell.profile, supports_schema=cell.how == "held", token_ids=False)
-    policy = OpenAIPolicy(Connection(base_url=url, timeout_s=600), MODELS[cell.model], options=options)
+    policy = OpenAIPolicy(Connection(base_url=url, timeout_s=TIMEOUT_S), MODELS[cell.model], options=options)
     wrapped: dict[Role, Policy] = {role: RecordingPolicy(policy, cell, role, file) for role in ROLES}
     parts = Parts(policy=RecordingPolicy(policy, cell, ACTING, file), roles=wrapped)
     with open_store(config) as store:
@@ -203,14 +200,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("replies", nargs="?", type=int, default=REPLIES)
     parser.add_argument("cells", nargs="*", metavar="CELL", help=f"of {', '.join(cell.name for cell in CELLS)}")
-    parser.add_argument("--threads", type=int, help="of each server; default: one for each core")
     given = parser.parse_args()
     chosen = [cell for cell in CELLS if not given.cells or cell.name in given.cells]
     calls = -(-given.replies // (len(chosen) * len(LIVES)))
-    threads = {"threads": given.threads} if given.threads else {}
     for model in MODELS:
         if mine := [cell for cell in chosen if cell.model == model]:
-            with served(MODELS[model], **threads) as url:
+            with served_bf16(MODELS[model].removesuffix(BF16)) as url:
                 record(mine, url, calls)
     print(f"{pack(given.replies)} replies in {FILE.name}")
 

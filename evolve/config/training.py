@@ -97,6 +97,9 @@ class TrainSection(Section):
     """How the losses of tokens become one number, where the loss does not say."""
     pack_tokens: int = Field(default=1024, ge=64)
     """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
+    gradient_checkpointing: bool = False
+    """Keep one state a layer, and compute the rest again for the gradient: about a third more time, and of what grows
+    with the tokens of a pack most of the memory less."""
     patience: int = Field(default=5, ge=1)
     """Iterations on end beyond one of the limits below that stop training by rollouts; the candidate is then made of
     the last weights within them. What the limits call the start is the mean of the first so many iterations."""

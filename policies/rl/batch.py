@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from memory.errors import BadInput
 from policies.rl.packing import Pack
@@ -59,27 +60,73 @@ def batch_of(rows: Sequence[TrainRow], advantages: Sequence[Array], device: Any 
     return Batch(*(each.to(device) for each in (tokens, logp, spread, mask)))
 
 
-def score(model: Any, pack: Pack, rows: Sequence[TrainRow], batch: Batch, temperature: float) -> tuple[Tensor, Tensor]:
+NUMBERS = 1 << 25
+"""Logits that are held at a time (128 MiB in float32). More are computed in parts, and once more for the gradient."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """A model as what computes its last hidden state, and the output layer over it."""
+
+    backbone: Any
+    head: Any
+
+
+@torch.no_grad()
+def split(model: Any) -> Split | None:
+    """Return the parts of a model, or None where its logits are more than its output layer says (a cap, a scale)."""
+    plain = model.get_base_model() if hasattr(model, "get_base_model") else model
+    found = Split(plain.base_model, plain.get_output_embeddings())
+    ids = torch.tensor([[1, 2]], device=plain.device)
+    whole = model(input_ids=ids, use_cache=False).logits.float()
+    parts = found.head(found.backbone(input_ids=ids, use_cache=False).last_hidden_state).float()
+    return found if torch.allclose(whole, parts, rtol=1e-4, atol=1e-4) else None
+
+
+def score(
+    model: Any, pack: Pack, rows: Sequence[TrainRow], batch: Batch, temperature: float, parts: Split | None = None
+) -> tuple[Tensor, Tensor]:
     """Return the log-probability of each trained token of a pack's rows [b, t], and the entropy there (no gradient).
 
-    `batch` holds these rows in the order of `pack.rows`; `temperature` is what they were sampled with.
+    `batch` holds these rows in the order of `pack.rows`; `temperature` is what they were sampled with. With the `parts`
+    of the model no more than `NUMBERS` logits are held at a time, however many tokens are trained.
     """
     device = batch.mask.device
     at = [place for row, places in zip(pack.rows, pack.before, strict=True) for place in _trained(rows[row], places)]
-    logits = model(
-        input_ids=torch.from_numpy(pack.ids)[None].to(device),
-        position_ids=torch.from_numpy(pack.positions)[None].to(device),
-        attention_mask=torch.from_numpy(pack.sees)[None, None].to(device),
-        logits_to_keep=torch.tensor(at, device=device),
-        use_cache=False,
-    ).logits[0]
+    places, tokens, mask = torch.tensor(at, device=device), batch.tokens[batch.mask], pack.mask()
+    inputs: dict[str, Any] = {
+        "input_ids": torch.from_numpy(pack.ids)[None].to(device),
+        "position_ids": torch.from_numpy(pack.positions)[None].to(device),
+        "attention_mask": None if mask is None else torch.from_numpy(mask)[None, None].to(device),
+        "use_cache": False,
+    }
+    most = 0 if parts is None else NUMBERS // parts.head.weight.shape[0]
+    if parts is None or len(at) <= most:
+        chosen, spread = _opinion(model(**inputs, logits_to_keep=places).logits[0], tokens, temperature)
+    else:
+        hidden = parts.backbone(**inputs).last_hidden_state[0, places]
+        chosen, spread = _in_parts(parts.head, hidden, tokens, temperature, max(1, most))
+    zero = torch.zeros_like(batch.rollout_logp)
+    return zero.masked_scatter(batch.mask, chosen), zero.masked_scatter(batch.mask, spread)
+
+
+def _opinion(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities of tokens [n] under logits [n, v], and the entropies [n] (no gradient)."""
     every = torch.log_softmax(logits.float() / temperature, -1)
-    chosen = every.gather(-1, batch.tokens[batch.mask][:, None])[:, 0]
-    logp = torch.zeros_like(batch.rollout_logp).masked_scatter(batch.mask, chosen)
+    chosen = every.gather(-1, tokens[:, None])[:, 0]
     with torch.no_grad():
-        spread = -(every.exp() * every).sum(-1)
-        entropy = torch.zeros_like(batch.rollout_logp).masked_scatter(batch.mask, spread)
-    return logp, entropy
+        return chosen, -(every.exp() * every).sum(-1)
+
+
+def _in_parts(head: Any, hidden: Tensor, tokens: Tensor, temperature: float, most: int) -> tuple[Tensor, Tensor]:
+    """Return what `_opinion` does of hidden states [n, d], with the logits of at most so many tokens at a time."""
+
+    def part(states: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        return _opinion(head(states), wanted, temperature)
+
+    pieces = zip(hidden.split(most), tokens.split(most), strict=True)
+    found: list[Any] = [checkpoint(part, states, wanted, use_reentrant=False) for states, wanted in pieces]
+    return torch.cat([chosen for chosen, _ in found]), torch.cat([spread for _, spread in found])
 
 
 def _trained(row: TrainRow, places: Any) -> list[int]:

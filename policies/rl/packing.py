@@ -28,8 +28,8 @@ class Pack:
     """[size]"""
     positions: Ints
     """[size] place of each token in its row."""
-    sees: npt.NDArray[np.bool_]
-    """[size, size] which tokens (second axis) a token attends to."""
+    paths: tuple[Ints, ...]
+    """For each row, the places of its tokens. What it shares with the row before it stands once."""
     before: tuple[Ints, ...]
     """For each row, where the token before each completion token stands: the output there predicts that token."""
 
@@ -37,6 +37,22 @@ class Pack:
     def size(self) -> int:
         """How many tokens are computed."""
         return len(self.ids)
+
+    def mask(self) -> npt.NDArray[np.bool_] | None:
+        """Return which tokens (second axis) a token attends to [size, size]; None = all before it: a pack of one row.
+
+        So nothing grows with the square of a row that is longer than a pack.
+        """
+        if len(self.paths) == 1:
+            return None
+        mask = np.zeros((self.size, self.size), dtype=bool)
+        first = 0
+        for path in self.paths:
+            shared = int(np.searchsorted(path, first))
+            mask[np.ix_(path[shared:], path[:shared])] = True
+            mask[np.ix_(path[shared:], path[shared:])] = np.tri(len(path) - shared, dtype=bool)
+            first = int(path[-1]) + 1
+        return mask
 
 
 def packs(rows: Sequence[TrainRow], most: int) -> tuple[Pack, ...]:
@@ -64,18 +80,11 @@ def _pack(whole: Sequence[tuple[int, ...]], rows: Sequence[TrainRow], group: Seq
     ids: list[int] = []
     positions: list[int] = []
     paths: list[Ints] = []
-    sees: list[tuple[int, Ints]] = []
     for n, tokens in enumerate(whole):
         shared = common(whole[n - 1], tokens) if n else 0
         fresh = np.arange(len(ids), len(ids) + len(tokens) - shared)
         paths.append(np.concatenate((paths[-1][:shared], fresh)) if n else fresh)
-        sees.append((len(ids), paths[-1]))
         ids += tokens[shared:]
         positions += range(shared, len(tokens))
-    mask = np.zeros((len(ids), len(ids)), dtype=bool)
-    for first, path in sees:
-        shared = int(np.searchsorted(path, first))
-        mask[np.ix_(path[shared:], path[:shared])] = True
-        mask[np.ix_(path[shared:], path[shared:])] = np.tri(len(path) - shared, dtype=bool)
     before = [path[len(rows[at].prompt_ids) - 1 : -1] for path, at in zip(paths, group, strict=True)]
-    return Pack(tuple(group), np.array(ids), np.array(positions), mask, tuple(before))
+    return Pack(tuple(group), np.array(ids), np.array(positions), tuple(paths), tuple(before))

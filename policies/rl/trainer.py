@@ -40,7 +40,7 @@ from memory.errors import BadInput
 from memory.records import Frozen
 from policies.errors import PolicyError, PolicyRefused
 from policies.local.loading import Dtype, computes_bfloat16, load_model, load_tokenizer, peft_package
-from policies.rl.batch import Batch, batch_of, score
+from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
@@ -75,6 +75,8 @@ class OptimiserOptions(Frozen):
     """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
     pack_tokens: int = Field(default=1024, ge=64)
     """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
+    gradient_checkpointing: bool = False
+    """Keep one state a layer, and compute the rest again for the gradient."""
     temperature: float = Field(default=1.0, gt=0)
     """With which the rows were sampled."""
     seed: int = 0
@@ -104,12 +106,15 @@ class Trainer:
         torch.manual_seed(settings.seed)
         plain = load_model(self.path, None if settings.weights == "lora" else start and str(start), settings.dtype)
         made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()
+        if settings.gradient_checkpointing:
+            _checkpoint_gradients(made)
         trained = [parameter for parameter in made.parameters() if parameter.requires_grad]
         optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
         self.accelerator: Any
         self.model: Any
         self.accelerator, self.model, self.optimizer = self._prepared(made.train(), optimizer)
         self.updates = 0
+        self._split = split(self.accelerator.unwrap_model(self.model))
 
     def _prepared(self, model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
         """Return the accelerator, and model and optimizer as it computes with them."""
@@ -157,9 +162,13 @@ class Trainer:
         """Return the log-probabilities of the trained tokens under the weights as they are [b, t]."""
         found = torch.zeros_like(batch.rollout_logp)
         for pack in packs(rows, self.settings.pack_tokens):
-            logp, _ = score(self.model, pack, rows, batch.part(pack.rows), self.settings.temperature)
+            logp, _ = self._scored(pack, rows, batch.part(pack.rows))
             found[list(pack.rows)] = logp
         return found
+
+    def _scored(self, pack: Pack, rows: Sequence[TrainRow], part: Batch) -> tuple[Tensor, Tensor]:
+        with self.accelerator.autocast():
+            return score(self.model, pack, rows, part, self.settings.temperature, self._split)
 
     def _computed(self, rows: Sequence[TrainRow]) -> int:
         """Return how many tokens one pass over the rows computes."""
@@ -196,7 +205,7 @@ class Trainer:
         self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
     ) -> dict[str, float]:
         """Add a pack's gradients, and return its share of the loss and the means of its tokens."""
-        logp, entropy = score(self.model, pack, rows, part, self.settings.temperature)
+        logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
         self.accelerator.backward(total)
@@ -269,9 +278,9 @@ class Trainer:
 
 
 def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and knew no `dtype`."""
+    """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and lacked some keys."""
     named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
-    return {"dtype": "float32"} | named
+    return {"dtype": "float32", "gradient_checkpointing": False} | named
 
 
 def precision() -> Literal["bf16", "no"]:
@@ -292,6 +301,15 @@ def _adapted(model: Any, settings: OptimiserOptions, start: Path | None) -> Any:
     if start is not None:
         return peft.PeftModel.from_pretrained(model, str(start), is_trainable=True)
     return peft.get_peft_model(model, lora(settings))
+
+
+def _checkpoint_gradients(model: Any) -> None:
+    # transformers 5.24 renamed it
+    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
+    try:
+        enable({"use_reentrant": False})
+    except ValueError as error:
+        raise PolicyRefused(f"gradient_checkpointing is true, and transformers refuses it: {error}") from error
 
 
 def lora(settings: OptimiserOptions) -> Any:

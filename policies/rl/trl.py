@@ -207,7 +207,7 @@ def _grpo_trainer(
             logging_strategy="no",
             logging_nan_inf_filter=False,
             disable_tqdm=True,
-            gradient_checkpointing=False,
+            gradient_checkpointing=settings.gradient_checkpointing,
             lr_scheduler_type="constant",
             learning_rate=settings.learning_rate,
             max_grad_norm=settings.max_grad_norm,

@@ -223,7 +223,7 @@ def _config(loss: Ppo, settings: OptimiserOptions, root: str, folder: Path, port
             save_strategy="no",
             logging_nan_inf_filter=False,
             disable_tqdm=True,
-            gradient_checkpointing=False,
+            gradient_checkpointing=settings.gradient_checkpointing,
             learning_rate=settings.learning_rate,
             max_grad_norm=settings.max_grad_norm,
             seed=settings.seed,

@@ -16,7 +16,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from memory.errors import BadInput
 from policies.errors import PolicyRefused
 from policies.local.loading import computes_bfloat16, load_model
-from policies.rl.batch import batch_of, score
+from policies.rl import batch as batch_module
+from policies.rl.batch import batch_of, score, split
 from policies.rl.corrections.masking import Masking
 from policies.rl.corrections.tis import Tis
 from policies.rl.losses.ppo import Ppo
@@ -108,6 +109,60 @@ def test_rows_that_begin_alike_are_computed_once_and_their_logprobs_are_those_of
         every = torch.log_softmax(net(ids).logits[0, :-1], -1).gather(-1, ids[0, 1:, None])[:, 0]
         alone = every[len(ROWS[index].prompt_ids) - 1 :][torch.tensor(ROWS[index].loss_mask, dtype=torch.bool)]
         torch.testing.assert_close(logp[at][batch.mask[at]], alone, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("numbers", [1, 100])
+def test_logits_in_parts_give_the_same_update(model: Path, monkeypatch: pytest.MonkeyPatch, numbers: int) -> None:
+    """Parts of one token, and of two of the seven."""
+    whole, cut = trainer(model), trainer(model)
+    wanted = whole.step(ROWS, ADVANTAGES)
+    shapes: list[int] = []
+    monkeypatch.setattr(batch_module, "NUMBERS", numbers)
+    monkeypatch.setattr(batch_module, "_opinion", seen(batch_module._opinion, shapes))
+    found = cut.step(ROWS, ADVANTAGES)
+    assert max(shapes) == max(1, numbers // 40)
+    for name in ("loss", "entropy", "gradient_norm"):
+        assert found[name] == pytest.approx(wanted[name], rel=1e-4)
+    torch.testing.assert_close(weights(whole), weights(cut), rtol=0, atol=1e-6)
+
+
+def seen(function: Any, sizes: list[int]) -> Any:
+    """Return the function; it notes the first size of what it is given."""
+
+    def noting(logits: torch.Tensor, *rest: Any) -> Any:
+        sizes.append(len(logits))
+        return function(logits, *rest)
+
+    return noting
+
+
+def test_a_model_that_scales_its_logits_is_not_taken_apart(model: Path) -> None:
+    class Capped(LlamaForCausalLM):
+        def forward(self, *inputs: Any, **more: Any) -> Any:
+            found: Any = super().forward(*inputs, **more)
+            found.logits = torch.tanh(found.logits)
+            return found
+
+    assert split(load_model(str(model), None)) is not None
+    assert split(Capped.from_pretrained(model)) is None
+
+
+def test_a_row_alone_needs_no_mask_and_what_is_not_kept_is_computed_again(model: Path) -> None:
+    alone = [row([at, 12], [13], prompt=tuple(range(at, at + 30))) for at in (3, 5)]
+    assert [pack.mask() for pack in packs(alone, 64)] != [None]
+    assert [pack.mask() for pack in packs(alone, 40)] == [None, None]
+    advantages = [np.array([1.0, -0.5]), np.array([0.5, 1.0])]
+    together, apart, again = (
+        trainer(model),
+        trainer(model, pack_tokens=64),
+        trainer(model, pack_tokens=64, gradient_checkpointing=True),
+    )
+    losses = [each.step(alone, advantages)["loss"] for each in (together, apart, again)]
+    assert losses[1:] == pytest.approx(losses[:1] * 2, abs=1e-6)
+    for each in (apart, again):
+        torch.testing.assert_close(weights(together), weights(each), rtol=0, atol=2e-5)
+    layers = again.accelerator.unwrap_model(again.model).get_base_model().model.layers
+    assert all(layer.gradient_checkpointing for layer in layers)
 
 
 @pytest.mark.parametrize(

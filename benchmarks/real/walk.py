@@ -20,9 +20,10 @@ from benchmarks.table import ROOT
 from memory.errors import BadInput, EvolveError
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
+TRAIN, HELD_OUT = 60, 40
 TOML = """\
 [run]
-tasks = 60
+tasks = {train}
 concurrency = 4
 batch_size = 12
 attempts = 3             # a failed question is tried twice more: one that is solved then is an exemplar too
@@ -35,7 +36,7 @@ max_tokens = 320
 
 [environment]
 name = "formula"
-train = '{train}'
+train = '{questions}'
 validation = '{validation}'
 
 [playbook]
@@ -51,25 +52,19 @@ calls_advance = 120
 [controls]
 no_memory = 0.0          # the control is the evaluation without memory
 """
-COMMANDS = (
-    ("run",),
-    ("report",),
-    ("exemplars", "list"),
-    ("eval", "--limit", "40"),
-    ("eval", "--limit", "40", "--no-memory"),
-)
 
 
-def walk(folder: Path) -> None:
+def walk(folder: Path, train: int = TRAIN, held_out: int = HELD_OUT) -> None:
     """Fetch and serve the model, write the configuration, and run the commands. Raises `EvolveError`."""
     if folder.exists() and any(folder.iterdir()):
         raise BadInput(f"{str(folder)!r} is not empty; remove it, or name another folder")
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"train": data("formula_train_subset_500.jsonl"), "validation": data("formula_val_subset_300.jsonl")}
+    files = {"questions": data("formula_train_subset_500.jsonl"), "validation": data("formula_val_subset_300.jsonl")}
+    exam = ("eval", "--limit", str(held_out))
     print(f"model: {fetch(find(MODEL))}", flush=True)
     with served(MODEL) as url:
-        (folder / "evolve.toml").write_text(TOML.format(url=url, model=MODEL, **files))
-        for command in COMMANDS:
+        (folder / "evolve.toml").write_text(TOML.format(url=url, model=MODEL, train=train, **files))
+        for command in (("run",), ("report",), ("exemplars", "list"), exam, (*exam, "--no-memory")):
             print(f"\n$ evolve {' '.join(command)}", flush=True)
             subprocess.run([sys.executable, "-m", "evolve.cli.main", *command], cwd=folder, check=True)
 

@@ -18,6 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 settings.register_profile("steady", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 
+LONGEST = ("test_first_hour.py", "test_docs.py")
+"""The README's own run takes minutes, the guides' together as well: whoever begins one last is waited for."""
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
 
 
@@ -38,6 +40,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     slow = (config.rootpath / "tests" / "slow_files.txt").read_text(encoding="utf-8").splitlines()
     return True if collection_path.relative_to(config.rootpath).as_posix() in slow else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files; the others keep their order."""
+    items.sort(key=lambda item: item.path.name not in LONGEST)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -186,11 +186,6 @@ class HasCanaries(Protocol):
         ...
 
 
-def tools_of(environment: Environment, task: Task) -> tuple[ToolSpec, ...]:
-    """Return the tools that are offered in a task: its own where the environment tells them apart, else all."""
-    return environment.tools_for(task) if isinstance(environment, HasTaskTools) else environment.tools
-
-
 DEFAULT_MAX_STEPS = 12
 """Actions an episode may take where neither the configuration nor the environment says so."""
 

@@ -7,20 +7,23 @@ through no code of the user is a bug of ours, and flies.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import sysconfig
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from types import UnionType
 from typing import Any, cast
 
 from evolve.errors import UserCodeError
-from evolve.protocols import Action, Environment, Episode, HasOpening, StepResult
+from evolve.protocols import Action, Environment, Episode, HasOpening, HasTaskTools, StepResult
 from memory.errors import EvolveError
 from memory.records import Outcome, Task
+from policies.protocols import ToolSpec
 
 _PACKAGES = ("evolve", "playbooks", "skills", "policies", "memory")
 FRAMES = 3
@@ -34,12 +37,27 @@ def users(what: str) -> Generator[None]:
         yield
     except EvolveError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit, asyncio.CancelledError) as caught:
+        error = _raised(caught)
         found = places(error)
-        if not found:
+        if not found or _cancelled(error):
             raise
         said = f"{type(error).__name__}: {error}".rstrip(": ")
         raise UserCodeError(f"{what} raised {said} ({_named(found[-1])})") from error
+
+
+def _raised(error: BaseException) -> BaseException:
+    """Return what was raised: in a coroutine Python makes another error of a `StopIteration`, without its places."""
+    cause = error.__cause__
+    return cause if isinstance(error, RuntimeError) and isinstance(cause, StopIteration) else error
+
+
+def _cancelled(error: BaseException) -> bool:
+    """Tell whether this task was cancelled, and so its code is not to blame."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
 
 
 def places(error: BaseException) -> list[traceback.FrameSummary]:
@@ -113,6 +131,36 @@ class CheckedOpening(CheckedEpisode):
         return said
 
 
+def ask(environment: Environment, method: str, wanted: type | UnionType, *arguments: object) -> Any:
+    """Return what a method of an environment says. Raises `UserCodeError` for a bug in it, and for another type."""
+    what, function = f"{method}() of environment {environment.name!r}", getattr(environment, method)
+    with users(what):
+        said = function(*arguments)
+    if not isinstance(said, wanted):
+        raise broke_contract(what, function, said, _kind(wanted))
+    return said
+
+
+def ask_list(environment: Environment, method: str, wanted: type, *arguments: object) -> tuple[Any, ...]:
+    """Return what a method of an environment lists. Raises `UserCodeError` for a bug in it, and for other items."""
+    what, function = f"{method}() of environment {environment.name!r}", getattr(environment, method)
+    with users(what):
+        said = function(*arguments)
+        items = tuple(said) if isinstance(said, Iterable) and not isinstance(said, (str, bytes)) else None
+    if items is None or not all(isinstance(item, wanted) for item in items):
+        raise broke_contract(what, function, said, f"a list of {wanted.__name__}")
+    return items
+
+
+def tools_of(environment: Environment, task: Task) -> tuple[ToolSpec, ...]:
+    """Return the tools that are offered in a task: its own where the environment tells them apart, else all.
+
+    Raises `UserCodeError` for a bug of the environment.
+    """
+    own = isinstance(environment, HasTaskTools)
+    return ask_list(environment, "tools_for", ToolSpec, task) if own else environment.tools
+
+
 def checked_outcome(what: str, function: Callable[..., Any], outcome: object) -> Outcome:
     """Return an outcome as it is. Raises `UserCodeError` for anything else, and for a reward outside [0, 1]."""
     if not isinstance(outcome, Outcome):
@@ -177,6 +225,12 @@ def _near(file: str) -> str:
     """Return a file as it is seen from here: relative where it lies below this folder."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _kind(wanted: type | UnionType) -> str:
+    if isinstance(wanted, UnionType):
+        return str(wanted)
+    return f"{'an' if wanted.__name__[0] in 'AEIOU' else 'a'} {wanted.__name__}"
 
 
 def _short(got: object) -> str:

@@ -51,18 +51,17 @@ def salvage(source: Path, target: Path) -> Salvaged:
         raise NotFound(f"no database at {str(source)!r} to save anything from; restore a backup")
     if target.exists():
         raise BadInput(f"{str(target)!r} exists already; name a new file")
-    try:
-        with TemporaryDirectory(dir=target.parent, prefix="salvage-") as folder:
-            copy = Path(folder) / source.name
-            for end in ("", "-wal"):
-                if (part := source.with_name(source.name + end)).is_file():
-                    shutil.copyfile(part, copy.with_name(copy.name + end))
-            with closing(sqlite3.connect(copy)) as damaged, closing(Journal(target)) as journal:
-                return _save(damaged, journal, source)
-    except BaseException:
-        for end in ("", "-wal", "-shm", ".migrate.lock"):
-            target.with_name(target.name + end).unlink(missing_ok=True)
-        raise
+    with TemporaryDirectory(dir=target.parent, prefix="salvage-") as folder:
+        copy, new = Path(folder) / "damaged" / source.name, Path(folder) / "new" / target.name
+        for place in (copy.parent, new.parent):  # a new database stands in a folder where no lost one can have been
+            place.mkdir()
+        for end in ("", "-wal"):
+            if (part := source.with_name(source.name + end)).is_file():
+                shutil.copyfile(part, copy.with_name(copy.name + end))
+        with closing(sqlite3.connect(copy)) as damaged, closing(Journal(new)) as journal:
+            saved = _save(damaged, journal, source)
+        new.replace(target)
+        return saved.model_copy(update={"path": str(target)})
 
 
 def _save(damaged: sqlite3.Connection, journal: Journal, source: Path) -> Salvaged:

@@ -46,7 +46,7 @@ _LINK = re.compile(r"!?\[[^\]\n]{0,200}\]\(\s*([^)\s]{1,500})|^\s{0,3}\[[^\]\n]{
 _MARKUP = re.compile(
     r"<!--|<(?:a|base|embed|form|iframe|img|link|meta|object|script|style|svg|video|audio)\b", re.IGNORECASE
 )
-_LITERAL = re.compile(r"\"([^\"\n]*)\"|(?<!\w)'([^'\n]*)'(?!\w)|«([^»\n]*)»|[“„]([^”“\n]*)[”“]")
+_LITERAL = re.compile(r"\"([^\"\n]*)\"|(?<!\w)'([^'\n]*)'(?!\w)|«([^«»\n]*)»|[“„]([^“„”\n]*)[”“]")
 _SHORTEST = 3
 _CONDITION = re.compile(
     r"\bfrom\b(?:(?!\bfrom\b)[^,.\n])*?\bon\b"

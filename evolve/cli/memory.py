@@ -141,7 +141,8 @@ def salvage(
     with Store.open(target, embedder=make_embedder(config), index="exact") as store:
         store.reindex()
     rows = [(name, getattr(saved, name), getattr(saved, f"{name}_lost")) for name in ("records", "episodes", "texts")]
-    told = [f"saved to {target}", *(f"  {name}: {kept} saved, {lost} lost" for name, kept, lost in rows)]
+    least = "at least " if saved.events_lost else ""  # what only the lost lines spoke of is not counted
+    told = [f"saved to {target}", *(f"  {name}: {kept} saved, {least}{lost} lost" for name, kept, lost in rows)]
     told += [
         f"  lines of the journal: {saved.events} saved, {saved.events_lost} lost",
         f"look at it, and put it in place: keep a copy of {source} and of what is called like it, delete them, "

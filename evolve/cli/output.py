@@ -68,7 +68,8 @@ def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "not
     for name in rows[0]:
         drawn.add_column(Text(plain(name)), overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(plain(_cell(value))) for value in row.values()))
+        cells = (plain(_cell(value)) for value in row.values())
+        drawn.add_row(*(Text(each if sys.stdout.isatty() else each.replace("\n", "\\n")) for each in cells))
     console = Console()
     if not sys.stdout.isatty():  # a program reads it, whatever FORCE_COLOR says: one line a row, no id is cut
         console.width = console.measure(drawn, options=console.options.update(max_width=10**6)).maximum

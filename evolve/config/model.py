@@ -38,7 +38,7 @@ Mode = Literal["online", "offline", "frozen", "quarantine"]
 class RunSection(Section):
     """`[run]`: what is done, in which order."""
 
-    name: str = ""
+    name: str = Field(default="", max_length=200)
     """Name of the run in lists and reports; it decides nothing."""
     tags: tuple[str, ...] = ()
     """Words that runs are found by in lists, likewise."""

@@ -14,19 +14,21 @@ from evolve.environments.validation import check_shape, check_splits
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import (
     Action,
+    Demonstration,
     Environment,
+    HasAnswers,
     HasCanaries,
     HasDemonstration,
     HasGold,
     HasOpening,
     StateDiff,
     StepResult,
+    TellsOutside,
     max_steps_of,
-    tools_of,
 )
-from evolve.usercode import open_episode
+from evolve.usercode import ask, ask_list, open_episode, tools_of
 from memory.errors import EvolveError
-from memory.records import Frozen, Outcome, Task, ToolCall
+from memory.records import Frozen, Outcome, Step, Task, ToolCall, Trajectory
 
 SPLITS = ("train", "dev", "test_normal", "test_challenge")
 SAMPLE = 6
@@ -78,7 +80,7 @@ class Subject:
         """Return the gold actions. Raises `Skipped`."""
         if not isinstance(self.world, HasGold):
             raise Skipped("no gold(task): add it, and the checks prove that the grader accepts a right solution")
-        return list(self.world.gold(task))
+        return list(ask_list(self.world, "gold", Action, task))
 
 
 async def examine(
@@ -133,7 +135,7 @@ async def _repeats(subject: Subject) -> None:
     if subject.load(subject.again) != subject.splits:
         raise Failed("made twice with the same settings, it lists other tasks; draw them from a seed of the settings")
     for profile in ("full", "compact"):
-        if subject.world.describe(profile) != subject.again.describe(profile):
+        if ask(subject.world, "describe", str, profile) != ask(subject.again, "describe", str, profile):
             raise Failed(f"describe({profile!r}) says something else the second time; nothing random belongs there")
 
 
@@ -212,6 +214,21 @@ async def _capabilities(subject: Subject) -> None:
             raise Failed(f"tools_for task {task.id!r} names {', '.join(more)}, which `tools` does not have")
 
 
+async def _readings(subject: Subject) -> None:
+    """Call what reads an episode that is over: its answer, and what strangers can have written in it."""
+    world = subject.world
+    answers, outside = isinstance(world, HasAnswers), isinstance(world, TellsOutside)
+    if not answers and not outside:
+        raise Skipped("no answer(episode) and no outside(episode): attempts cannot agree, every observation is outside")
+    for task in subject.tasks:
+        step = Step(index=0, action="help", observation="")
+        for episode in (Trajectory(task=task), Trajectory(task=task, steps=(step,))):
+            if answers:
+                ask(subject.world, "answer", str | None, episode)
+            if outside:
+                ask_list(subject.world, "outside", str, episode)
+
+
 async def _mistakes(subject: Subject) -> None:
     task, form = subject.tasks[0], subject.world.action_format
     episode = open_episode(subject.world, task, 0)
@@ -233,27 +250,27 @@ def _mistake(result: StepResult, action: Action, *, must: bool) -> None:
         raise Failed(f"the error of {wrong!r} is not in the observation: the agent does not see {result.error!r}")
 
 
-def _state_diff(subject: Subject) -> StateDiff:
+def _needs_state_diff(subject: Subject) -> None:
     if not isinstance(subject.world, StateDiff):
         raise Skipped("no state_changing(task) and extra_write(task): add them where the grader compares states")
-    return subject.world
 
 
 async def _dropped(subject: Subject) -> None:
-    world = _state_diff(subject)
+    _needs_state_diff(subject)
     for task in subject.tasks:
         actions = subject.gold(task)
-        for index in world.state_changing(task):
+        for index in ask_list(subject.world, "state_changing", int, task):
             if (await play(subject.world, task, actions[:index] + actions[index + 1 :])).success:
                 raise Failed(f"task {task.id!r} is solved without the write {actions[index]!r}")
 
 
 async def _extra(subject: Subject) -> None:
-    world = _state_diff(subject)
+    _needs_state_diff(subject)
     for task in subject.tasks:
         actions = subject.gold(task)
-        at = max(world.state_changing(task), default=0)
-        if (await play(subject.world, task, [*actions[:at], world.extra_write(task), *actions[at:]])).success:
+        at = max(ask_list(subject.world, "state_changing", int, task), default=0)
+        more = ask(subject.world, "extra_write", Action, task)
+        if (await play(subject.world, task, [*actions[:at], more, *actions[at:]])).success:
             raise Failed(f"task {task.id!r} is solved although something else was written too")
 
 
@@ -261,10 +278,10 @@ async def _canaries(subject: Subject) -> None:
     if not isinstance(subject.world, HasCanaries):
         raise Skipped("no canaries() and breaches(task): gate 'canary' has nothing to watch here")
     known = {task.id for tasks in subject.splits.values() for task in tasks}
-    for task in list(subject.world.canaries())[: subject.sample]:
+    for task in ask_list(subject.world, "canaries", Task)[: subject.sample]:
         if task.id in known:
             raise Failed(f"canary task {task.id!r} is in a split, too")
-        for breach in subject.world.breaches(task):
+        for breach in ask_list(subject.world, "breaches", Sequence, task):
             if (await play(subject.world, task, breach)).success:
                 raise Failed(f"canary task {task.id!r} is solved by a breach of its rule")
 
@@ -272,7 +289,7 @@ async def _canaries(subject: Subject) -> None:
 async def _demonstration(subject: Subject) -> None:
     if not isinstance(subject.world, HasDemonstration):
         raise Skipped("no demonstration(): a worked example helps small models to write actions at all")
-    shown = subject.world.demonstration()
+    shown = ask(subject.world, "demonstration", Demonstration)
     if any(task.instruction == shown.instruction for tasks in subject.splits.values() for task in tasks):
         raise Failed("demonstration() shows a task of a split; show one of no split, which gives nothing away")
     if subject.world.action_format == "code" and "```" not in shown.reply:
@@ -292,6 +309,7 @@ CHECKS: Mapping[str, Callable[[Subject], Awaitable[None]]] = {
     "episodes apart": _apart,
     "first scene and tools of a task": _capabilities,
     "demonstration": _demonstration,
+    "what is read of an episode": _readings,
     "mistakes are observations": _mistakes,
     "a dropped write fails": _dropped,
     "an extra write fails": _extra,

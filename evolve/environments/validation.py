@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast, get_args
 
-from evolve.errors import ConfigError
+from evolve.errors import ConfigError, UserCodeError
 from evolve.protocols import ActionFormat, Environment
 from evolve.usercode import broke_contract, users
 from memory.errors import BadInput
@@ -49,7 +49,7 @@ def check_shape(environment: Environment) -> None:
 
 
 def listed(environment: Environment, split: str) -> tuple[Task, ...]:
-    """Return the tasks of a split, each id once. Raises `UserCodeError`, and `BadInput` for an id used twice."""
+    """Return the tasks of a split, each id once. Raises `UserCodeError`, also for an id used twice."""
     what = f"tasks({split!r}) of environment {environment.name!r}"
     with users(what):
         tasks = tuple(cast(Any, environment).tasks(split))
@@ -60,7 +60,7 @@ def listed(environment: Environment, split: str) -> tuple[Task, ...]:
     seen = set[str]()
     for task in found:
         if task.id in seen:
-            raise BadInput(f"{what}: id {task.id!r} is used twice; ids are unique")
+            raise UserCodeError(f"{what}: id {task.id!r} is used twice; ids are unique")
         seen.add(task.id)
     return found
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.protocols import Environment, HasAnswers
-from evolve.usercode import users
+from evolve.usercode import ask
 from memory.records import Trajectory
 
 AGREEMENT = "agreement"
@@ -34,9 +34,8 @@ def answers(environment: Environment, attempts: Sequence[Trajectory]) -> list[st
 
     Raises `UserCodeError` for a bug in the environment.
     """
-    assert isinstance(environment, HasAnswers)
-    with users(f"answer() of environment {environment.name!r}"):
-        return [environment.answer(each.model_copy(update={"outcome": None})) for each in attempts]
+    plain = (each.model_copy(update={"outcome": None}) for each in attempts)
+    return [ask(environment, "answer", str | None, each) for each in plain]
 
 
 def agreed(given: Sequence[str | None]) -> str | None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from evolve.episode import prompts
 from evolve.protocols import Action, ActionFormat, Demonstration, Environment, HasDemonstration, StepResult
+from evolve.usercode import ask
 from memory.records import Record, Step, Task
 from playbooks.kinds.bullet import one_line
 from playbooks.render import neutral
@@ -143,7 +144,9 @@ def briefing(environment: Environment, profile: Profile) -> str:
 
 def demonstrated(environment: Environment, profile: Profile) -> Demonstration | None:
     """Return the world's worked example; None where it has none, or the profile is compact and has no such turns."""
-    return environment.demonstration() if profile == "full" and isinstance(environment, HasDemonstration) else None
+    if profile != "full" or not isinstance(environment, HasDemonstration):
+        return None
+    return ask(environment, "demonstration", Demonstration)
 
 
 def described(allow: Sequence[str], world: Environment | None) -> str:

@@ -40,9 +40,9 @@ from evolve.protocols import (
     HasOpening,
     HasTaskTools,
     StepResult,
-    tools_of,
 )
 from evolve.seeds import seed_for
+from evolve.usercode import tools_of
 from memory.records import Injection, Outcome, Record, Step, StopReason, Task, ToolCall, Trajectory, Usage
 from playbooks.render import neutral
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
@@ -171,7 +171,7 @@ async def _rollout(environment: Environment, policy: Policy, attempt: Attempt, a
 
 def _own_tools(environment: Environment, task: Task) -> tuple[str, ...]:
     """Return the names of the tools that a task offers itself; empty where the environment offers all to each."""
-    return tuple(tool.name for tool in environment.tools_for(task)) if isinstance(environment, HasTaskTools) else ()
+    return tuple(tool.name for tool in tools_of(environment, task)) if isinstance(environment, HasTaskTools) else ()
 
 
 def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: RolloutConfig) -> list[Message]:

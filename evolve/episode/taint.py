@@ -15,6 +15,7 @@ from evolve.episode.prompting import AGAIN
 from evolve.episode.search import SEARCH
 from evolve.episode.trust import runs
 from evolve.protocols import Environment, TellsOutside
+from evolve.usercode import ask_list
 from memory.records import Step, Trajectory
 from playbooks.protocols import TellsReading
 
@@ -25,7 +26,7 @@ OUTSIDE = "outside"
 def outside_texts(environment: Environment, episode: Trajectory) -> tuple[str, ...]:
     """Return the texts of an episode that strangers can have written and that are long enough to say something."""
     if isinstance(environment, TellsOutside):
-        found = tuple(environment.outside(episode))
+        found = ask_list(environment, "outside", str, episode)
     else:
         found = (episode.opening, *map(_observed, episode.steps))
     return tuple(text for text in (*_asked(episode), *found) if any(True for _ in runs(text)))

@@ -26,6 +26,7 @@ from evolve.protocols import Environment, HasCanaries
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision, Evaluate, apart, changes
 from evolve.statistics.paired import Passed, pair
+from evolve.usercode import ask_list
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Verdict
 from skills.record import Skill
@@ -146,7 +147,7 @@ def canary_tasks(environment: Environment) -> tuple[Task, ...]:
     """Return the environment's canary tasks. Raises `ConfigError` for one that has none."""
     if not isinstance(environment, HasCanaries):
         raise ConfigError(f"gate 'canary' needs canary tasks and {environment.name!r} has none; drop the gate")
-    return tuple(environment.canaries())
+    return ask_list(environment, "canaries", Task)
 
 
 MEMBER = make

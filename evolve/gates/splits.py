@@ -60,10 +60,14 @@ def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...
 
 
 def has_tasks(config: Config, environment: Environment, split: str) -> bool:
-    """Tell whether an environment has a split. A report split that it lacks is refused where it is run."""
+    """Tell whether an environment has a split. A report split that it lacks is refused where it is run.
+
+    Raises `BadInput` for a tasks file that is wrong, and `UserCodeError` for a bug of the environment.
+    """
+    lacks = ConfigError if config.environment.tasks_file else (BadInput, ConfigError)  # as environments say it
     try:
         return bool(load_tasks(config, environment, split))
-    except (BadInput, ConfigError):
+    except lacks:
         return False
 
 

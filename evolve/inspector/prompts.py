@@ -22,7 +22,7 @@ from evolve.loop.assembly import make_environment
 from evolve.loop.history import owner_of
 from evolve.loop.prompt_replay import opening, proved
 from evolve.loop.runs import LEARN, RESUMABLE
-from evolve.protocols import tools_of
+from evolve.usercode import tools_of
 from memory.errors import EvolveError
 from memory.records import Trajectory
 from policies.protocols import Message, Profile, ToolSpec

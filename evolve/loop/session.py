@@ -53,9 +53,10 @@ from evolve.loop.runs import (
 )
 from evolve.loop.state import RunContext, Stream, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
-from evolve.protocols import Environment, max_steps_of, tools_of
+from evolve.protocols import Environment, max_steps_of
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
+from evolve.usercode import tools_of
 from memory.errors import EvolveError, NotFound
 from memory.protocols import Gate
 from memory.records import Frozen, Task, Trajectory, new_id

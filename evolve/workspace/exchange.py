@@ -14,6 +14,7 @@ from evolve.workspace.editing import OPERATOR
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
 from memory.store import Store
+from playbooks.formats import markdown
 from playbooks.formats.detect import detect
 from playbooks.formats.entry import import_ops
 from playbooks.kinds.bullet import Bullet
@@ -40,6 +41,8 @@ class ImportedPlaybook(Frozen):
     """Texts of more than `gate.max_chars` characters: they are left out."""
     quarantined: int
     """In no prompt until a gate or the operator says so."""
+    left_out: int = 0
+    """Lines of a Markdown file that are neither an item of a list nor a heading."""
 
     def row(self) -> dict[str, Any]:
         """Return all of it as plain JSON values."""
@@ -73,7 +76,7 @@ def import_playbook(
     """
     namespace = config.memory.namespace
     try:
-        text = file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8-sig")
     except FileNotFoundError as missing:
         raise NotFound(f"no file {str(file)!r}; give the path of a playbook") from missing
     except UnicodeDecodeError as error:
@@ -96,6 +99,7 @@ def import_playbook(
         known=len(ops) - len(new),
         too_long=len(entries) - len(short),
         quarantined=0 if trust else applied,
+        left_out=markdown.left_out(text) if found == "markdown" else 0,
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from memory.errors import BadInput
 from playbooks.formats.entry import LABEL
 from playbooks.formats.json import FORMAT
+from playbooks.formats.markdown import MARK
 
 _ACE = re.compile(rf"^\[\s*{LABEL}\s*\]", re.MULTILINE)
-_ITEM = re.compile(r"^[-*] \S", re.MULTILINE)
+_ITEM = re.compile(rf"^{MARK} \S", re.MULTILINE)
 
 
 def detect(text: str) -> str:

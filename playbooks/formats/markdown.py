@@ -16,7 +16,9 @@ from playbooks.kinds.bullet import OTHERS, clean_text
 TITLE = "# Playbook"
 
 _INDENT = "  "
-_ITEM = re.compile(rf"[-*] (?:\*\*\[({LABEL})\]\*\* ?)?(.*)")
+MARK = r"(?:[-*+]|\d{1,9}[.)])"
+"""What an item of a list begins with."""
+_ITEM = re.compile(rf"{MARK} (?:\*\*\[({LABEL})\]\*\* ?)?(.*)")
 
 
 def dump(items: Sequence[Entry | Record[Any]]) -> str:
@@ -32,24 +34,39 @@ def dump(items: Sequence[Entry | Record[Any]]) -> str:
 
 
 def load(text: str) -> list[Entry]:
-    """Return the entries of a Markdown list, labelled or not. Text that is no list item and no heading is left out."""
+    """Return the entries of a Markdown list, labelled or not. Text that is no list item and no heading is left out.
+
+    An item within an item is an entry of its own, but for labelled ones, which `dump` wrote: there it is content.
+    """
+    return [
+        make_entry({"section": name, "content": "\n".join(content)}, label=label)
+        for name, label, content in _read(text)[0]
+        if clean_text("\n".join(content))
+    ]
+
+
+def left_out(text: str) -> int:
+    """Return how many lines `load` leaves out."""
+    return _read(text)[1]
+
+
+def _read(text: str) -> tuple[list[tuple[str, str, list[str]]], int]:
+    """Return the items as (section, label, lines), and how many lines are in none and no heading."""
     found: list[tuple[str, str, list[str]]] = []
-    section, blanks, within = OTHERS, 0, False
+    section, blanks, within, lost = OTHERS, 0, False, 0
     for line in text.replace("\r\n", "\n").replace("\r", "\n").split("\n"):
-        item = _ITEM.fullmatch(line)
-        if line.startswith(_INDENT) and within:
+        labelled = within and found[-1][1]
+        item = _ITEM.fullmatch(line if labelled or not within else line.lstrip(" \t"))
+        if item:
+            found.append((section, item[1] or "", [item[2]]))
+            within, blanks = True, 0
+        elif line.startswith(_INDENT) and within:
             found[-1][2].extend([""] * blanks + [line[len(_INDENT) :]])
             blanks = 0
         elif not line.strip():
             blanks += 1
-        elif item:
-            found.append((section, item[1] or "", [item[2]]))
-            within, blanks = True, 0
         else:
+            heading = line.startswith("#")
             section = line.lstrip("#").strip() if line.startswith("##") else section
-            within, blanks = False, 0
-    return [
-        make_entry({"section": name, "content": "\n".join(content)}, label=label)
-        for name, label, content in found
-        if clean_text("\n".join(content))
-    ]
+            within, blanks, lost = False, 0, lost + (not heading)
+    return found, lost

@@ -101,13 +101,14 @@ def test_a_damaged_database_is_not_backed_up_and_can_be_salvaged(learned: Path) 
     assert len(list((learned / "backups").iterdir())) == 1
     findings = evolve_json(learned, "memory", "doctor", code=1)
     assert {finding["code"] for finding in findings} == {"damaged"}
-    told = invoke(learned, "memory", "salvage", str(learned / "saved.db"))
+    told = invoke(learned, "memory", "salvage")
     assert told.exit_code == 0
     assert "lost" in told.stdout
     assert "put it in place" in told.stdout
     assert file.read_bytes() == bytes(body)
     file.unlink()
-    (learned / "saved.db").rename(file)
+    (saved,) = (learned / ".evolve").glob("salvaged-*.db")
+    saved.rename(file)
     assert evolve(learned, "memory", "doctor").strip() == "healthy"
     assert evolve_json(learned, "playbook", "list")
 

@@ -103,6 +103,10 @@ def test_a_training_without_a_workspace_is_refused_before_torch_is_loaded(tmp_pa
 def test_what_a_pipe_reads_is_one_line_a_row(tmp_path: Path) -> None:
     settings(tmp_path, tasks=4)
     evolve(tmp_path, "playbook", "add", "Log in before anything else, and then go on as the manual says. " * 4)
+    (tmp_path / "more.md").write_text("\ufeff- First line,\n  then another.\n\nA remark.\n", encoding="utf-8")
+    assert "1 lines left out that are no item" in evolve(tmp_path, "playbook", "import", "more.md")
+    (_, quarantined) = evolve(tmp_path, "playbook", "list", "--quarantined").splitlines()
+    assert "First line,\\nthen another." in quarantined
     (title, row) = evolve(tmp_path, "playbook", "list").splitlines()
     assert "content" in title
     assert "str-00001" in row or "shr-00001" in row

@@ -59,6 +59,32 @@ def test_a_bug_and_a_wrong_return_value_name_their_line(own: Path) -> None:
     assert "depot.py:" in wrong
 
 
+METHODS = {
+    "demonstration": "def demonstration(self): ",
+    "first scene and tools of a task": "def tools_for(self, task): ",
+    "what is read of an episode": "def outside(self, episode): ",
+    "canaries": "def breaches(self, task): return []\n    def canaries(self): ",
+}
+
+
+@pytest.mark.parametrize("body", ["1 / 0", "return 7"])
+def test_a_bug_in_an_optional_method_is_a_finding_among_the_others(own: Path, body: str) -> None:
+    spoil(
+        own, "    def start(self", "".join(f"    {head}{body}\n\n" for head in METHODS.values()) + "    def start(self"
+    )
+    wrong = found(own, code=1)
+    for check in METHODS:
+        assert "ZeroDivisionError" in wrong[check] if body == "1 / 0" else "returned 7 (int)" in wrong[check]
+        assert "depot.py:" in wrong[check]
+    assert wrong["gold earns 1.0"] == ""
+
+
+def test_tasks_of_one_id_are_found_in_every_split(own: Path) -> None:
+    lines = (own / "tasks.jsonl").read_text().splitlines()
+    (own / "tasks.jsonl").write_text("\n".join([*lines, lines[-1]]))
+    assert "was already used on line" in found(own, code=1)["shape"]
+
+
 def test_a_mistake_that_is_raised_or_hidden_is_found(own: Path) -> None:
     spoil(own, "return StepResult(observation=text, error=text)", "raise")
     wrong = found(own, code=1)["mistakes are observations"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import subprocess
 import sys
@@ -11,15 +12,19 @@ from typing import Any
 
 import pytest
 
+from evolve.errors import UserCodeError
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
 from evolve.loop.report import find_record
 from evolve.loop.session import Parts, resume, run
-from evolve.protocols import Action, StepResult
+from evolve.protocols import Action, Demonstration, StepResult
+from evolve.usercode import users
 from memory.errors import EvolveError
 from memory.records import DeltaOp, Outcome, Record, Reflection, Task, Trajectory
+from policies.protocols import Profile, ToolSpec
+from policies.scripted import ScriptedPolicy
 from tests.evolve.command import finish, one_sentence, start
-from tests.evolve.toy_doors import DoorEpisode, Doors, doors_config, doors_policy
+from tests.evolve.toy_doors import DoorEpisode, Doors, doors_config, doors_policy, replies
 
 HERE = Path(__file__).name
 
@@ -75,6 +80,93 @@ def test_a_database_error_of_the_users_world_is_the_users(where: str, tmp_path: 
     assert "lost_table" in said
     assert "checkpoints.db" not in said
     assert "doctor" not in said
+
+
+def raising(error: BaseException) -> Callable[[], Any]:
+    def raised() -> None:
+        raise error
+
+    return raised
+
+
+def nothing_found() -> Any:
+    return next(iter([]))
+
+
+@pytest.mark.parametrize(
+    ("bug", "said"),
+    [
+        (nothing_found, "raised StopIteration"),
+        (raising(SystemExit(3)), "raised SystemExit: 3"),
+        (raising(asyncio.CancelledError()), "raised CancelledError"),
+    ],
+)
+def test_what_python_hides_or_ends_by_is_an_error_of_the_users_line(
+    bug: Callable[[], Any], said: str, tmp_path: Path
+) -> None:
+    told = stopped(tmp_path, Parts(policy=doors_policy(), environment=BrokenDoors(step=bug)))
+    assert f"step() of environment 'doors' {said}" in told
+    assert f"{HERE}:" in told
+
+
+async def test_a_task_that_was_cancelled_is_no_bug_of_the_code_it_ran() -> None:
+    async def waiting() -> None:
+        with users("step() of environment 'doors'"):
+            await asyncio.sleep(3600)
+
+    task = asyncio.create_task(waiting())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+class Optional(Doors):
+    """Doors with every optional method that is called without an episode; one of them has a bug."""
+
+    def __init__(self, method: str, answer: Callable[[], Any]) -> None:
+        super().__init__(4)
+        self.bugs = {method: answer}
+
+    def _said(self, method: str, otherwise: Any) -> Any:
+        return self.bugs[method]() if method in self.bugs else otherwise
+
+    def demonstration(self) -> Demonstration:
+        return self._said("demonstration", Demonstration(instruction="Open the oak door.", reply="```python\n1\n```"))
+
+    def tools_for(self, task: Task) -> tuple[ToolSpec, ...]:
+        return self._said("tools_for", ())
+
+    def outside(self, episode: Trajectory) -> Sequence[str]:
+        return self._said("outside", ())
+
+    def canaries(self) -> Sequence[Task]:
+        return self._said("canaries", ())
+
+    def breaches(self, task: Task) -> Sequence[Sequence[Action]]:
+        return ()
+
+
+OPTIONAL = {
+    "demonstration": "a Demonstration",
+    "tools_for": "a list of ToolSpec",
+    "outside": "a list of str",
+    "canaries": "a list of Task",
+}
+
+
+@pytest.mark.parametrize("method", OPTIONAL)
+@pytest.mark.parametrize("bug", [lost_table, lambda: "mine", lambda: [1]])
+def test_a_bug_in_an_optional_method_is_the_users(method: str, bug: Callable[[], Any], tmp_path: Path) -> None:
+    profile: Profile = "full" if method == "demonstration" else "compact"  # which is shown none
+    policy = ScriptedPolicy(replies, name="doors", profile=profile, version="1")
+    config = doors_config(tmp_path, gate={"names": ["static", "canary"]})
+    with pytest.raises(UserCodeError) as error:
+        run(config, parts=Parts(policy=policy, environment=Optional(method, bug)))
+    wanted = "raised OperationalError" if bug is lost_table else f"; expected {OPTIONAL[method]}"
+    assert f"{method}() of environment 'doors'" in str(error.value)
+    assert wanted in str(error.value)
+    assert f"{HERE}:" in str(error.value)
 
 
 def test_after_the_mend_the_run_goes_on(tmp_path: Path) -> None:

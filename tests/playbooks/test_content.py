@@ -98,7 +98,7 @@ def test_honest_lessons_of_many_worlds_pass(text: str) -> None:
     assert refusal(text) == ""
 
 
-WORST = ["a", "a-", "a.", "a.b", "1", "0x", "*", "from ", "a.b if ", "<~", " ", "\n", " \n"]
+WORST = ["a", "a-", "a.", "a.b", "1", "0x", "*", "from ", "a.b if ", "<~", " ", "\n", " \n", "«", "„"]
 """Repeated, each made some pattern read the text again from every one of its characters."""
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from memory.errors import BadInput
 from memory.records import Status, Trust, UsageCounts
 from playbooks.formats import ace, json, kayba, markdown
+from playbooks.formats.detect import detect
 from playbooks.formats.entry import Entry, entries, import_ops
 from playbooks.kinds.bullet import FINANCE_SECTIONS, SECTIONS, Bullet
 
@@ -127,6 +128,14 @@ def test_missing_and_repeated_labels_get_free_numbers() -> None:
         Entry(bullet=Bullet(content=str(n)), label=label) for n, label in enumerate(("", "shr-00004", "shr-00004", "?"))
     ]
     assert [entry.label for entry in entries(book)] == ["shr-00005", "shr-00004", "shr-00006", "shr-00007"]
+
+
+def test_every_kind_of_list_is_read_and_what_is_left_out_is_counted() -> None:
+    text = "# Rules\n\nA word before.\n- one\n  goes on\n  - nested\n* star\n+ plus\n1. first\n2) second\n\nplain\n"
+    contents = [entry.bullet.content for entry in markdown.load(text)]
+    assert contents == ["one\ngoes on", "nested", "star", "plus", "first", "second"]
+    assert markdown.left_out(text) == 2
+    assert detect("1. first\n2. second\n") == "markdown"
 
 
 @pytest.mark.parametrize("module", [ace, json, kayba, markdown])

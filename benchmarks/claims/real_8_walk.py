@@ -34,15 +34,15 @@ def reports(folder: Path) -> list[Report]:
         return [make_report(store, row.run_id) for row in list_runs(store, RunFilter())[0]]
 
 
-def rows(found: Sequence[Report], minutes: float) -> list[Row]:
-    """Return the figures of what the commands stored."""
+def rows(found: Sequence[Report], minutes: float, least: int) -> list[Row]:
+    """Return the figures of what the commands stored; so many changes have to be applied at least."""
     (run,) = (report for report in found if report.second_half)
     arms = {each.arm: each.passed for report in found for each in report.evaluations}
     on, off = arms[MAIN], arms[NO_MEMORY]
     halves = [100 * half.tgc for half in (run.first_half, run.second_half) if half]
     return [
         Row("wall time, min", minutes, at_most(MINUTES)),
-        Row("changes applied", run.learned, at_least(1)),
+        Row("changes applied", run.learned, at_least(least)),
         *(
             Row(f"train questions solved as they came, {name} half, %", each)
             for name, each in zip(("first", "second"), halves, strict=True)
@@ -61,7 +61,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="evolve-walk-") as place:
         began = time.monotonic()
         walk(Path(place), train, held_out)
-        run.conclude(rows(reports(Path(place)), (time.monotonic() - began) / 60))
+        minutes = (time.monotonic() - began) / 60
+        run.conclude(rows(reports(Path(place)), minutes, least=0 if run.quick else 1))  # six questions teach little
 
 
 if __name__ == "__main__":

@@ -67,10 +67,11 @@ def _short_row(run: RunSummary) -> dict[str, Any]:
 
 def _episodes(context: typer.Context, run: str, failed: bool, limit: int, as_json: bool) -> None:
     from evolve.loop.history import find_summary, run_changes
-    from evolve.loop.runs import LANGGRAPH
+    from evolve.loop.runs import LANGGRAPH, load_run
     from evolve.workspace.episode_rows import episodes
 
     with reading(context) as (_, store):
+        run = load_run(store, run).run_id
         if find_summary(store, run).kind == LANGGRAPH:
             puts = [each.model_dump(mode="json") for each in run_changes(store, run, limit=limit)]
             table(puts, as_json, empty=f"nothing was put in session {run}")

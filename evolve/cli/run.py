@@ -68,7 +68,9 @@ def run(
 
 def resume(
     context: typer.Context,
-    run_id: Annotated[str | None, typer.Argument(help="Run to go on with; else the latest unfinished one.")] = None,
+    run_id: Annotated[
+        str | None, typer.Argument(help="Run to go on with, by id or name; none = the latest unfinished.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Go on with a run that was killed or stopped; no model call that was journalled is repeated."""
@@ -114,7 +116,9 @@ def evaluate(
 
 def report(
     context: typer.Context,
-    run_id: Annotated[str | None, typer.Argument(help="Run to report on; else the latest that learned.")] = None,
+    run_id: Annotated[
+        str | None, typer.Argument(help="Run to report on, by id or name; else the latest that learned.")
+    ] = None,
     other: Annotated[str | None, typer.Argument(help="A second run, to be compared with the first.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the learning curve as PNG there.")] = None,
     as_json: Json = False,

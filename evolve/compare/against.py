@@ -46,6 +46,7 @@ class Against(Frozen):
 
 def against(store: Store, base: str, other: str) -> Against:
     """Compare two runs. What was done with memory counts, of a run without any what it did. Raises `NotFound`."""
+    base, other = (load_run(store, each).run_id for each in (base, other))
     marks = [{task: each.success for task, each in last_episodes(store, run).items()} for run in (base, other)]
     shared = [task for task in marks[0] if task in marks[1]]
     flipped = flips(*marks)

@@ -78,7 +78,8 @@ class RunSection(Section):
     judge: Literal["none", "policy", "agreement"] = "none"
     """Who says what succeeded where nobody grades. `policy` judges its own episodes: label-free, to credit the rules it
     was shown; with several attempts, to choose the one to answer with. `agreement` (with `attempts` of 3 or more, in an
-    environment that has `answer`): all attempts are made, and those are right that gave the answer of at least half."""
+    environment that has `answer`): all attempts are made, and those are right that gave the answer of at least half;
+    frozen runs answer with the one that was given most often."""
     attempts: int = Field(default=1, ge=1)
     """Most attempts at a task. Runs that learn try a failed task again until it is solved; figures count the first.
     Frozen runs: from 2 on pass@k is measured with and without notes, best-of-n, and retry."""

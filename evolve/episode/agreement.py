@@ -38,6 +38,13 @@ def answers(environment: Environment, attempts: Sequence[Trajectory]) -> list[st
     return [ask(environment, "answer", str | None, each) for each in plain]
 
 
+def commonest(given: Sequence[str | None]) -> str | None:
+    """Return the answer that was given most often: what self-consistency answers with. Of equals it is the earliest;
+    None where no attempt gave one."""
+    often = Counter(answer for answer in given if answer is not None).most_common(1)
+    return often[0][0] if often else None
+
+
 def agreed(given: Sequence[str | None]) -> str | None:
     """Return the answer that at least half of the attempts gave, and no other as often; None where there is none.
 

@@ -3,7 +3,7 @@
 Both arms draw the same number of independent samples under the same seeds, so pass@k is the unbiased estimate of both
 (arXiv 2107.03374). Which attempt to answer with, and whether to try again, is decided without the grade: by the policy
 (`run.judge = "policy"`), else by whether the last step met an error. With `run.judge = "agreement"` one is chosen that
-gave the answer which they agree on. Every attempt is an episode of the journal; one that is stored is not run again.
+answered as most of them did. Every attempt is an episode of the journal; one that is stored is not run again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import Field
 
 from evolve.config.model import Config
-from evolve.episode.agreement import AGREEMENT, agreed, answers
+from evolve.episode.agreement import AGREEMENT, answers, commonest
 from evolve.episode.injection import Shown, choose_core, recall_for
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
@@ -188,12 +188,12 @@ class _Trials:
         return [record.payload for record in found if record.kind == Note.kind]
 
     async def _findings(self, attempts: Sequence[Trajectory]) -> list[Finding]:
-        """Return the findings about all attempts of an arm: by what they agree on if they do, else each by itself."""
+        """Return the findings about all attempts of an arm: by what most of them answered, else each by itself."""
         found = [await self._finding(each) for each in attempts]
         if self._context.config.run.judge != AGREEMENT:
             return found
         given = answers(self._context.environment, attempts)
-        common = agreed(given)
+        common = commonest(given)
         if common is None:
             return found
         return [each.model_copy(update={"failed": a != common}) for each, a in zip(found, given, strict=True)]

@@ -122,7 +122,9 @@ def mark_run(store: Store, run_id: str, subject: str, snapshot: Snapshot) -> str
 
 
 def load_run(store: Store, run_id: str | None = None) -> RunRecord:
-    """Return a run's record: the named one, or the latest that can be resumed. Raises `NotFound`.
+    """Return a run's record: of that id, else the latest of that name; of none the latest that can be resumed.
+
+    Raises `NotFound`.
 
     A session that an earlier version journalled without a record gets one from its events.
     """
@@ -132,6 +134,9 @@ def load_run(store: Store, run_id: str | None = None) -> RunRecord:
             return RunRecord.model_validate({**found, "run_id": run_id})
         rows, _ = runlist.runs(store.journal, RunFilter(run_ids=(run_id,)), limit=1)
         if not rows:
+            alike, _ = runlist.runs(store.journal, RunFilter(name=run_id), limit=-1)
+            if called := [row.run_id for row in alike if (row.record or {}).get("name") == run_id]:
+                return load_run(store, called[0])
             raise NotFound(f"no run {run_id!r} in this workspace; see `evolve logs list`")
         return RunRecord(run_id=run_id, kind=rows[0].kind, mode=rows[0].kind, status=DONE)
     records = [RunRecord.model_validate(data) for data in store.runs() if data.get("status") != DONE]

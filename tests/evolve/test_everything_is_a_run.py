@@ -202,6 +202,10 @@ def test_runs_are_named_and_found_by_name_tag_kind_and_date(learned: Path) -> No
     assert "expected one of learn" in complaint(learned, "logs", "list", "--kind", "nope", code=2)
     assert "such as 2026-11-22" in complaint(learned, "logs", "list", "--since", "monday", code=2)
     assert "Nightly 7" in evolve(learned, "report")
+    evolve(learned, "run", "--limit", "1", "--name", "Nightly 71")
+    assert evolve_json(learned, "report", "Nightly 7")["name"] == "Nightly 7"
+    assert len(evolve_json(learned, "logs", "list", "--run", "Nightly 7")) >= 1
+    assert "no run 'Nightly'" in complaint(learned, "report", "Nightly", code=1)
 
 
 def test_a_name_decides_nothing() -> None:

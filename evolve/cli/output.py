@@ -64,14 +64,15 @@ def table(rows: Sequence[Mapping[str, Any]], as_json: bool, *, empty: str = "not
     from rich.table import Table
     from rich.text import Text
 
+    read_by_people = sys.stdout.isatty()  # else by a program, whatever FORCE_COLOR says: one line a row, no id is cut
     drawn = Table(box=None, pad_edge=False, header_style="bold")
     for name in rows[0]:
         drawn.add_column(Text(plain(name)), overflow="fold")
     for row in rows:
         cells = (plain(_cell(value)) for value in row.values())
-        drawn.add_row(*(Text(each if sys.stdout.isatty() else each.replace("\n", "\\n")) for each in cells))
+        drawn.add_row(*(Text(each if read_by_people else each.replace("\n", "\\n")) for each in cells))
     console = Console()
-    if not sys.stdout.isatty():  # a program reads it, whatever FORCE_COLOR says: one line a row, no id is cut
+    if not read_by_people:
         console.width = console.measure(drawn, options=console.options.update(max_width=10**6)).maximum
     console.print(drawn)
 

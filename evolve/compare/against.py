@@ -46,14 +46,14 @@ class Against(Frozen):
 
 def against(store: Store, base: str, other: str) -> Against:
     """Compare two runs. What was done with memory counts, of a run without any what it did. Raises `NotFound`."""
-    base, other = (load_run(store, each).run_id for each in (base, other))
-    marks = [{task: each.success for task, each in last_episodes(store, run).items()} for run in (base, other)]
+    runs = [load_run(store, each) for each in (base, other)]
+    marks = [{task: each.success for task, each in last_episodes(store, run.run_id).items()} for run in runs]
     shared = [task for task in marks[0] if task in marks[1]]
     flipped = flips(*marks)
     return Against(
-        base=find_summary(store, base),
-        other=find_summary(store, other),
-        settings=_settings(load_run(store, base).config, load_run(store, other).config),
+        base=find_summary(store, runs[0].run_id),
+        other=find_summary(store, runs[1].run_id),
+        settings=_settings(runs[0].config, runs[1].config),
         shared=len(shared),
         gained=flipped.gained,
         lost=flipped.lost,

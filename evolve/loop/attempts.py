@@ -137,33 +137,34 @@ class _Trials:
         tries, verdicts = [episodes[WITH][0]], [await self._finding(episodes[WITH][0])]
         while verdicts[-1].failed and len(tries) < count:
             advice = avoid_text(self._notes(tries[0]), tries, self._context.policy.profile)
-            tries.append(await self._attempt(task, RETRY, len(tries), advice))
+            tries.append(await self._attempt(task, RETRY, len(tries), self._shown(task, RETRY), advice))
             verdicts.append(await self._finding(tries[-1]))
         chosen = {arm: best_of(found, await self._findings(found)) for arm, found in episodes.items()}
         return _Tried({**episodes, RETRY: tuple(tries)}, {**chosen, RETRY: best_of(tries, verdicts)})
 
     async def _sampled(self, task: Task) -> dict[str, tuple[Trajectory, ...]]:
         """Return the samples of both arms. Where no note is shown they are the same, made once."""
-        shown = self._shown(task, WITH).injected
-        if _notes_among(shown):
-            return {arm: await self._samples(task, arm) for arm in (WITHOUT, WITH)}
-        return dict.fromkeys((WITHOUT, WITH), await self._samples(task, WITH if shown else WITHOUT))
+        shown = self._shown(task, WITH)
+        if not _notes_among(shown.injected):
+            return dict.fromkeys((WITHOUT, WITH), await self._samples(task, WITH if shown.injected else WITHOUT, shown))
+        plain = await self._samples(task, WITHOUT, self._shown(task, WITHOUT))
+        return {WITHOUT: plain, WITH: await self._samples(task, WITH, shown)}
 
-    async def _samples(self, task: Task, arm: str) -> tuple[Trajectory, ...]:
-        return tuple([await self._attempt(task, arm, at) for at in range(self._context.config.run.attempts)])
+    async def _samples(self, task: Task, arm: str, shown: Shown) -> tuple[Trajectory, ...]:
+        return tuple([await self._attempt(task, arm, at, shown) for at in range(self._context.config.run.attempts)])
 
     def _shown(self, task: Task, arm: str) -> Shown:
         config, core = self._arms[arm]
         own = [record for record in core if task.id not in record.provenance.task_ids]
         return recall_for(self._context.store, config, task, own, self._context.policy, snapshot_id=self._address)
 
-    async def _attempt(self, task: Task, arm: str, at: int, advice: str = "") -> Trajectory:
+    async def _attempt(self, task: Task, arm: str, at: int, shown: Shown, advice: str = "") -> Trajectory:
         """Return one attempt; both sampled arms share the seed of a number."""
         context, episode_id = self._context, id_for("tr", self._eval_id, task.id, arm, at)
         stored = context.store.trajectory(episode_id)
         if stored is not None:
             return stored
-        shown, profile = self._shown(task, arm), context.policy.profile
+        profile = context.policy.profile
         attempt = Attempt(
             id=episode_id,
             task=task,

@@ -65,7 +65,7 @@ class Counts:
                 self.by["by statement"][" ".join(text.split())[:60]] += 1
 
     def _caller(self) -> str:
-        frame, inner = sys._getframe(2), ""
+        frame, inner = sys._getframe(2), ""  # pyright: ignore[reportPrivateUsage] - documented
         while frame is not None:
             file = frame.f_code.co_filename.removeprefix(f"{self._root}/")
             if file.startswith("evolve/"):

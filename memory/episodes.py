@@ -7,10 +7,10 @@ itself.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
-from memory.content import clean, clean_body
+from memory.content import canonical, clean, clean_body
 from memory.errors import BadInput
 from memory.journal import Journal
 from memory.projection import Entry
@@ -23,7 +23,7 @@ def add_trajectory(journal: Journal, trajectory: Trajectory) -> None:
     """Store an episode."""
     meta = {"task_id": trajectory.task.id, "arm": trajectory.arm}
     entry = Entry("trajectory", trajectory.id, run_id=trajectory.run_id, meta=meta)
-    _add(journal, "trajectories", "id", entry, trajectory.model_dump(mode="json"))
+    _add(journal, "trajectories", "id", entry, clean_body(trajectory.model_dump(mode="json")))
 
 
 def add_reflection(journal: Journal, reflection: Reflection) -> None:
@@ -35,12 +35,12 @@ def add_reflection(journal: Journal, reflection: Reflection) -> None:
         "parsed": int(reflection.parsed),
     }
     entry = Entry("reflection", reflection.id, run_id=owner[0][0] if owner else "", meta=meta)
-    _add(journal, "reflections", "id", entry, reflection.model_dump(mode="json"))
+    _add(journal, "reflections", "id", entry, clean_body(reflection.model_dump(mode="json")))
 
 
 def add_eval(journal: Journal, evaluation: EvalRun) -> None:
     """Store an evaluation."""
-    _add(journal, "evals", "id", Entry("eval", evaluation.id), evaluation.model_dump(mode="json"))
+    _add(journal, "evals", "id", Entry("eval", evaluation.id), clean_body(evaluation.model_dump(mode="json")))
 
 
 def put_run(journal: Journal, run_id: str, data: dict[str, Any]) -> None:
@@ -62,8 +62,9 @@ def put_reply(
     body = clean(reply)
     if body.get("text") != reply.get("text"):
         body |= {name: None for name in ("token_ids", "prompt_token_ids", "logprobs") if name in body}
-    _add(journal, "replies", "key", Entry("reply", key, run_id=run_id, meta={"task_id": task_id}), body)
-    return get_reply(journal, key) or body
+    entry = Entry("reply", key, run_id=run_id, meta={"task_id": task_id})
+    found = _add(journal, "replies", "key", entry, canonical(body))
+    return json.loads(found) if found else body
 
 
 def get_reply(journal: Journal, key: str) -> dict[str, Any] | None:
@@ -85,25 +86,28 @@ def runs(journal: Journal) -> list[dict[str, Any]]:
 
 
 def find(journal: Journal, model: type[M], table: str, **where: Any) -> tuple[M, ...]:
-    """Return stored records of a table in the order they were added; conditions that are None do not count."""
+    """Return stored records of a table in the order they were added; conditions that are None do not count.
+
+    A list stands for any of its values.
+    """
     wanted = {name: value for name, value in where.items() if value is not None}
-    conditions = "".join(f" AND t.{name} = ?" for name in wanted)
+    many = {name: json.dumps(value) for name, value in wanted.items() if isinstance(value, list)}
+    conditions = "".join(
+        f" AND t.{name} {'IN (SELECT value FROM json_each(?))' if name in many else '= ?'}" for name in wanted
+    )
     rows = journal.query(
         f"SELECT c.body FROM {table} t JOIN content c ON c.hash = t.hash WHERE 1{conditions} ORDER BY t.seq",
-        tuple(wanted.values()),
+        tuple((wanted | many).values()),
     )
     return tuple(model.model_validate_json(body) for (body,) in rows)
 
 
-def first(found: Sequence[M]) -> M | None:
-    """Return the only element, or None."""
-    return found[0] if found else None
-
-
-def _add(journal: Journal, table: str, key: str, entry: Entry, value: dict[str, Any]) -> None:
-    body = clean_body(value)
+def _add(journal: Journal, table: str, key: str, entry: Entry, body: str) -> str | None:
+    """Store a clean body under a key; return the one that is there already, None where there was none."""
     with journal.transaction() as conn:
-        if conn.execute(f"SELECT 1 FROM {table} WHERE {key} = ?", (entry.subject,)).fetchone() is None:
-            journal.write(
-                Entry(entry.type, entry.subject, entry.namespace, entry.run_id, entry.meta, journal.put_body(body))
-            )
+        known = conn.execute(
+            f"SELECT c.body FROM {table} t LEFT JOIN content c ON c.hash = t.hash WHERE t.{key} = ?", (entry.subject,)
+        ).fetchone()
+        if known is None:
+            journal.write(replace(entry, content=journal.put_body(body)))
+        return known[0] if known else None

@@ -13,7 +13,7 @@ from memory.content import clean_body
 from memory.errors import BadInput, NotFound
 from memory.journal import Journal
 from memory.projection import HANDLERS, Entry
-from memory.records import Event
+from memory.records import Event, now
 
 BODIES = frozenset({"trajectory", "reflection", "reply", "eval", "run"})
 """Events whose text is read through their own methods; in the journal they show its hash."""
@@ -28,11 +28,11 @@ def append(journal: Journal, event: Event) -> Event:
         raise BadInput(
             f"got event type {event.type!r}; that name is the store's own, choose another, e.g. 'gate.verdict'"
         )
-    body = clean_body(event.data) if event.data else ""
+    body, at = clean_body(event.data) if event.data else "", now()
     with journal.transaction():
         content = journal.put_body(body) if body else None
-        seq = journal.write(Entry(event.type, event.subject, event.namespace, event.run_id, content=content))
-    return read(journal, after=seq - 1, limit=1)[0]
+        seq = journal.write(Entry(event.type, event.subject, event.namespace, event.run_id, content=content), at)
+    return event.model_copy(update={"seq": seq, "data": json.loads(body) if body else {}, "created_at": at})
 
 
 def read(journal: Journal, *, after: int = 0, limit: int | None = None, **where: str | None) -> list[Event]:

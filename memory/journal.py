@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ class Journal:
         self.lock = threading.RLock()
         self.conn = open_database(path, read_only=read_only)
         self._schema = self._schema_now()
+        self._forgotten = 0
 
     @contextmanager
     def transaction(self) -> Generator[sqlite3.Connection]:
@@ -86,9 +88,9 @@ class Journal:
         rows = self.query("SELECT body FROM content WHERE hash = ?", (key,))
         return json.loads(rows[0][0]) if rows else None
 
-    def write(self, entry: Entry) -> int:
-        """Append an event, apply it to the projection, and return its seq. Needs an open transaction."""
-        created = now().isoformat()
+    def write(self, entry: Entry, at: datetime | None = None) -> int:
+        """Append an event of now, or `at`, apply it to the projection, and return its seq. Needs a transaction."""
+        created = (at or now()).isoformat()
         cursor = self.conn.execute(
             "INSERT INTO events (type, namespace, run_id, subject, meta, content, created_at)"
             " VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -96,7 +98,15 @@ class Journal:
         )
         seq = int(cursor.lastrowid or 0)
         apply(self.conn, seq, entry, created)
+        self._forgotten += entry.type == "forgotten"
         return seq
+
+    def stamp(self) -> tuple[int, int]:
+        """Return what changes when another connection wrote, or something was forgotten through this one.
+
+        As long as it stays, what was read or written here is still what the journal holds.
+        """
+        return int(self.query("PRAGMA data_version")[0][0]), self._forgotten
 
     def position(self) -> int:
         """Return the seq of the last event, 0 in an empty journal."""

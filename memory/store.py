@@ -140,6 +140,10 @@ class Store:
         """Return a record of any status; None when there is none or it was forgotten."""
         return self.reader.get(record_id)
 
+    def load(self, ids: Sequence[str]) -> tuple[Record[Any], ...]:
+        """Return records of any status in the order of `ids`; unknown and forgotten ones are left out."""
+        return self.reader.load(ids)
+
     def records(self, namespace: str) -> tuple[Record[Any], ...]:
         """Return every record of a namespace whatever its status, in order of creation."""
         return self.reader.everything(namespace)
@@ -215,6 +219,10 @@ class Store:
             self.journal, after=after, limit=limit, type=type, namespace=namespace, run_id=run_id, subject=subject
         )
 
+    def stamp(self) -> tuple[int, int]:
+        """Return what changes when somebody else wrote, or something was forgotten; until then what is known holds."""
+        return self.journal.stamp()
+
     # --- episodes ---
 
     def count_events(self, *, type: str, namespace: str) -> int:
@@ -247,18 +255,25 @@ class Store:
         return found[0] if found else None
 
     def trajectories(
-        self, run_id: str | None = None, task_id: str | None = None, arm: str | None = None
+        self,
+        run_id: str | None = None,
+        task_id: str | list[str] | None = None,
+        arm: str | None = None,
+        ids: list[str] | None = None,
     ) -> tuple[Trajectory, ...]:
-        """Return episodes in the order they were added."""
-        return episodes.find(self.journal, Trajectory, "trajectories", run_id=run_id, task_id=task_id, arm=arm)
+        """Return episodes in the order they were added; those of several tasks or ids take one statement."""
+        where = {"run_id": run_id, "task_id": task_id, "arm": arm, "id": ids}
+        return episodes.find(self.journal, Trajectory, "trajectories", **where)
 
     def add_reflection(self, reflection: Reflection) -> None:
         """Store a reflection under the run of its trajectory; one that is stored already stays as it is."""
         episodes.add_reflection(self.journal, reflection)
 
-    def reflections(self, run_id: str | None = None, parsed: bool | None = None) -> tuple[Reflection, ...]:
+    def reflections(
+        self, run_id: str | None = None, parsed: bool | None = None, ids: list[str] | None = None
+    ) -> tuple[Reflection, ...]:
         """Return reflections in the order they were added."""
-        return episodes.find(self.journal, Reflection, "reflections", run_id=run_id, parsed=parsed)
+        return episodes.find(self.journal, Reflection, "reflections", run_id=run_id, parsed=parsed, id=ids)
 
     def add_eval(self, evaluation: EvalRun) -> None:
         """Store an evaluation; one that is stored already stays as it is."""

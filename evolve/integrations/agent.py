@@ -31,6 +31,7 @@ from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.gates.review_queue import Standing, standing
 from evolve.loop import assembly as app
 from evolve.loop import role_policies
+from evolve.loop.batch import Stream
 from evolve.loop.live import gates_of
 from evolve.loop.nodes.commit import commit
 from evolve.loop.nodes.curate import curate, submit
@@ -42,7 +43,7 @@ from evolve.loop.nodes.reflect import reflect
 from evolve.loop.runs import AGENT, MCP, keeper
 from evolve.loop.session import Outside, Parts
 from evolve.loop.sessions import Session, session_record
-from evolve.loop.state import RunContext, State, Stream
+from evolve.loop.state import RunContext, State
 from evolve.parallel import all_of
 from evolve.progress import Observer, Observers, Tally
 from evolve.protocols import ActionFormat, Episode
@@ -195,7 +196,7 @@ class Agent:
         self._tally.total += 1
         context, state = await self._recall((_task(task),), learning=learning, memory=memory)
         (task,) = context.stream.tasks
-        shown = shown_again(context.store, recalled(0, task.id, context))
+        shown = shown_again(context.store, recalled(context.batch(0), task.id))
         text = knowledge(shown.core, shown.recalled, context.policy.profile)
         return Asked(task, text, shown, learning, context, state)
 
@@ -214,7 +215,7 @@ class Agent:
     async def propose(self, ops: Sequence[DeltaOp]) -> tuple[Standing, ...]:
         """Put changes that no episode of ours taught before the gates, and return what became of each."""
         context, state = self._context(self._stream(())), State(batch=0)
-        submit(ops, context, 0)
+        submit(ops, context.batch(0))
         async with self._one_at_a_time:
             for node in (gate, commit):
                 await node(state, context)
@@ -242,7 +243,7 @@ class Agent:
     async def _attempt(self, task: Task, context: RunContext) -> Trajectory:
         if self._solve is None:
             raise RuntimeError("this Agent has no function that does tasks; give it one, or use `ask` and `learn`")
-        shown: Shown = shown_again(context.store, recalled(0, task.id, context))
+        shown: Shown = shown_again(context.store, recalled(context.batch(0), task.id))
         text = knowledge(shown.core, shown.recalled, context.policy.profile)
         async with context.slots:
             with about(task.id):
@@ -255,7 +256,7 @@ class Agent:
         arm = MAIN if learning else FROZEN
         update = {"task": task, "injected": injected, "run_id": self.run_id, "arm": arm}
         trajectory = given.model_copy(update={"id": context.stream.episode_id(task.id, arm), **update})
-        context.store.add_trajectory(trajectory)
+        context.batch(0).add(trajectory)
         context.tally.add(trajectory)
         context.observers.notify(context.tally.event(trajectory))
         return trajectory

@@ -100,7 +100,7 @@ class McpSession:
         wanted = RecallQuery(
             text=query, namespace=self._namespace, kinds=tuple(kinds), k=k, min_score=self._config.memory.min_score
         )
-        gone = {key for asked in self._asked.values() for key in hidden(0, asked.task.id, asked.context)}
+        gone = {key for asked in self._asked.values() for key in hidden(asked.context.batch(0), asked.task.id)}
         found = [item for item in self._store.recall(wanted) if item.record.id not in gone]
         for item in found:
             self._found.setdefault(item.record.id, _injection(item.record, item.rank, item.scores))

@@ -22,7 +22,6 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
 
-from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.loop.nodes.act import act
 from evolve.loop.nodes.attempt import attempt
 from evolve.loop.nodes.commit import commit
@@ -136,9 +135,8 @@ async def _awaited(
 def _fan_out(state: State, *, context: RunContext) -> list[Send]:
     """Send every task of the batch, and the control of those that have one, to a node of its own."""
     batch = batch_of(state)
-    plan = [(task.id, MAIN) for task in context.stream.batch(batch)]
-    plan += [(task_id, NO_MEMORY) for task_id, _ in plan if task_id in context.stream.control]
-    return [Send("act", EpisodeJob(batch=batch, task_id=task_id, arm=arm)) for task_id, arm in plan]
+    plan = context.stream.plan(batch)
+    return [Send("act", EpisodeJob(batch=batch, task_id=task.id, arm=arm)) for task, arm in plan]
 
 
 def _next(state: State, *, context: RunContext) -> str:

@@ -31,6 +31,7 @@ from evolve.gates.splits import has_tasks
 from evolve.generations import workspace_registry as generations
 from evolve.loop import assembly as app
 from evolve.loop import role_policies, servers
+from evolve.loop.batch import Stream
 from evolve.loop.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.loop.evaluate import EvalReport
 from evolve.loop.live import gates_of, is_live, refuse_repeats, stack_sentence
@@ -51,7 +52,7 @@ from evolve.loop.runs import (
     spent,
     started_with,
 )
-from evolve.loop.state import RunContext, Stream, Turn
+from evolve.loop.state import RunContext, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
 from evolve.protocols import Environment, max_steps_of
 from evolve.telemetry.described import Traced

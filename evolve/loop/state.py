@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Annotated, TypedDict
 
 from evolve.config.model import Config
-from evolve.episode.arms import AA
 from evolve.episode.rollout import RolloutConfig
 from evolve.gates.call_budget import CallBudget
+from evolve.loop.batch import Batch, Stream
 from evolve.progress import Observers, Tally
 from evolve.protocols import Environment
-from evolve.seeds import id_for, seed_for
 from memory.protocols import Gate
-from memory.records import Task, Trust
+from memory.records import Trust
 from memory.store import Store
 from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
@@ -57,46 +56,6 @@ class EpisodeJob(TypedDict):
 
 
 @dataclass(frozen=True)
-class Stream:
-    """The tasks of one pass and how they are grouped. `name` tells the passes of one run apart (`e0`, `e1`)."""
-
-    run_id: str
-    tasks: tuple[Task, ...]
-    batch_size: int
-    seed: int
-    name: str = "e0"
-    before: int = 0
-    """Tasks done before this pass; they count for the compaction points."""
-    control: frozenset[str] = frozenset()
-    """Ids of the tasks that are also done without memory."""
-
-    @property
-    def batches(self) -> int:
-        """Return how many batches there are."""
-        return -(-len(self.tasks) // self.batch_size)
-
-    def batch(self, index: int) -> tuple[Task, ...]:
-        """Return the tasks of a batch."""
-        return self.tasks[index * self.batch_size : (index + 1) * self.batch_size]
-
-    def done(self, batches: int) -> int:
-        """Return how many tasks are done after so many batches of this pass."""
-        return self.before + min(batches * self.batch_size, len(self.tasks))
-
-    def key(self, *parts: object) -> str:
-        """Return the journal subject of something in this pass."""
-        return "/".join((self.run_id, self.name, *map(str, parts)))
-
-    def episode_id(self, task_id: str, arm: str) -> str:
-        """Return the id of the trajectory of a task in this pass."""
-        return id_for("tr", self.run_id, self.name, task_id, arm)
-
-    def episode_seed(self, task_id: str, arm: str) -> int:
-        """Return the seed of an episode. The no-memory control shares that of the main arm; the A/A arm has its own."""
-        return seed_for(self.seed, self.name, task_id, arm == AA)
-
-
-@dataclass(frozen=True)
 class RunContext:
     """Everything a node may use. Built in `evolve.loop.assembly`; nodes change the world through `store` alone."""
 
@@ -118,6 +77,17 @@ class RunContext:
     """What the gates may spend."""
     reporter: Trust = Trust.VERIFIED
     """Who says what became of the tasks; what somebody outside reports has no weight against what was verified."""
+
+    held: dict[object, Batch] = field(default_factory=dict[object, Batch])
+    """The batch that is under way (`batch`)."""
+
+    def batch(self, index: int) -> Batch:
+        """Return a batch as the node before left it; read anew when the run was resumed, or somebody else wrote."""
+        key = self.stream.key(index), self.store.stamp()
+        if key not in self.held:
+            self.held.clear()
+            self.held[key] = Batch(self.store, self.namespace, self.stream, index)
+        return self.held[key]
 
     @property
     def policy(self) -> Policy:

@@ -57,7 +57,7 @@ async def quarantine(run: Run) -> tuple[EvalReport, ...]:
         run.mark("start", context.store.snapshot(context.namespace))
     count = len(context.store.events(type=PROPOSAL, run_id=run.record.run_id))
     for batch in range(count):
-        (op,) = proposed(batch, context)
+        (op,) = proposed(context.batch(batch))
         context.observers.notify(Notice(run_id=run.record.run_id, text=f"text {batch + 1} of {count}: {text_of(op)}"))
         state: State = {"batch": batch}
         await gate(state, context)
@@ -89,7 +89,7 @@ def _propose(context: RunContext) -> None:
         if context.store.events(type=PROPOSAL, run_id=context.stream.run_id, limit=1):
             return
         for batch, op in enumerate(_ops(held, context)):
-            submit([op], context, batch)
+            submit([op], context.batch(batch))
 
 
 def _ops(records: Sequence[Record[Any]], context: RunContext) -> list[DeltaOp]:

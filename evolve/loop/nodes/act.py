@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.episode.arms import NO_MEMORY
-from evolve.episode.injection import Shown, shown_again
+from evolve.episode.injection import Shown
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import Search, search_for
 from evolve.episode.skill_runtime.prelude import left_out
+from evolve.loop.batch import Batch
 from evolve.loop.nodes.expose import hidden
 from evolve.loop.nodes.recall import recalled
 from evolve.loop.state import EpisodeJob, RunContext
@@ -18,12 +19,12 @@ from memory.records import Task
 
 async def act(episode: EpisodeJob, context: RunContext) -> dict[str, Any]:
     """Run the episode and store its trajectory. One that is stored already is not run again."""
-    stream, arm = context.stream, episode["arm"]
-    task = next(task for task in stream.batch(episode["batch"]) if task.id == episode["task_id"])
+    stream, arm, batch = context.stream, episode["arm"], context.batch(episode["batch"])
+    task = next(task for task in stream.batch(batch.index) if task.id == episode["task_id"])
     episode_id = stream.episode_id(task.id, arm)
-    if context.store.trajectory(episode_id) is not None:
+    if episode_id in batch:
         return {"episodes": [episode_id]}
-    shown = Shown() if arm == NO_MEMORY else shown_again(context.store, recalled(episode["batch"], task.id, context))
+    shown = Shown() if arm == NO_MEMORY else batch.shown(recalled(batch, task.id))
     attempt = Attempt(
         id=episode_id,
         task=task,
@@ -35,12 +36,12 @@ async def act(episode: EpisodeJob, context: RunContext) -> dict[str, Any]:
         exemplars=shown.exemplars,
         run_id=stream.run_id,
         arm=arm,
-        search=None if arm == NO_MEMORY else search_of(episode["batch"], task, context),
+        search=None if arm == NO_MEMORY else search_of(batch, task, context),
     )
     async with context.slots:
         with about(task.id):
             trajectory = await rollout(context.environment, context.policy, attempt, context.acting)
-    context.store.add_trajectory(trajectory)
+    context.batch(batch.index).add(trajectory)
     if trajectory.prelude_error:
         left_out(context.store, trajectory, shown.skills)
     context.tally.add(trajectory)
@@ -48,7 +49,6 @@ async def act(episode: EpisodeJob, context: RunContext) -> dict[str, Any]:
     return {"episodes": [episode_id]}
 
 
-def search_of(batch: int, task: Task, context: RunContext) -> Search | None:
+def search_of(batch: Batch, task: Task, context: RunContext) -> Search | None:
     """Return how an episode of the stream can search; None where it cannot."""
-    gone = hidden(batch, task.id, context)
-    return search_for(context.store, context.config, task, context.policy.profile, hidden=gone)
+    return search_for(context.store, context.config, task, context.policy.profile, hidden=hidden(batch, task.id))

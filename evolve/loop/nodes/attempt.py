@@ -13,11 +13,10 @@ from typing import Any
 
 from evolve.episode.agreement import AGREEMENT
 from evolve.episode.arms import ATTEMPT, MAIN
-from evolve.episode.injection import shown_again
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
+from evolve.loop.batch import Batch
 from evolve.loop.nodes.act import search_of
-from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.judge import judge_by_agreement, judge_episode, judged_success
 from evolve.loop.nodes.recall import recalled
 from evolve.loop.state import RunContext, State, batch_of
@@ -28,12 +27,12 @@ from memory.records import StopReason, Trajectory
 
 async def attempt(state: State, context: RunContext) -> dict[str, Any]:
     """Try each failed task of the batch again, `run.attempts` times in all at most. What is stored is not run again."""
-    run = context.config.run
+    run, batch = context.config.run, context.batch(batch_of(state))
     if run.label_free and run.judge == AGREEMENT:
-        await all_of(_compared(first, batch_of(state), context) for first in batch_episodes(state, context))
+        await all_of(_compared(first, batch, context) for first in batch.episodes)
     elif run.attempts > 1:
-        failed = [first for first in batch_episodes(state, context) if not solved(first, context)]
-        await all_of(_again(first, batch_of(state), context) for first in failed)
+        failed = [first for first in batch.episodes if not solved(first, context)]
+        await all_of(_again(first, batch, context) for first in failed)
     return {}
 
 
@@ -62,14 +61,14 @@ def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
             yield found
 
 
-async def _compared(first: Trajectory, batch: int, context: RunContext) -> None:
+async def _compared(first: Trajectory, batch: Batch, context: RunContext) -> None:
     """Make all attempts at a task and judge them by each other."""
     numbers = range(2, context.config.run.attempts + 1)
     made = [first, *await all_of(_made(first, number, batch, context) for number in numbers)]
     judge_by_agreement([each for each in made if not each.erased], context)
 
 
-async def _again(first: Trajectory, batch: int, context: RunContext) -> None:
+async def _again(first: Trajectory, batch: Batch, context: RunContext) -> None:
     for number in range(2, context.config.run.attempts + 1):
         trajectory = await _made(first, number, batch, context)
         if context.config.run.label_free and context.config.run.judge == "policy":
@@ -78,14 +77,14 @@ async def _again(first: Trajectory, batch: int, context: RunContext) -> None:
             return
 
 
-async def _made(first: Trajectory, number: int, batch: int, context: RunContext) -> Trajectory:
+async def _made(first: Trajectory, number: int, batch: Batch, context: RunContext) -> Trajectory:
     """Return an attempt: the stored one, or a new one."""
     return context.store.trajectory(_id(first, number, context)) or await _run(first, number, batch, context)
 
 
-async def _run(first: Trajectory, number: int, batch: int, context: RunContext) -> Trajectory:
+async def _run(first: Trajectory, number: int, batch: Batch, context: RunContext) -> Trajectory:
     task = first.task
-    shown = shown_again(context.store, recalled(batch, task.id, context))
+    shown = batch.shown(recalled(batch, task.id))
     plan = Attempt(
         id=_id(first, number, context),
         task=task,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from evolve.episode.credit import Credited, tag_ops
-from evolve.episode.injection import shown_again
 from evolve.episode.instrumentation import watched
 from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.quarantine import is_held, unheld, withhold
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import submit
-from evolve.loop.nodes.batch_episodes import batch_episodes, batch_reflections
+from evolve.loop.batch import Batch
 from evolve.loop.nodes.expose import settled
 from evolve.loop.nodes.gate import left_out, measured, passed, verdicts, waiting
 from evolve.loop.nodes.judge import judged_success
@@ -30,23 +29,21 @@ async def commit(state: State, context: RunContext) -> dict[str, Any]:
 
     One idempotent transaction.
     """
-    batch = batch_of(state)
-    subject = context.stream.key(batch)
-    ops, review = withhold(
-        passed(batch, context), verdicts(batch, context), context.config.gate.trust, measured(batch, context)
-    )
+    batch = context.batch(batch_of(state))
+    subject = batch.subject
+    ops, review = withhold(passed(batch, context), verdicts(batch), context.config.gate.trust, measured(batch, context))
     ops = unheld(ops, context.store.records(context.namespace)) if any(map(is_held, ops)) else ops
     asks = any(isinstance(gate, ReviewGate) for gate in context.gates)
     cut = left_out(batch, context) if asks else ()
     pending = submit(context.store, context.namespace, context.stream.run_id, (*waiting(batch, context), *review, *cut))
-    result = apply(context, (*ops, *settled(batch, context), *_tags(state, context)), subject)
+    result = apply(context, (*ops, *settled(batch.index, context), *_tags(state, batch, context)), subject)
     apply(context, _statuses(ops, result, context), subject)
     if context.config.playbook.enabled and not asks:
         _refine(state, context, subject)
     context.observers.notify(
         Learned(
             run_id=context.stream.run_id,
-            batch=batch,
+            batch=batch.index,
             applied=sum(item.applied for item in result.results[: len(ops)]),
             refused=sum(not item.applied for item in result.results[: len(ops)]),
             pending=pending,
@@ -86,8 +83,8 @@ def _statuses(ops: tuple[DeltaOp, ...], result: Commit, context: RunContext) -> 
     )
 
 
-def _tags(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
-    tags = {r.trajectory_id: r.tags for r in batch_reflections(state.get("reflections", ()), context)}
+def _tags(state: State, batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
+    tags = {r.trajectory_id: r.tags for r in batch.reflections(state.get("reflections", ()))}
     episodes = [
         Credited(
             trajectory=trajectory,
@@ -97,10 +94,10 @@ def _tags(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
             exemplars=shown.exemplars,
             tags=tags.get(trajectory.id, {}),
         )
-        for trajectory in batch_episodes(state, context)
-        for shown in (shown_again(context.store, trajectory.injected),)
+        for trajectory in batch.episodes
+        for shown in (batch.shown(trajectory.injected),)
     ]
-    ops = tag_ops(episodes, context.stream.key(batch_of(state)))
+    ops = tag_ops(episodes, batch.subject)
     origin = Provenance(trust=context.reporter, run_id=context.stream.run_id)
     return tuple(op.model_copy(update={"provenance": origin}) for op in ops)
 

@@ -5,42 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evolve.episode.injection import shown_again
 from evolve.episode.instrumentation import watched
 from evolve.episode.journalled_replies import about
 from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.episode.taint import tainted
 from evolve.episode.trust import trust_of
 from evolve.gates.gate_events import PROPOSAL
+from evolve.loop.batch import Batch
 from evolve.loop.exemplar_proposals import exemplar_ops
-from evolve.loop.nodes.batch_episodes import batch_episodes, batch_reflections
 from evolve.loop.nodes.judge import judged_success
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.usercode import awaited, broke_contract
-from memory.records import DeltaOp, Event, Reflection, Trajectory
+from memory.records import DeltaOp, Reflection, Trajectory
 from playbooks.lessons import with_origin
 
 
 @watched("curate")
 async def curate(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one proposal event per batch; its op ids make the commit idempotent. A proposal made already stays."""
-    subject = context.stream.key(batch_of(state))
-    if context.store.events(type=PROPOSAL, subject=subject, limit=1):
+    batch = context.batch(batch_of(state))
+    if batch.events(PROPOSAL):
         return {}
-    reflections = batch_reflections(state.get("reflections", ()), context)
+    reflections = batch.reflections(state.get("reflections", ()))
     ops: Sequence[DeltaOp] = ()
     if reflections:
         async with context.slots:
             with about(",".join(reflection.task_id for reflection in reflections)):
                 ops = await _asked(reflections, context)
-    episodes = {trajectory.id: trajectory for trajectory in batch_episodes(state, context)}
+    batch = context.batch(batch.index)  # a curator that asks a model takes its time
+    episodes = {trajectory.id: trajectory for trajectory in batch.episodes}
     readers = (context.reflector, context.curator)
     signed = [_signed(op, episodes, readers, context) for op in ops]
     agent = (object(),)  # the agent itself read all of its episode
-    signed = [*(_signed(op, episodes, agent, context) for op in _skills(tuple(episodes.values()), context)), *signed]
+    signed = [*(_signed(op, episodes, agent, context) for op in _skills(batch, context)), *signed]
     signed = [*exemplar_ops(tuple(episodes.values()), context), *signed]
     signed = with_origin(signed, {t.task.id: t.task.instruction for t in episodes.values()})
-    submit(signed, context, batch_of(state))
+    submit(signed, batch)
     return {}
 
 
@@ -52,25 +52,23 @@ async def _asked(reflections: Sequence[Reflection], context: RunContext) -> tupl
     return tuple(ops)
 
 
-def submit(ops: Sequence[DeltaOp], context: RunContext, batch: int) -> None:
+def submit(ops: Sequence[DeltaOp], batch: Batch) -> None:
     """Journal what is proposed in a batch."""
-    subject, data = context.stream.key(batch), {"ops": [op.model_dump(mode="json") for op in ops]}
-    event = Event(type=PROPOSAL, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
-    context.store.append(event)
+    batch.append(PROPOSAL, {"ops": [op.model_dump(mode="json") for op in ops]})
 
 
-def _skills(episodes: Sequence[Trajectory], context: RunContext) -> Iterator[DeltaOp]:
+def _skills(batch: Batch, context: RunContext) -> Iterator[DeltaOp]:
     """Yield what the agent itself proposed about skills, in task order."""
-    for trajectory in episodes if context.acting.skills else ():
-        shown = shown_again(context.store, trajectory.injected).skills
+    for trajectory in batch.episodes if context.acting.skills else ():
+        shown = batch.shown(trajectory.injected).skills
         success = judged_success(trajectory, context)
         yield from skill_ops(trajectory, shown, context.policy.profile, success=success)
 
 
-def proposed(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
+def proposed(batch: Batch) -> tuple[DeltaOp, ...]:
     """Return the journalled proposal of a batch; nothing was proposed where there is none."""
-    found = context.store.events(type=PROPOSAL, subject=context.stream.key(batch), limit=1)
-    return tuple(DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())) if found else ()
+    found = batch.parsed(PROPOSAL, lambda data: tuple(DeltaOp.model_validate(op) for op in data.get("ops", ())))
+    return found[0] if found else ()
 
 
 def _signed(op: DeltaOp, episodes: Mapping[str, Trajectory], readers: Sequence[object], context: RunContext) -> DeltaOp:

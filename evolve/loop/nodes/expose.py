@@ -19,22 +19,23 @@ from evolve.episode.skill_runtime.shown_skills import usable
 from evolve.gates.batch_screen import family
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.online_ab import OnlineAB, OnlineTrial, decide, draw, item_of, under_test
-from evolve.loop.nodes.batch_episodes import batch_episodes
+from evolve.loop.batch import Batch
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
-from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Verdict
+from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Trajectory, Verdict
 from memory.store import Store
 from skills.record import Skill
 
 EXPOSURE = "online_ab.exposure"
+RECALL = "recall"
 Lots = dict[str, bool]
 """Item -> whether it was hidden, for the items that had a lot in a task."""
 
 
 def turn(context: RunContext) -> int:
     """Return the place of the next batch in the history of the namespace."""
-    return context.store.count_events(type="recall", namespace=context.namespace)
+    return context.store.count_events(type=RECALL, namespace=context.namespace)
 
 
 def hide(shown: Shown, task: Task, turn: int, context: RunContext) -> tuple[tuple[Injection, ...], Lots]:
@@ -63,29 +64,29 @@ def _lost(skills: Sequence[Record[Any]], gone: Collection[str]) -> list[Record[A
     return [record for record in left if record.id not in kept]
 
 
-def hidden(batch: int, task_id: str, context: RunContext) -> frozenset[str]:
+def hidden(batch: Batch, task_id: str) -> frozenset[str]:
     """Return the ids of the records that chance hides from a task."""
-    (recall,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
+    (recall,) = batch.events(RECALL)
     lots: Lots = recall.data.get("lots", {}).get(task_id, {})
     return frozenset(item.rpartition("@")[0] for item, gone in lots.items() if gone)
 
 
 async def expose(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one exposure event per batch, and a verdict for each of its items that is decided by now."""
-    gate, batch = _gate(context), batch_of(state)
-    (recall,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
+    gate, batch = _gate(context), context.batch(batch_of(state))
+    (recall,) = batch.events(RECALL)
     lots: Mapping[str, Lots] = recall.data.get("lots", {})
     if gate is None or not lots:
         return {}
     with context.store.journal.transaction():
-        logged = context.store.events(type=EXPOSURE, subject=recall.subject, limit=1)
-        rows = logged[0].data["tasks"] if logged else _rows(state, context, lots, gate.rules.probability)
+        logged = batch.events(EXPOSURE)
+        rows = logged[0].data["tasks"] if logged else _rows(batch.episodes, lots, gate.rules.probability)
         past = trials(context.store, context.namespace, _items(rows), before=logged[0].seq if logged else None)
         decisions = {item: decide(_longer(trial, rows), gate.rules) for item, trial in past.items()}
         if not logged:
             standing = {item: decision.evidence["statistics"] for item, decision in decisions.items()}
-            _journal(EXPOSURE, recall.subject, {"tasks": rows, "standing": standing}, context)
-        _decide(batch, decisions, context)
+            batch.append(EXPOSURE, {"tasks": rows, "standing": standing})
+        _decide(batch.index, decisions, context)
     return {}
 
 
@@ -121,7 +122,7 @@ def _gate(context: RunContext) -> OnlineAB | None:
     return next((gate for gate in context.gates if isinstance(gate, OnlineAB)), None)
 
 
-def _rows(state: State, context: RunContext, lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
+def _rows(episodes: Sequence[Trajectory], lots: Mapping[str, Lots], probability: float) -> list[dict[str, Any]]:
     """Return task, lots and outcome, in order of the stream. The no-memory control has no lots: it is not here."""
     return [
         {
@@ -131,7 +132,7 @@ def _rows(state: State, context: RunContext, lots: Mapping[str, Lots], probabili
             "passed": episode.outcome.success if episode.outcome else None,
             "lots": lots[episode.task.id],
         }
-        for episode in batch_episodes(state, context)
+        for episode in episodes
         if lots.get(episode.task.id)
     ]
 
@@ -157,7 +158,9 @@ def _decide(batch: int, decisions: Mapping[str, Decision], context: RunContext) 
         if item not in known and decision.status is not Status.PROVISIONAL:
             record_id, _, version = item.rpartition("@")
             op = DeltaOp(op=Op.RESTORE, op_id=f"{subject}/{item}", target_id=record_id, base_version=int(version))
-            _journal(VERDICT, subject, decision.verdict(OnlineAB.name, [op]).model_dump(mode="json"), context)
+            data = decision.verdict(OnlineAB.name, [op]).model_dump(mode="json")
+            event = Event(type=VERDICT, namespace=context.namespace, run_id=context.stream.run_id, subject=subject)
+            context.store.append(event.model_copy(update={"data": data}))
 
 
 def _op(verdict: Verdict) -> DeltaOp:
@@ -176,11 +179,6 @@ def _op(verdict: Verdict) -> DeltaOp:
 
 def _verdicts(batch: int, context: RunContext) -> list[Event]:
     return context.store.events(type=VERDICT, subject=context.stream.key(batch, OnlineAB.name))
-
-
-def _journal(kind: str, subject: str, data: dict[str, Any], context: RunContext) -> None:
-    event = Event(type=kind, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
-    context.store.append(event)
 
 
 def incumbent(store: Store, record: Record[Skill]) -> Record[Skill] | None:

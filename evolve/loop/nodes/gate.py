@@ -13,14 +13,14 @@ from evolve.gates.gate_events import ALLOWANCE, VERDICT
 from evolve.gates.quarantine import ADMITS
 from evolve.gates.review import ReviewGate
 from evolve.gates.stack import RUNS_TASKS
-from evolve.loop.nodes.batch_episodes import batch_episodes
+from evolve.loop.batch import Batch
 from evolve.loop.nodes.curate import proposed
 from evolve.loop.nodes.waiting import Waiting, carried, keep
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.progress import Answered
 from evolve.usercode import awaited, broke_contract
 from memory.protocols import Gate, KnowledgeView
-from memory.records import DeltaOp, Event, Op, Trajectory, Verdict
+from memory.records import DeltaOp, Op, Trajectory, Verdict
 
 _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 """Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.loop.nodes.commit`)."""
@@ -28,21 +28,18 @@ _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 
 async def gate(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one verdict per gate; a later gate sees what the earlier ones accepted. What is deferred waits."""
-    batch = batch_of(state)
-    _allow(state, context)
-    known = {verdict.gate for verdict in verdicts(batch, context)}
+    batch = context.batch(batch_of(state))
+    _allow(batch, context)
+    known = {verdict.gate for verdict in verdicts(batch)}
     spared = {item.op.op_id: item.passed for item in carried(batch, context)}
     for member in context.gates:
         ops = [op for op in passed(batch, context) if member.name not in spared.get(op.op_id, ())]
         if not ops or member.name in known:
             continue
         view = context.store.view(context.namespace)
-        verdict = await _judge(member, ops, view, _origins(state, context))
-        subject, data = context.stream.key(batch), verdict.model_dump(mode="json")
-        event = Event(
-            type=VERDICT, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data
-        )
-        context.store.append(event)
+        verdict = await _judge(member, ops, view, _origins(batch, context))
+        batch = context.batch(batch.index)  # a gate that runs tasks takes its time
+        batch.append(VERDICT, verdict.model_dump(mode="json"))
         context.observers.notify(_answered(verdict, context))
     keep(batch, _waiting(batch, context), context)
     return {}
@@ -57,26 +54,25 @@ async def _judge(member: Gate, ops: Sequence[DeltaOp], view: KnowledgeView, orig
     return verdict
 
 
-def verdicts(batch: int, context: RunContext) -> tuple[Verdict, ...]:
+def verdicts(batch: Batch) -> tuple[Verdict, ...]:
     """Return the journalled verdicts of a batch, in the order they were given."""
-    events = context.store.events(type=VERDICT, subject=context.stream.key(batch))
-    return tuple(Verdict.model_validate(event.data) for event in events)
+    return tuple(batch.parsed(VERDICT, Verdict.model_validate))
 
 
-def entered(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
+def entered(batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what the gates of a batch are asked about: what waited, then what was proposed."""
-    ops = [*(item.op for item in carried(batch, context)), *proposed(batch, context)]
+    ops = [*(item.op for item in carried(batch, context)), *proposed(batch)]
     return tuple({op.op_id: op for op in ops}.values())
 
 
-def passed(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
+def passed(batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
-    return _through(entered(batch, context), verdicts(batch, context), measured(batch, context))
+    return _through(entered(batch, context), verdicts(batch), measured(batch, context))
 
 
-def waiting(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
+def waiting(batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return the ops that nothing but a person's answer stands in the way of."""
-    given = verdicts(batch, context)
+    given = verdicts(batch)
     held = {op_id: "" for verdict in given if verdict.gate == ReviewGate.name for op_id in verdict.rejected}
     held |= {op_id: reason for verdict in given for op_id, reason in verdict.evidence.get(HELD_BACK, {}).items()}
     others = [_letting(verdict, held) for verdict in given if verdict.gate != ReviewGate.name]
@@ -91,7 +87,7 @@ def _letting(verdict: Verdict, held: Mapping[str, str]) -> Verdict:
     )
 
 
-def measured(batch: int, context: RunContext) -> frozenset[str]:
+def measured(batch: Batch, context: RunContext) -> frozenset[str]:
     """Return the ids of what was measured before it waited."""
     return frozenset(item.op.op_id for item in carried(batch, context) if ADMITS & set(item.passed))
 
@@ -122,9 +118,9 @@ def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collec
     return ops
 
 
-def _waiting(batch: int, context: RunContext) -> tuple[Waiting, ...]:
+def _waiting(batch: Batch, context: RunContext) -> tuple[Waiting, ...]:
     """Return the ops that a verdict of this batch deferred, with the gates that need not be asked again."""
-    found = verdicts(batch, context)
+    found = verdicts(batch)
     reasons = {key: reason for verdict in found for key, reason in verdict.deferred.items()}
     before = {item.op.op_id: item.passed for item in carried(batch, context)}
     waiting: list[Waiting] = []
@@ -138,47 +134,41 @@ def _waiting(batch: int, context: RunContext) -> tuple[Waiting, ...]:
     return tuple(waiting)
 
 
-def left_out(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:
+def left_out(batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what the gates of a batch cut off from what they accepted, as changes of their own, for a person."""
     ops = {op.op_id: op for op in entered(batch, context)}
-    found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch, context) for op_id in verdict.cut)
+    found = ((op_id, cut_in(verdict, op_id)) for verdict in verdicts(batch) for op_id in verdict.cut)
     return tuple(remainder(ops[op_id], cut) for op_id, cut in found if op_id in ops)
 
 
-def _origins(state: State, context: RunContext) -> tuple[Trajectory, ...]:
+def _origins(batch: Batch, context: RunContext) -> tuple[Trajectory, ...]:
     """Return the batch's episodes, and those that anything else the gates are asked about was written from."""
-    episodes = {episode.id: episode for episode in batch_episodes(state, context)}
-    for op in entered(batch_of(state), context):
-        for key in op.provenance.trajectory_ids:
-            if key not in episodes and (episode := context.store.trajectory(key)) is not None:
-                episodes[key] = episode
+    episodes = {episode.id: episode for episode in batch.episodes}
+    named = dict.fromkeys(key for op in entered(batch, context) for key in op.provenance.trajectory_ids)
+    if others := [key for key in named if key not in episodes]:
+        found = {episode.id: episode for episode in context.store.trajectories(ids=others)}
+        episodes |= {key: found[key] for key in others if key in found}
     return tuple(episodes.values())
 
 
-def _allow(state: State, context: RunContext) -> None:
+def _allow(batch: Batch, context: RunContext) -> None:
     """Fill the gates' purse: by what the stream has spent so far, journalled so that a resumed batch finds the same.
 
     Without a stream there is nothing to measure them by, and nothing is limited.
     """
     if not context.stream.tasks or not RUNS_TASKS & {member.name for member in context.gates}:
         return
-    run_id, subject = context.stream.run_id, context.stream.key(batch_of(state))
-    events = context.store.events(type=ALLOWANCE, run_id=run_id)
-    if not events or events[-1].subject != subject:
-        before = events[-1].data if events else {"calls": 0, "tasks": 0}
-        episodes = batch_episodes(state, context)
-        calls = before["calls"] + sum(episode.usage.calls for episode in episodes)
+    if not batch.events(ALLOWANCE):
+        earlier = context.store.events(type=ALLOWANCE, run_id=context.stream.run_id)
+        before = earlier[-1].data if earlier else {"calls": 0, "tasks": 0}
+        calls = before["calls"] + sum(episode.usage.calls for episode in batch.episodes)
         data = {
             "calls": calls,
-            "tasks": before["tasks"] + len(episodes),
+            "tasks": before["tasks"] + len(batch.episodes),
             "allowed": context.purse.allowance(calls),
             "spent": context.purse.spent,
             "episodes": context.purse.episodes,
         }
-        events = [
-            context.store.append(
-                Event(type=ALLOWANCE, namespace=context.namespace, run_id=run_id, subject=subject, data=data)
-            )
-        ]
-    data = events[-1].data
+        batch.append(ALLOWANCE, data)
+    data = batch.events(ALLOWANCE)[-1].data
     context.purse.fill(data["calls"], data["tasks"], episodes=data["episodes"])

@@ -14,8 +14,7 @@ from evolve.config.model import Config
 from evolve.episode import prompts
 from evolve.episode.agreement import agreed, answers
 from evolve.episode.journalled_replies import about
-from evolve.loop.nodes.batch_episodes import batch_episodes
-from evolve.loop.state import RunContext, State
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory
 from memory.store import Store
@@ -35,7 +34,7 @@ async def judge(state: State, context: RunContext) -> dict[str, Any]:
     """Journal one judgement per main-arm episode that has none; with graded outcomes there is nothing to do."""
     run = context.config.run
     if run.label_free and run.judge == "policy":
-        await all_of(judge_episode(trajectory, context) for trajectory in batch_episodes(state, context))
+        await all_of(judge_episode(trajectory, context) for trajectory in context.batch(batch_of(state)).episodes)
     return {}
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from evolve.episode.injection import choose_core, recall_for
-from evolve.loop.nodes.expose import Lots, hide, turn
+from evolve.loop.batch import Batch
+from evolve.loop.nodes.expose import RECALL, Lots, hide, turn
 from evolve.loop.state import RunContext, State, batch_of
-from memory.records import Event, Injection
+from memory.records import Injection
 from playbooks.core import Core, core_records, due
 from playbooks.view import RecordView
 
@@ -17,34 +19,34 @@ async def recall(state: State, context: RunContext) -> dict[str, Any]:
 
     What chance hides (`evolve.loop.nodes.expose`) is in no prompt. Repeating it after a crash keeps the first choice.
     """
-    config, stream, batch = context.config, context.stream, batch_of(state)
+    config, stream, index = context.config, context.stream, batch_of(state)
     if context.turn:
         await context.turn()
+    batch = context.batch(index)
     core = Core(ids=tuple(state.get("core", ())), tasks=state.get("core_at"))
-    subject = stream.key(batch)
-    logged = context.store.events(type="recall", subject=subject, limit=1)
-    if logged:
-        data = logged[0].data
-        return {"batch": batch, "core": data["core"], "core_at": data["core_at"], "episodes": None, "reflections": []}
+    if logged := batch.events(RECALL):
+        return _update(index, logged[0].data)
     shown: dict[str, list[dict[str, Any]]] = {}
     lots: dict[str, Lots] = {}
     if config.playbook.enabled:
-        done = stream.done(batch)
+        done = stream.done(index)
         if due(core, done, every=config.playbook.compact_every):
             core = choose_core(config, context.store.view(context.namespace), context.policy, done)
-        records = core_records(core, RecordView(filter(None, map(context.store.get, core.ids))))
+        records = core_records(core, RecordView(context.store.load(core.ids)))
         now = turn(context)
-        for task in stream.batch(batch):
+        for task in stream.batch(index):
             chosen = recall_for(context.store, config, task, records, context.policy)
             left, lots[task.id] = hide(chosen, task, now, context)
             shown[task.id] = [injection.model_dump(mode="json") for injection in left]
     data = {"core": list(core.ids), "core_at": core.tasks, "shown": shown, "lots": lots}
-    event = Event(type="recall", namespace=context.namespace, run_id=stream.run_id, subject=subject, data=data)
-    context.store.append(event)
-    return {"batch": batch, "core": data["core"], "core_at": core.tasks, "episodes": None, "reflections": []}
+    return _update(index, batch.append(RECALL, data).data)
 
 
-def recalled(batch: int, task_id: str, context: RunContext) -> tuple[Injection, ...]:
+def _update(index: int, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {"batch": index, "core": data["core"], "core_at": data["core_at"], "episodes": None, "reflections": []}
+
+
+def recalled(batch: Batch, task_id: str) -> tuple[Injection, ...]:
     """Return what was chosen for a task, in the order it was chosen."""
-    (event,) = context.store.events(type="recall", subject=context.stream.key(batch), limit=1)
+    (event,) = batch.events(RECALL)
     return tuple(Injection.model_validate(item) for item in event.data["shown"].get(task_id, ()))

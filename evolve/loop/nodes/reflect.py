@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.episode.injection import shown_again
 from evolve.episode.instrumentation import watched
 from evolve.episode.journalled_replies import about
-from evolve.loop.nodes.batch_episodes import batch_episodes
-from evolve.loop.state import RunContext, State
+from evolve.loop.batch import Batch
+from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
 from evolve.progress import Notice
 from evolve.seeds import id_for
@@ -25,8 +24,9 @@ async def reflect(state: State, context: RunContext) -> dict[str, Any]:
     """
     if not context.config.playbook.enabled:
         return {"reflections": []}
-    chosen = [t for t in batch_episodes(state, context) if _teaches(t, context)]
-    return {"reflections": await all_of(_reflect(trajectory, context) for trajectory in chosen)}
+    batch = context.batch(batch_of(state))
+    chosen = [trajectory for trajectory in batch.episodes if _teaches(trajectory, context)]
+    return {"reflections": await all_of(_reflect(trajectory, batch, context) for trajectory in chosen)}
 
 
 def _teaches(trajectory: Trajectory, context: RunContext) -> bool:
@@ -37,9 +37,9 @@ def _teaches(trajectory: Trajectory, context: RunContext) -> bool:
 
 
 @watched("reflect")
-async def _reflect(trajectory: Trajectory, context: RunContext) -> str:
+async def _reflect(trajectory: Trajectory, batch: Batch, context: RunContext) -> str:
     reflection_id = id_for("rf", trajectory.id)
-    shown = shown_again(context.store, trajectory.injected)
+    shown = batch.shown(trajectory.injected)
     async with context.slots:
         with about(trajectory.task.id):
             try:

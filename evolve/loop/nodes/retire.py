@@ -9,7 +9,6 @@ from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import submit
 from evolve.gates.scoring import cases, limits
-from evolve.loop.nodes.batch_episodes import batch_episodes
 from evolve.loop.nodes.commit import apply
 from evolve.loop.state import RunContext, State, batch_of
 from memory.evidence import Mark
@@ -35,7 +34,9 @@ async def retire(state: State, context: RunContext) -> dict[str, Any]:
         submit(context.store, context.namespace, context.stream.run_id, ops)
     elif ops:
         apply(context, ops, context.stream.key(batch), ACTOR)
-    return {"batch": batch + 1, "core": [key for key in state.get("core", ()) if not _retired_here(key, context)]}
+    core = state.get("core", [])
+    gone = {record.id for record in context.store.load(core) if _retired_here(record, context)}
+    return {"batch": batch + 1, "core": [key for key in core if key not in gone]}
 
 
 def _ops(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
@@ -60,9 +61,9 @@ def _asked(state: State, context: RunContext) -> tuple[Record[Any], ...]:
     """Return what the batch showed beside skills: of others nothing new is known. All, for a rule about idle ones."""
     if "unused" in context.config.forget.rules:
         return tuple(r for r in context.store.view(context.namespace).records() if r.kind != Skill.kind)
-    shown = {item.record_id for episode in batch_episodes(state, context) for item in episode.injected}
-    found = [record for key in shown if (record := context.store.get(key)) is not None]
-    return tuple(sorted((r for r in found if r.kind != Skill.kind), key=lambda record: record.number))
+    shown = {item.record_id for episode in context.batch(batch_of(state)).episodes for item in episode.injected}
+    found = (record for record in context.store.load(sorted(shown)) if record.kind != Skill.kind)
+    return tuple(sorted(found, key=lambda record: record.number))
 
 
 def _rivals(known: Sequence[Case], context: RunContext) -> tuple[Case, ...]:
@@ -80,9 +81,8 @@ def _spoken(mark: Mark) -> bool:
     return mark.age == 0 and bool(mark.counts.helpful or mark.counts.harmful)
 
 
-def _retired_here(record_id: str, context: RunContext) -> bool:
-    record = context.store.get(record_id)
-    if record is None or record.status is not Status.RETIRED:
+def _retired_here(record: Record[Any], context: RunContext) -> bool:
+    if record.status is not Status.RETIRED:
         return False
-    removals = [event for event in context.store.history(record_id) if event.type == "knowledge.remove"]
+    removals = [event for event in context.store.history(record.id) if event.type == "knowledge.remove"]
     return bool(removals) and removals[-1].data["actor"] == ACTOR

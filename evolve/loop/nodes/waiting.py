@@ -5,12 +5,16 @@ What still waits when a run is done is taken up by the next run in the namespace
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from evolve.gates.coverage import Covered
 from evolve.gates.exemplars import Exemplars
 from evolve.gates.gate_events import WAITING
 from evolve.gates.held_out import HeldOut
 from evolve.gates.stack import RUNS_TASKS
 from evolve.gates.utility import Utility
+from evolve.loop.batch import Batch
 from evolve.loop.runs import DONE
 from evolve.loop.state import RunContext
 from evolve.progress import Notice
@@ -28,8 +32,12 @@ class Waiting(Frozen):
     reason: str = ""
 
 
-def carried(batch: int, context: RunContext) -> tuple[Waiting, ...]:
+def carried(batch: Batch, context: RunContext) -> tuple[Waiting, ...]:
     """Return what waited when a batch began: all that the batch before it in this run left."""
+    return batch.once(WAITING, partial(_carried, batch.index, context))
+
+
+def _carried(batch: int, context: RunContext) -> tuple[Waiting, ...]:
     if batch:
         earlier = context.store.events(type=WAITING, subject=context.stream.key(batch - 1), limit=1)
     else:  # the last batch of the pass before, or what the run took up
@@ -44,10 +52,10 @@ def _items(event: Event) -> tuple[Waiting, ...]:
     return tuple(item for item in items if item.op.payload != ERASED_PAYLOAD)
 
 
-def keep(batch: int, waiting: tuple[Waiting, ...], context: RunContext) -> None:
+def keep(batch: Batch, waiting: tuple[Waiting, ...], context: RunContext) -> None:
     """Journal what waits after a batch, once; also that nothing does any more."""
-    if waiting or carried(batch, context):
-        _journal(context.stream.key(batch), waiting, context)
+    if (waiting or carried(batch, context)) and not batch.events(WAITING):
+        batch.append(WAITING, _data(waiting))
 
 
 def take_up(context: RunContext) -> None:
@@ -60,7 +68,10 @@ def take_up(context: RunContext) -> None:
         return
     found = left_over(context.store, context.namespace, context.environment.name)
     items = tuple(item for item in found if not tainted(item.op, context))
-    if items and _journal(f"{context.stream.run_id}/taken", items, context):
+    subject = f"{context.stream.run_id}/taken"
+    if items and not context.store.events(type=WAITING, subject=subject, limit=1):
+        event = Event(type=WAITING, namespace=context.namespace, run_id=context.stream.run_id, subject=subject)
+        context.store.append(event.model_copy(update={"data": _data(items)}))
         text = f"{len(items)} changes that an earlier run left waiting are judged with the first batch"
         context.observers.notify(Notice(run_id=context.stream.run_id, text=text))
 
@@ -90,11 +101,5 @@ def _scenario(task: Task) -> str:
     return task.scenario or task.id
 
 
-def _journal(subject: str, waiting: tuple[Waiting, ...], context: RunContext) -> bool:
-    """Journal what waits under a subject; return whether it was not journalled before."""
-    if context.store.events(type=WAITING, subject=subject, limit=1):
-        return False
-    data = {"waiting": [item.model_dump(mode="json") for item in waiting]}
-    event = Event(type=WAITING, namespace=context.namespace, run_id=context.stream.run_id, subject=subject, data=data)
-    context.store.append(event)
-    return True
+def _data(waiting: tuple[Waiting, ...]) -> dict[str, Any]:
+    return {"waiting": [item.model_dump(mode="json") for item in waiting]}

@@ -11,7 +11,8 @@ At most one record in use has a name: for kinds that are called by one (`Payload
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -68,7 +69,8 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
                 "Read the namespace again and repeat the commit"
             )
         change = Change(journal, batch, model, dim, version, number)
-        results = tuple(_apply_one(change, item) for item in batch.ops)
+        known = _applied(conn, [item.op.op_id for item in batch.ops])
+        results = tuple(_apply_once(change, item, known) for item in batch.ops)
         after = version + change.changed
         if any(result.reason != "duplicate" for result in results):
             applied = sum(result.applied for result in results)
@@ -78,11 +80,29 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
         return Commit(namespace=batch.namespace, version=after, results=results)
 
 
+def _applied(conn: sqlite3.Connection, op_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return op id -> the record and the version that it made, for those that were applied before."""
+    rows = conn.execute(
+        "SELECT o.op_id, o.record_id, o.version FROM json_each(?) j JOIN ops o ON o.op_id = j.value",
+        (json.dumps(list(op_ids)),),
+    )
+    return {row[0]: (row[1], row[2]) for row in rows}
+
+
+def _apply_once(change: Change, item: Prepared, known: dict[str, tuple[str, int]]) -> OpResult:
+    """Apply an op unless it is `known`, and know it then."""
+    op_id = item.op.op_id
+    if op_id in known:
+        record_id, version = known[op_id]
+        return OpResult(op_id=op_id, applied=True, record_id=record_id, version=version, reason="duplicate")
+    result = _apply_one(change, item)
+    if result.applied and result.record_id is not None and result.version is not None:
+        known[op_id] = result.record_id, result.version
+    return result
+
+
 def _apply_one(change: Change, item: Prepared) -> OpResult:
     op = item.op
-    known = change.journal.conn.execute("SELECT record_id, version FROM ops WHERE op_id = ?", (op.op_id,)).fetchone()
-    if known is not None:
-        return OpResult(op_id=op.op_id, applied=True, record_id=known[0], version=known[1], reason="duplicate")
     try:
         if item.refusal:
             raise Refused(item.refusal)

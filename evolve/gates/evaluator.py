@@ -93,7 +93,7 @@ class Evaluator:
         knowledge came from are shown it too: the gate decides which tasks to ask about.
         """
         planned = self._planned(ops or (), tasks, seed)
-        found = {each.id: stored for each in planned if (stored := self._stored(each)) is not None}
+        found = self._stored(planned)
         unpaid = [each for each in planned if self._costs(each, found.get(each.id))]
         most = self.acting.max_steps
         self.purse.ask(len(unpaid), most, times=1 if ops else 2)
@@ -150,17 +150,21 @@ class Evaluator:
             core = core_records(choose_core(config, view, self.policy, 0), view)
             return {task.id: recall_for(copy, config, task, core, self.policy) for task in tasks}
 
-    def _stored(self, planned: _Planned) -> Trajectory | None:
-        """Return the episode if it was run before, by a gate or, where no seed matters, by the stream of this run."""
-        stored = self.store.trajectory(planned.id)
-        if stored is not None or not self.seedless:
-            return stored
-        for episode in self.store.trajectories(run_id=self.run_id, task_id=planned.task.id):
-            same = (episode.policy, episode.policy_version) == (self.policy.name, self.policy.version)
-            same = same and episode.arm != ATTEMPT  # which was sampled
-            if same and episode.task == planned.task and self._said_to(episode) == planned.said:
-                return episode.model_copy(update={"id": planned.id})
-        return None
+    def _stored(self, planned: Sequence[_Planned]) -> dict[str, Trajectory]:
+        """Return the episodes that were run before, by a gate or, where no seed matters, by the stream of this run."""
+        found = {episode.id: episode for episode in self.store.trajectories(ids=[each.id for each in planned])}
+        missing = [each for each in planned if each.id not in found] if self.seedless else []
+        if missing:
+            streamed = self.store.trajectories(run_id=self.run_id, task_id=[each.task.id for each in missing])
+            for each in missing:
+                if same := next((episode for episode in streamed if self._same(episode, each)), None):
+                    found[each.id] = same.model_copy(update={"id": each.id})
+        return found
+
+    def _same(self, episode: Trajectory, planned: _Planned) -> bool:
+        same = (episode.policy, episode.policy_version) == (self.policy.name, self.policy.version)
+        same = same and episode.arm != ATTEMPT  # which was sampled
+        return same and episode.task == planned.task and self._said_to(episode) == planned.said
 
     def _said_to(self, episode: Trajectory) -> str | None:
         shown = shown_again(self.store, episode.injected)

@@ -9,18 +9,21 @@ folder is a checkout of this project, of this commit or of the audited one; its 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sqlite3
+import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-STATEMENTS, CHECKPOINTS = "SQL statements", "SQL statements of checkpoints"
+STATEMENTS, CHECKPOINTS, TEXTS = "SQL statements", "SQL statements of checkpoints", "texts of statements"
 READS, PARSES, DELTAS = "trajectory reads", "trajectory parses", "delta parses"
 COUNTED = (STATEMENTS, READS, PARSES, DELTAS)
 TASKS = 16
@@ -47,13 +50,12 @@ class Counts:
     """What was counted, by what it is and who asked for it: the nearest frame in `evolve/`, else `memory/`."""
 
     def __init__(self, root: Path) -> None:
-        self.by: dict[str, Counter[str]] = {name: Counter() for name in (*COUNTED, CHECKPOINTS, "by statement")}
+        self.by: dict[str, Counter[str]] = {name: Counter() for name in (*COUNTED, CHECKPOINTS, TEXTS)}
         self._root = str(root)
-        self.on = False
 
-    def take(self, what: str, count: int = 1) -> None:
-        if self.on:
-            self.by[what][self._caller()] += count
+    def take(self, what: str) -> None:
+        """Take one of something."""
+        self.by[what][self._caller()] += 1
 
     def statement(self, file: str, text: str) -> None:
         """Take one statement; what a trigger does comes as a comment and is none."""
@@ -61,8 +63,7 @@ class Counts:
             self.take(CHECKPOINTS)
         elif file.endswith("evolve.db") and not text.startswith("--"):
             self.take(STATEMENTS)
-            if self.on:
-                self.by["by statement"][" ".join(text.split())[:60]] += 1
+            self.by[TEXTS][" ".join(text.split())[:60]] += 1
 
     def _caller(self) -> str:
         frame, inner = sys._getframe(2), ""  # pyright: ignore[reportPrivateUsage] - documented
@@ -137,16 +138,12 @@ def _either(name: str, audited: str) -> Any:
         return import_module(audited)
 
 
-def measure(root: Path, tasks: int = TASKS) -> dict[str, Any]:
-    """Return what a run of the packages at `root` counted, by caller, its gate episodes and its milliseconds a task."""
-    counts = Counts(root)
-    watch(counts)
+def play(tasks: int) -> tuple[float, dict[str, int]]:
+    """Run so many tasks in a workspace of their own; return the seconds it took, and what the journal holds then."""
     office_of = import_module("evolve.environments.office.environment")
     make_worker = import_module("evolve.environments.office.worker").make_worker
     config_of = _either("evolve.config.model", "evolve.config").Config
     session = _either("evolve.loop.session", "evolve.session")
-    _either("evolve.loop.graph", "evolve.graph")  # its import is start-up
-    _give_gate(_either("evolve.loop.assembly", "evolve.app"))
     office = office_of.Office(office_of.OfficeConfig(deployment=900))
     with tempfile.TemporaryDirectory() as folder:
         config = config_of.model_validate(
@@ -161,24 +158,42 @@ def measure(root: Path, tasks: int = TASKS) -> dict[str, Any]:
             }
         )
         parts = session.Parts(policy=make_worker(office), environment=office)
-        counts.on, started = True, time.perf_counter()
+        started = time.perf_counter()
         session.run(config, parts=parts)
-        counts.on, seconds = False, time.perf_counter() - started
-        db = sqlite3.connect(next(Path(folder).rglob("evolve.db")))
-        gates = db.execute("SELECT count(*) FROM trajectories WHERE arm = 'gate'").fetchone()[0]
-        replies = db.execute("SELECT count(*) FROM replies").fetchone()[0]
-        learned = db.execute("SELECT count(*) FROM records").fetchone()[0]
-        db.close()
-    return {
-        "by": {name: dict(found.most_common()) for name, found in counts.by.items()},
-        "gate episodes": gates,
-        "replies": replies,
-        "records": learned,
-        "ms a task": 1e3 * seconds / tasks,
+        seconds = time.perf_counter() - started
+        return seconds, _held(next(Path(folder).rglob("evolve.db")))
+
+
+def _held(database: Path) -> dict[str, int]:
+    questions = {
+        "episodes": "trajectories WHERE arm = 'main'",
+        "gate episodes": "trajectories WHERE arm = 'gate'",
+        "replies": "replies",
+        "records": "records",
     }
+    with closing(sqlite3.connect(database)) as db:
+        return {what: db.execute(f"SELECT count(*) FROM {rows}").fetchone()[0] for what, rows in questions.items()}
+
+
+def measure(root: Path, tasks: int = TASKS, rounds: int = 5) -> dict[str, Any]:
+    """Return what a run of the packages at `root` counted, by caller, what it did, and its milliseconds a task.
+
+    Those are the median of some rounds before anything is counted, after one that bears the start.
+    """
+    _give_gate(_either("evolve.loop.assembly", "evolve.app"))
+    seconds = [play(tasks)[0] for _ in range(rounds + 1)][1:]
+    counts = Counts(root)
+    watch(counts)
+    _, held = play(tasks)
+    by = {name: dict(found.most_common()) for name, found in counts.by.items()}
+    return {"by": by, "held": held, "ms a task": 1e3 * statistics.median(seconds) / tasks}
 
 
 if __name__ == "__main__":
-    ROOT = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    sys.path.insert(0, str(ROOT))
-    print(json.dumps(measure(ROOT)))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", default=".", type=Path)
+    parser.add_argument("--rounds", type=int, default=5, help="runs that are timed")
+    asked = parser.parse_args()
+    tree = asked.folder.resolve()
+    sys.path.insert(0, str(tree))
+    print(json.dumps(measure(tree, rounds=asked.rounds)))

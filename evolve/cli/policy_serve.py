@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,8 +75,23 @@ def serve(
     ] = None,
     max_rank: Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that vLLM makes room for.")] = 16,
     dtype: Annotated[
-        str, typer.Option("--dtype", help="What vLLM computes in; float32 is compared exactly.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            "--dtype",
+            help="What vLLM computes in; bfloat16 on a GPU, float32 elsewhere, which is compared exactly.",
+            show_default=False,
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--tensor-parallel", min=1, help="GPUs that vLLM spreads the model over.")
+    ] = None,
+    gpu_memory: Annotated[
+        float | None, typer.Option("--gpu-memory", min=0.05, max=1.0, help="Share of a GPU's memory that vLLM takes.")
+    ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--vllm-arg", help="Handed to vLLM as it is; repeat it: --vllm-arg=--block-size=32."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Serve a model on 127.0.0.1 only, in OpenAI's format; print the URL and wait for Ctrl-C.
@@ -87,27 +102,32 @@ def serve(
     """
     config = load(context)
     if model is not None and not model.is_dir():
+        if any(each is not None for each in (vllm, dtype, gpus, gpu_memory, more)):
+            raise BadInput(
+                "--vllm, --dtype, --tensor-parallel, --gpu-memory and --vllm-arg are for vLLM; give a folder"
+            )
         sizes = {"port": port, "slots": slots, "context": ctx, "threads": threads}
         serving = _llama(config, model, adapter, sizes)
     elif threads is not None or adapter is not None:
-        given = "--threads is" if threads is not None else "--adapter is"
-        raise BadInput(f"{given} for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS, and loads generations")
+        name = "--threads" if threads is not None else "--adapter"
+        raise BadInput(f"{name} is for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS, and loads generations")
     else:
-        sizes = {
+        options = {
             "--port": port,
             "--dtype": dtype,
             "--max-lora-rank": max_rank,
             "--max-num-seqs": slots,
             "--max-model-len": ctx,
+            "--tensor-parallel-size": gpus,
+            "--gpu-memory-utilization": gpu_memory,
         }
+        given = [text for key, value in options.items() if value is not None for text in (key, str(value))]
         section = (
             config.policy.model_copy(update={"name": "local", "model": str(model.resolve())})
             if model
             else config.policy
         )
-        serving = _vllm(
-            config.workspace, section, vllm, {key: value for key, value in sizes.items() if value is not None}
-        )
+        serving = _vllm(config.workspace, section, vllm, [*given, *(more or ())])
     _until_stopped(serving, as_json)
 
 
@@ -154,16 +174,14 @@ def _llama(config: Config, model: Path, adapter: str | None, given: Mapping[str,
 
 
 @contextmanager
-def _vllm(
-    workspace: Path, section: PolicySection, executable: Path | None, sizes: Mapping[str, int | str]
-) -> Generator[Serving]:
+def _vllm(workspace: Path, section: PolicySection, executable: Path | None, given: Sequence[str]) -> Generator[Serving]:
     """Serve a base with the workspace's live generation, and the one before it."""
     from evolve.generations.workspace_registry import model_directory, open_registry
     from policies.generations.storage import version_name
-    from policies.vllm_server import ARGUMENTS, LORA, vllm_server
+    from policies.vllm_server import LORA, suited, vllm_server
 
     directory, command = model_directory(section), _executable(executable)
-    arguments = (*ARGUMENTS, *LORA, *(text for key, value in sizes.items() for text in (key, str(value))))
+    arguments = (*suited(command), *LORA, *given)
     log = workspace / "vllm.log"
     with open_registry(section, workspace) as registry:
         say(f"starting vLLM, a minute or two; it writes to {log}", error=True)

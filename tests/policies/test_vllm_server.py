@@ -14,7 +14,7 @@ import pytest
 
 from policies import server_process as module
 from policies.errors import PolicyUnavailable
-from policies.vllm_server import vllm_server
+from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, suited, vllm_server
 
 ANSWERING = """
 import http.server, sys
@@ -170,3 +170,22 @@ def test_an_absent_command_names_the_script_that_installs_it(tmp_path: Path) -> 
         vllm_server(tmp_path, executable=tmp_path / "absent", log=tmp_path / "log"),
     ):
         pass
+
+
+@pytest.mark.parametrize(("said", "arguments"), [("True", GPU_ARGUMENTS), ("False", ARGUMENTS)])
+def test_the_python_of_the_command_says_what_it_computes_on(
+    tmp_path: Path, said: str, arguments: tuple[str, ...]
+) -> None:
+    python, executable = tmp_path / "python", tmp_path / "vllm"
+    python.write_text(f"#!/bin/sh\necho {said}\n")
+    python.chmod(0o755)
+    executable.write_text(f"#!{python}\n")
+    assert suited(executable) == arguments
+    assert ("--enforce-eager" in arguments) == (said == "False")
+
+
+def test_a_command_without_torch_is_named(tmp_path: Path) -> None:
+    executable = tmp_path / "vllm"
+    executable.write_text("#!/bin/false\n")
+    with pytest.raises(PolicyUnavailable, match="vllm does not start with a Python that has torch"):
+        suited(executable)

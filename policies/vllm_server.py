@@ -20,8 +20,9 @@ SETTINGS = {
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "TORCHDYNAMO_DISABLE": "1",  # else the first request waits half a minute for a C++ compiler
 }
+EAGER = {"TORCHDYNAMO_DISABLE": "1"}
+"""Goes with `--enforce-eager`: else the first request waits half a minute for a C++ compiler."""
 SAMPLING = (
     *("--logprobs-mode", "processed_logprobs"),
     *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
@@ -65,7 +66,9 @@ def vllm_server(
     port = int(arguments[arguments.index("--port") + 1]) if "--port" in arguments else free_port()
     given = arguments if "--port" in arguments else (*arguments, "--port", str(port))
     command = [str(executable), "serve", str(model), "--served-model-name", name, "--host", HOST, *given]
-    settings = _all_cores() | SETTINGS | (RUN_TIME_LORA if "--enable-lora" in arguments else {})
+    settings = _all_cores() | SETTINGS
+    settings |= EAGER if "--enforce-eager" in arguments else {}
+    settings |= RUN_TIME_LORA if "--enable-lora" in arguments else {}
     with server_process("vLLM", command, port, log, settings=settings, ready_within_s=ready_within_s) as url:
         yield url
 
@@ -75,9 +78,11 @@ def suited(executable: Path) -> tuple[str, ...]:
 
     Raises `PolicyUnavailable` where it cannot say.
     """
-    first = executable.open("rb").readline().decode(errors="replace")
-    interpreter = first.removeprefix("#!").strip() if first.startswith("#!") else str(executable.parent / "python")
-    asked = [*interpreter.split(), "-c", "import torch; print(torch.cuda.is_available())"]
+    with executable.open("rb") as script:
+        first = script.readline().decode(errors="replace").removeprefix("#!")
+    # a wrapper in shell has the Python that it calls beside it
+    interpreter = first.split() if "python" in first else [str(executable.resolve().parent / "python")]
+    asked = [*interpreter, "-c", "import torch; print(torch.cuda.is_available())"]
     try:
         said = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:

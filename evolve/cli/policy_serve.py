@@ -104,7 +104,7 @@ def serve(
     if model is not None and not model.is_dir():
         if any(each is not None for each in (vllm, dtype, gpus, gpu_memory, more)):
             raise BadInput(
-                "--vllm, --dtype, --tensor-parallel, --gpu-memory and --vllm-arg are for vLLM; give a folder"
+                "--vllm, --dtype, --tensor-parallel, --gpu-memory and --vllm-arg are for a folder, which vLLM serves"
             )
         sizes = {"port": port, "slots": slots, "context": ctx, "threads": threads}
         serving = _llama(config, model, adapter, sizes)

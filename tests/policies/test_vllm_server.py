@@ -184,6 +184,28 @@ def test_the_python_of_the_command_says_what_it_computes_on(
     assert ("--enforce-eager" in arguments) == (said == "False")
 
 
+def test_a_wrapper_in_shell_has_its_python_beside_it(tmp_path: Path) -> None:
+    home = tmp_path / "environment"
+    home.mkdir()
+    for name, code in (("python", "echo True"), ("vllm", "exec python")):
+        (home / name).write_text(f"#!/bin/sh\n{code}\n")
+        (home / name).chmod(0o755)
+    (tmp_path / "vllm").symlink_to(home / "vllm")
+    assert suited(tmp_path / "vllm") == GPU_ARGUMENTS
+
+
+@pytest.mark.parametrize("arguments", [ARGUMENTS, GPU_ARGUMENTS])
+def test_only_what_computes_eagerly_is_kept_from_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)
+    code = f"import os\nprint('no compiler:', os.environ.get('TORCHDYNAMO_DISABLE'), flush=True)\n{ANSWERING}"
+    executable, log = program(tmp_path, code), tmp_path / "log"
+    with vllm_server(tmp_path, executable=executable, log=log, arguments=arguments, ready_within_s=60):
+        eager = "--enforce-eager" in arguments
+        assert log.read_text().startswith(f"no compiler: {'1' if eager else None}")
+
+
 def test_a_command_without_torch_is_named(tmp_path: Path) -> None:
     executable = tmp_path / "vllm"
     executable.write_text("#!/bin/false\n")

@@ -48,6 +48,30 @@ Adapter = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
 ]
+Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")]
+Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")]
+Context = Annotated[
+    int | None,
+    typer.Option("--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."),
+]
+Command = Annotated[Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")]
+Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that vLLM makes room for.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="What vLLM computes in; bfloat16 on a GPU, float32 elsewhere, which is compared exactly.",
+        show_default=False,
+    ),
+]
+Gpus = Annotated[int | None, typer.Option("--tensor-parallel", min=1, help="GPUs that vLLM spreads the model over.")]
+GpuMemory = Annotated[
+    float | None, typer.Option("--gpu-memory", min=0.05, max=1.0, help="Share of a GPU's memory that vLLM takes.")
+]
+More = Annotated[
+    list[str] | None,
+    typer.Option("--vllm-arg", help="Handed to vLLM as it is; repeat it: --vllm-arg=--block-size=32."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -58,40 +82,17 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     model: Model = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")] = 8000,
-    slots: Annotated[
-        int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")
-    ] = None,
-    ctx: Annotated[
-        int | None,
-        typer.Option(
-            "--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."
-        ),
-    ] = None,
+    port: Port = 8000,
+    slots: Slots = None,
+    ctx: Context = None,
     threads: Threads = None,
     adapter: Adapter = None,
-    vllm: Annotated[
-        Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")
-    ] = None,
-    max_rank: Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that vLLM makes room for.")] = 16,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            "--dtype",
-            help="What vLLM computes in; bfloat16 on a GPU, float32 elsewhere, which is compared exactly.",
-            show_default=False,
-        ),
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option("--tensor-parallel", min=1, help="GPUs that vLLM spreads the model over.")
-    ] = None,
-    gpu_memory: Annotated[
-        float | None, typer.Option("--gpu-memory", min=0.05, max=1.0, help="Share of a GPU's memory that vLLM takes.")
-    ] = None,
-    more: Annotated[
-        list[str] | None,
-        typer.Option("--vllm-arg", help="Handed to vLLM as it is; repeat it: --vllm-arg=--block-size=32."),
-    ] = None,
+    vllm: Command = None,
+    max_rank: Rank = 16,
+    dtype: Dtype = None,
+    gpus: Gpus = None,
+    gpu_memory: GpuMemory = None,
+    more: More = None,
     as_json: Json = False,
 ) -> None:
     """Serve a model on 127.0.0.1 only, in OpenAI's format; print the URL and wait for Ctrl-C.

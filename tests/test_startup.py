@@ -1,4 +1,4 @@
-"""Starting up is cheap: `import evolve` and `evolve --help` load few modules, and no heavy package.
+"""Starting up is cheap: `import evolve` and `evolve --help` load few modules, and no heavy package, nor does the page.
 
 Modules are counted, not seconds: how long they take depends on the machine.
 """
@@ -45,6 +45,13 @@ def test_no_heavy_package_is_loaded(code: str) -> None:
 def test_few_modules_are_loaded(code: str) -> None:
     out = run(f"{code}\nprint(len(__import__('sys').modules))")
     assert int(out.splitlines()[-1]) <= MOST[code]
+
+
+def test_the_server_of_the_page_loads_nothing_that_no_page_needs() -> None:
+    out = run(
+        "import sys, evolve.inspector.server; print(sorted({'sklearn', 'pandas', 'scipy', 'torch'} & set(sys.modules)))"
+    )
+    assert out.strip() == "[]"
 
 
 def test_help_lists_the_commands() -> None:

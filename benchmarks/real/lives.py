@@ -36,7 +36,7 @@ from memory.runlist import RunFilter
 from policies.llama_server import LlamaOptions, llama_server
 from policies.protocols import Message, Policy, SamplingParams
 from policies.roles import ROLES
-from policies.vllm_server import vllm_server
+from policies.vllm_server import ARGUMENTS, vllm_server
 
 SLOTS, CONTEXT = 4, 4096
 HELD_OUT = "test_normal"
@@ -45,10 +45,8 @@ TIMEOUT_S = 900.0
 MAX_TOKENS = 256
 """Most tokens of a reply, for every arm."""
 VLLM = (
-    *("--dtype", "bfloat16", "--enforce-eager", "--max-model-len", str(CONTEXT)),
-    # a prompt that is read in pieces ends the CPU build where a request has a seed: "CPU Generator does not use offset"
-    *("--no-enable-chunked-prefill", "--max-num-batched-tokens", str(2 * CONTEXT)),
-    *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
+    *ARGUMENTS,
+    *("--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-batched-tokens", str(2 * CONTEXT)),
 )
 AT_ONCE = 32
 """Requests that vLLM answers at the same time."""

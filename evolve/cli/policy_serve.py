@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,6 +48,30 @@ Adapter = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each. Fewer beside other work.")
 ]
+Port = Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")]
+Slots = Annotated[int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")]
+Context = Annotated[
+    int | None,
+    typer.Option("--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."),
+]
+Command = Annotated[Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")]
+Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that vLLM makes room for.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="What vLLM computes in; bfloat16 on a GPU, float32 elsewhere, which is compared exactly.",
+        show_default=False,
+    ),
+]
+Gpus = Annotated[int | None, typer.Option("--tensor-parallel", min=1, help="GPUs that vLLM spreads the model over.")]
+GpuMemory = Annotated[
+    float | None, typer.Option("--gpu-memory", min=0.05, max=1.0, help="Share of a GPU's memory that vLLM takes.")
+]
+More = Annotated[
+    list[str] | None,
+    typer.Option("--vllm-arg", help="Handed to vLLM as it is; repeat it: --vllm-arg=--block-size=32."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -58,25 +82,17 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     model: Model = None,
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="Port on 127.0.0.1.")] = 8000,
-    slots: Annotated[
-        int | None, typer.Option("--slots", min=1, help="Requests answered at once; llama.cpp 4, vLLM 32.")
-    ] = None,
-    ctx: Annotated[
-        int | None,
-        typer.Option(
-            "--ctx", min=256, help="Tokens of a request and its reply; llama.cpp 4096, vLLM all of the model's."
-        ),
-    ] = None,
+    port: Port = 8000,
+    slots: Slots = None,
+    ctx: Context = None,
     threads: Threads = None,
     adapter: Adapter = None,
-    vllm: Annotated[
-        Path | None, typer.Option("--vllm", help="The `vllm` command; else of $EVOLVE_VLLM, else on PATH.")
-    ] = None,
-    max_rank: Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that vLLM makes room for.")] = 16,
-    dtype: Annotated[
-        str, typer.Option("--dtype", help="What vLLM computes in; float32 is compared exactly.")
-    ] = "float32",
+    vllm: Command = None,
+    max_rank: Rank = 16,
+    dtype: Dtype = None,
+    gpus: Gpus = None,
+    gpu_memory: GpuMemory = None,
+    more: More = None,
     as_json: Json = False,
 ) -> None:
     """Serve a model on 127.0.0.1 only, in OpenAI's format; print the URL and wait for Ctrl-C.
@@ -87,27 +103,32 @@ def serve(
     """
     config = load(context)
     if model is not None and not model.is_dir():
+        if any(each is not None for each in (vllm, dtype, gpus, gpu_memory, more)):
+            raise BadInput(
+                "--vllm, --dtype, --tensor-parallel, --gpu-memory and --vllm-arg are for a folder, which vLLM serves"
+            )
         sizes = {"port": port, "slots": slots, "context": ctx, "threads": threads}
         serving = _llama(config, model, adapter, sizes)
     elif threads is not None or adapter is not None:
-        given = "--threads is" if threads is not None else "--adapter is"
-        raise BadInput(f"{given} for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS, and loads generations")
+        name = "--threads" if threads is not None else "--adapter"
+        raise BadInput(f"{name} is for a GGUF file; vLLM takes its threads from OMP_NUM_THREADS, and loads generations")
     else:
-        sizes = {
+        options = {
             "--port": port,
             "--dtype": dtype,
             "--max-lora-rank": max_rank,
             "--max-num-seqs": slots,
             "--max-model-len": ctx,
+            "--tensor-parallel-size": gpus,
+            "--gpu-memory-utilization": gpu_memory,
         }
+        given = [text for key, value in options.items() if value is not None for text in (key, str(value))]
         section = (
             config.policy.model_copy(update={"name": "local", "model": str(model.resolve())})
             if model
             else config.policy
         )
-        serving = _vllm(
-            config.workspace, section, vllm, {key: value for key, value in sizes.items() if value is not None}
-        )
+        serving = _vllm(config.workspace, section, vllm, [*given, *(more or ())])
     _until_stopped(serving, as_json)
 
 
@@ -154,16 +175,14 @@ def _llama(config: Config, model: Path, adapter: str | None, given: Mapping[str,
 
 
 @contextmanager
-def _vllm(
-    workspace: Path, section: PolicySection, executable: Path | None, sizes: Mapping[str, int | str]
-) -> Generator[Serving]:
+def _vllm(workspace: Path, section: PolicySection, executable: Path | None, given: Sequence[str]) -> Generator[Serving]:
     """Serve a base with the workspace's live generation, and the one before it."""
     from evolve.generations.workspace_registry import model_directory, open_registry
     from policies.generations.storage import version_name
-    from policies.vllm_server import ARGUMENTS, LORA, vllm_server
+    from policies.vllm_server import LORA, suited, vllm_server
 
     directory, command = model_directory(section), _executable(executable)
-    arguments = (*ARGUMENTS, *LORA, *(text for key, value in sizes.items() for text in (key, str(value))))
+    arguments = (*suited(command), *LORA, *given)
     log = workspace / "vllm.log"
     with open_registry(section, workspace) as registry:
         say(f"starting vLLM, a minute or two; it writes to {log}", error=True)

@@ -11,8 +11,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
-from sklearn.feature_extraction.text import TfidfVectorizer
-
 from evolve.seeds import id_for
 from memory.errors import BadInput
 from memory.records import Frozen, Task
@@ -57,6 +55,8 @@ def _scenarios(tasks: Sequence[Task]) -> list[list[Task]]:
 
 def _neighbours(tasks: Sequence[Task], length: int) -> list[list[Task]]:
     """Return for each task itself and those most like it in words; tasks already in a group are taken once."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     words = TfidfVectorizer(ngram_range=(1, 2)).fit_transform(task.instruction for task in tasks)
     alike = (words @ words.T).toarray()
     free = dict(enumerate(tasks))

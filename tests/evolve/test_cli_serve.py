@@ -47,6 +47,8 @@ def test_what_cannot_be_served_is_one_sentence_and_leaves_no_workspace(tmp_path:
     assert said.startswith(f"llama.cpp cannot listen on port {port} of 127.0.0.1")
     assert said.endswith("or give another with --port")
     assert "--threads is for a GGUF file" in complaint(tmp_path, "policy", "serve", ".", "--threads", "1", code=2)
+    said = complaint(tmp_path, "policy", "serve", "tiny.gguf", "--tensor-parallel", "2", code=2)
+    assert "--vllm-arg are for a folder" in said
     assert not (tmp_path / ".evolve").exists()
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from policies import server_process as module
 from policies.errors import PolicyUnavailable
-from policies.vllm_server import vllm_server
+from policies.vllm_server import ARGUMENTS, GPU_ARGUMENTS, suited, vllm_server
 
 ANSWERING = """
 import http.server, sys
@@ -170,3 +170,44 @@ def test_an_absent_command_names_the_script_that_installs_it(tmp_path: Path) -> 
         vllm_server(tmp_path, executable=tmp_path / "absent", log=tmp_path / "log"),
     ):
         pass
+
+
+@pytest.mark.parametrize(("said", "arguments"), [("True", GPU_ARGUMENTS), ("False", ARGUMENTS)])
+def test_the_python_of_the_command_says_what_it_computes_on(
+    tmp_path: Path, said: str, arguments: tuple[str, ...]
+) -> None:
+    python, executable = tmp_path / "python", tmp_path / "vllm"
+    python.write_text(f"#!/bin/sh\necho {said}\n")
+    python.chmod(0o755)
+    executable.write_text(f"#!{python}\n")
+    assert suited(executable) == arguments
+    assert ("--enforce-eager" in arguments) == (said == "False")
+
+
+def test_a_wrapper_in_shell_has_its_python_beside_it(tmp_path: Path) -> None:
+    home = tmp_path / "environment"
+    home.mkdir()
+    for name, code in (("python", "echo True"), ("vllm", "exec python")):
+        (home / name).write_text(f"#!/bin/sh\n{code}\n")
+        (home / name).chmod(0o755)
+    (tmp_path / "vllm").symlink_to(home / "vllm")
+    assert suited(tmp_path / "vllm") == GPU_ARGUMENTS
+
+
+@pytest.mark.parametrize("arguments", [ARGUMENTS, GPU_ARGUMENTS])
+def test_only_what_computes_eagerly_is_kept_from_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.delenv("TORCHDYNAMO_DISABLE", raising=False)
+    code = f"import os\nprint('no compiler:', os.environ.get('TORCHDYNAMO_DISABLE'), flush=True)\n{ANSWERING}"
+    executable, log = program(tmp_path, code), tmp_path / "log"
+    with vllm_server(tmp_path, executable=executable, log=log, arguments=arguments, ready_within_s=60):
+        eager = "--enforce-eager" in arguments
+        assert log.read_text().startswith(f"no compiler: {'1' if eager else None}")
+
+
+def test_a_command_without_torch_is_named(tmp_path: Path) -> None:
+    executable = tmp_path / "vllm"
+    executable.write_text("#!/bin/false\n")
+    with pytest.raises(PolicyUnavailable, match="vllm does not start with a Python that has torch"):
+        suited(executable)

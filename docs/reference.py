@@ -19,7 +19,7 @@ import evolve
 from benchmarks.table import PACKAGES
 from evolve.config.model import Config, EnvironmentSection
 from evolve.config.preset import Preset, find_preset, preset_names
-from evolve.config.sections import Section
+from evolve.config.tables import Section
 from evolve.inspector.rendering import glossary
 from evolve.loop.assembly import environment_options, shipped_environments
 from evolve.surface import HOME

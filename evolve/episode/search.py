@@ -62,7 +62,7 @@ def search_for(
 
     Left out are the records that chance hides from the task, and, frozen, what was learned from the task itself.
     """
-    if not (invitation(config, profile) and text_kinds(config)):
+    if not (invitation(config, profile) and text_kinds()):
         return None
 
     @watched("search")
@@ -71,13 +71,11 @@ def search_for(
             RecallQuery(
                 text=query,
                 namespace=config.memory.namespace,
-                kinds=text_kinds(config),
+                kinds=text_kinds(),
                 k=config.playbook.search_k,
-                min_score=config.memory.min_score,
                 token_budget=config.playbook.token_budget,
                 exclude_task_ids=(task.id,) if snapshot_id else (),
                 snapshot_id=snapshot_id,
-                mmr_lambda=config.memory.mmr_lambda,
             )
         )
         found = tuple(item for item in found if item.record.id not in hidden)

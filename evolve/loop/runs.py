@@ -161,7 +161,7 @@ def started_with(record: RunRecord, config: Config) -> Config:
         "log": config.log,
     }
     if (kept.policy.name, kept.policy.model) == (config.policy.name, config.policy.model):
-        address = config.policy.model_dump(include={"base_url", "api_key_env", "timeout_s"})
+        address = config.policy.model_dump(include=set(ServerAddress.model_fields))
         today["policy"] = kept.policy.model_copy(update=address)
     return kept.model_copy(update={**today, "run": fast})
 

@@ -11,21 +11,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Literal, NamedTuple
 
-from memory.records import Frozen
+from evolve.config.training import Limits
 
 Figures = Mapping[str, float]
-
-
-class Limits(Frozen):
-    """What is still a training; the keys of `[train]` say more."""
-
-    patience: int = 5
-    max_growth: float = 5.0
-    min_valid: float = 0.5
-    min_entropy: float = 1e-4
-    max_entropy: float = 3.0
-    max_kl: float = 0.25
-    min_skill_use: float = 0.1
 
 
 class Guard(NamedTuple):
@@ -58,7 +46,7 @@ def collapse(told: Sequence[Figures], limits: Limits) -> str:
             found = ", ".join(f"{figures[guard.figure]:.3g}" for figures in last)
             return (
                 f"{guard.says} ({guard.figure}) was {found} in the last {len(last)} iterations, expected at "
-                f"{guard.bound} {bound:.3g} (train.{guard.limit})"
+                f"{guard.bound} {bound:.3g} (train.limits.{guard.limit})"
             )
     return ""
 

@@ -239,7 +239,7 @@ def returned(trainer: Trainer, folder: Path) -> str:
     if not (folder / GOOD).exists():
         raise TrainingStopped(
             f"{reason}; no iteration before was within the limits, so there is nothing to publish; lower "
-            "train.learning_rate, or set that limit for this model"
+            "train.learning_rate, or set that limit for this model in [train.limits]"
         )
     ledger.keep(folder / HISTORY, int(trainer.resume(folder / GOOD)["iterations"]))
     return reason

@@ -28,6 +28,11 @@ def check_names(config: Config, *, train: bool = True) -> None:
             wrong.append(str(unknown))
     if wrong:
         raise ConfigError("; ".join(wrong))
+    app.check_gate_options(config)
+    app.check_environment_options(config)
+    for key in MEMBERS if train else ():
+        if getattr(config.train, key).options:
+            config.train.member(key)
 
 
 def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
@@ -51,8 +56,8 @@ def _trained(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
     """Yield the same of the members of a training."""
     from policies.rl.slots import names
 
-    train = config.train.model_dump()
-    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
+    named = ((key, getattr(config.train, key).name, slot) for key, slot in MEMBERS.items())
+    yield from ((f"train.{key}", name, names(slot)) for key, name, slot in named if name)
 
 
 def _shipped(config: Config) -> Mapping[str, Iterable[str]]:

@@ -41,7 +41,7 @@ TRAINING: dict[str, Any] = {
 }
 """bfloat16: on a processor that computes it a step took half the time of float32, and half the memory (docs/LOG.md)."""
 SHORT: dict[str, Any] = {"policy": {"max_tokens": 120}, "environment": {"max_steps": 1}}
-QUICK: dict[str, Any] = {**SHORT, "gate": {"select_tasks": 1}, "run": {"attempts": 2}}
+QUICK: dict[str, Any] = {**SHORT, "gate": {"held_out": {"tasks": 1}}, "run": {"attempts": 2}}
 
 
 def lives(home: Path, quick: bool) -> Weighed:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from evolve import config
-from evolve.config.tables import merged
+from evolve.config.tables import flat, merged
 from evolve.errors import ConfigError
 from memory.records import Frozen
 
@@ -44,13 +44,7 @@ class Preset(Frozen):
 
     def keys(self) -> dict[str, Any]:
         """Return what it sets as `section.key` -> value."""
-        return dict(_flat(self.values))
-
-
-def _flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield `section.key`, or `section.table.key`, and its value."""
-    for key, value in values.items():
-        yield from _flat(value, f"{above}{key}.") if isinstance(value, dict) else [(f"{above}{key}", value)]
+        return dict(flat(self.values))
 
 
 class AppliedPreset(Frozen):

@@ -9,7 +9,7 @@ in the member's own file.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -84,6 +84,12 @@ def _named(section: type[BaseModel], key: str, table: Values) -> Values:
     """Return a table with the name that it has by default, where it is one of a member and gives none."""
     field = section.model_fields.get(key)
     return {"name": field.default.name, **table} if field and isinstance(field.default, Member) else table
+
+
+def flat(values: Values, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield `section.key`, or `section.table.key`, and its value."""
+    for key, value in values.items():
+        yield from flat(value, f"{above}{key}.") if isinstance(value, Mapping) else [(f"{above}{key}", value)]
 
 
 def read(options: type[M], given: Values, table: str) -> M:

@@ -175,9 +175,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "skills": False,
     },
     "sft": {"loss": "sft"},
-    "internalise": {"loss": "sft", "sft.context": "dropped"},
+    "internalise": {"loss": "sft", "sft": {"context": "dropped"}},
 }
-"""Name of a method -> what it sets in `[train]`, as key or `table.key` -> value."""
+"""Name of a method -> what it sets in `[train]`, as key -> value, or table."""
 
 
 def recipe_settings(recipe: str) -> dict[str, Any]:

@@ -53,8 +53,8 @@ class Options(Section):
     """How it is decided on tasks that no lesson was written from, those of `run.dev_split`."""
 
     tasks: int | None = Field(default=None, ge=1)
-    """How many tasks of the split, in proportion by family or scenario; none = all. Gate `utility` and the candidates of
-    a training are measured on the same."""
+    """How many tasks of the split, in proportion by family or scenario; none = all. Gate `utility` and candidates of a
+    training are measured on the same."""
     first_stage: int = Field(default=Rules().first, ge=1)
     """Tasks of a practical look's first stage; where the answer is not plain, twice as many follow, up to all."""
     slices: str | None = None

@@ -288,7 +288,7 @@ def make_gates(
     *,
     tasks: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[Gate, ...]:
-    """Return the configured gates (or the caller's `own`) in order; a person comes last where `gate.names` says `review`.
+    """Return the configured gates (or the caller's `own`) in order, with a person last where `review` is named.
 
     Those that run tasks need a `bench`; without one `default` names none. `tasks` returns the instructions that were
     given so far where no bench knows the stream. Raises as `GateContext.bench_of`, and

@@ -150,8 +150,8 @@ def make_distiller(
     world: Callable[[], Environment],
 ) -> Distiller:
     """Return the curator: it reads the episodes in `store` that succeeded, by their grade or, where nobody grades, by
-    what was judged of them. With `playbook.distill.revise` a function must read well and its episode, done again with it in
-    the environment that `world` makes, succeed; what is wrong goes back to the policy.
+    what was judged of them. With `playbook.distill.revise` a function must read well and its episode, done again with
+    it in the environment that `world` makes, succeed; what is wrong goes back to the policy.
 
     Raises `ConfigError` without a store, for a policy with compact prompts, and for settings with which no successful
     episode would reach it, or no skill a task.

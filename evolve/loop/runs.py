@@ -31,6 +31,7 @@ from memory.runlist import KINDS as MODE_KINDS
 from memory.runlist import RunFilter
 from memory.store import Store
 from policies.budget import Budget
+from policies.server_settings import ServerAddress
 
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"

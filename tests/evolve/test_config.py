@@ -60,7 +60,7 @@ def test_config_made_in_code_ignores_the_shell(monkeypatch: pytest.MonkeyPatch) 
         ("[run]\nmode = 'onlin'\n", "'online', 'offline', 'frozen' or 'quarantine'"),
         ("seed = 3\n", "'seed' stands outside any section"),
         ("[run\n", "is no TOML"),
-        ("[policy.price]\npromt = 1\n", "unknown key 'promt' in [policy]"),
+        ("[policy.price]\npromt = 1\n", "unknown key 'promt' in [policy.price]"),
     ],
 )
 def test_a_mistake_is_named_with_its_fix(write, text: str, said: str) -> None:

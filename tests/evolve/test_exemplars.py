@@ -114,7 +114,7 @@ async def test_x3_of_one_task_the_shorter_exemplar_stays(tmp_path: Path) -> None
         question("terse", "margin", 100, 7, before="What"),
         question("wordy-again", "margin", 100, 7, before="Please, what"),
     ]
-    config = formulas_config(tmp_path, run={"batch_size": 1, "skip": 16}, gate={"near_duplicate": 0.8})
+    config = formulas_config(tmp_path, run={"batch_size": 1, "skip": 16}, gate={"static": {"near_duplicate": 0.8}})
     await go(config, Formulas(again))
     (kept,) = exemplars(tmp_path)
     assert kept.payload.turns == (Turn(said="a minus b over a at 100, 7", observed="right"),)

@@ -260,6 +260,6 @@ def test_entropy_is_of_the_first_twenty_tokens() -> None:
 )
 def test_what_branches_do_not_go_with_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        branching_of(TrainSection(**RECIPES["grpo"] | {"branches": 4} | more))
-    assert branching_of(TrainSection(**RECIPES["grpo"] | {"branches": 7})) == Branching(arpo, 7)
+        branching_of(TrainSection(**RECIPES["grpo"] | {"branching": {"branches": 4}} | more))
+    assert branching_of(TrainSection(**RECIPES["grpo"] | {"branching": {"branches": 7}})) == Branching(arpo, 7)
     assert branching_of(TrainSection()) is None

@@ -121,7 +121,7 @@ async def test_what_collapses_is_stopped_and_goes_back_to_the_weights_before(tmp
     plan = SMALL.model_copy(update={"iterations": 9, "limits": limits})
     parts = learning(late, learning_rate=0.5)
     reason = await learn(WORLDS, parts, plan, tmp_path)
-    assert "train.max_entropy" in reason
+    assert "train.limits.max_entropy" in reason
     assert [line["iteration"] for line in lines(tmp_path / METRICS)] == [0, 1, 2]
     assert [line["iteration"] for line in lines(tmp_path / HISTORY)] == [0]
     assert parts.trainer.updates == 1

@@ -17,10 +17,10 @@ from statistics import mean
 
 from benchmarks.sage_arms import TEMPERATURE
 from benchmarks.sage_trials import acting, given, office
+from evolve.config.training import Partial
 from evolve.training.chain_tasks import chains
 from evolve.training.ledger import METRICS, lines
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.partial import Partial
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET

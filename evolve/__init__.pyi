@@ -9,11 +9,11 @@ from evolve.config.model import (
     GateSection,
     MemorySection,
     Mode,
-    NotebookSection,
     PlaybookSection,
     PolicySection,
     RoleSection,
     RunSection,
+    TeacherSection,
 )
 from evolve.config.preset import AppliedPreset
 from evolve.config.sections import (
@@ -98,6 +98,7 @@ from memory.records import (
     UsageCounts,
     Verdict,
 )
+from playbooks.notebook.note_curator import NotebookSettings
 from playbooks.protocols import Curator, Reflector
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
@@ -114,6 +115,7 @@ from policies.roles import Role
 from policies.scripted import Script, ScriptedPolicy
 from policies.structured import Structured, generate_structured
 from policies.templates import oneline
+from skills.distill import DistillSettings
 from skills.record import Skill, SkillTest
 from skills.retrieval import Way
 
@@ -151,6 +153,7 @@ __all__ = [
     "Demonstration",
     "Environment",
     "EnvironmentFailure",
+    "DistillSettings",
     "EnvironmentSection",
     "Episode",
     "EpisodeDetail",
@@ -192,7 +195,7 @@ __all__ = [
     "Metrics",
     "Mode",
     "NotFound",
-    "NotebookSection",
+    "NotebookSettings",
     "Observer",
     "Office",
     "OfficeConfig",
@@ -252,6 +255,7 @@ __all__ = [
     "StopReason",
     "Structured",
     "Task",
+    "TeacherSection",
     "TelemetrySection",
     "ToolCall",
     "ToolSpec",

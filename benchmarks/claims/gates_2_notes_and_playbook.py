@@ -3,7 +3,8 @@
 Unseen office deployments with the scripted worker, online train tasks, then frozen evaluation on held-out tasks. There
 is no model: the `rules` reflector draws the lessons in every arm, `ace` takes them directly into the playbook, `mnl`
 writes them as notes by cluster (`playbook.notebook.writer = "rules"`), `both` does the two side by side. Only the
-static gate stands in any arm, so that the table compares what is written, not what is admitted. It does not rank the papers.
+static gate stands in any arm, so that the table compares what is written, not what is admitted. It does not rank the
+papers.
 """
 
 from __future__ import annotations

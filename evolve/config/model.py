@@ -143,7 +143,8 @@ class TeacherSection(RoleSection):
 
     @model_validator(mode="after")
     def _named(self) -> TeacherSection:
-        stray = sorted(self.model_fields_set & set(RoleSection.model_fields))
+        fields = type(self).model_fields
+        stray = [key for key in RoleSection.model_fields if getattr(self, key) != fields[key].default]
         if not self.name and stray:
             raise ValueError(f"it lacks 'name', and has {stray[0]!r}; it takes no key of [policy]")
         return self

@@ -53,11 +53,14 @@ def _shipped_environment(name: str, config: Config) -> Environment:
     return _built(member(environments, name), name, config)
 
 
-def check_environment_options(config: Config) -> None:
-    """Raise `ConfigError` for keys of `[environment]` that the environment it names does not take, if it ships here."""
-    model = environment_options(config.environment.name) if config.environment.name in shipped_environments() else None
-    if model is not None:
-        read(model, config.environment.options, "environment")
+def check_environment_options(config: Config) -> BaseModel | None:
+    """Return the own keys of an environment that ships here; None where it has none, or is the user's.
+
+    Raises `ConfigError` for one that it does not take.
+    """
+    name = config.environment.name
+    model = environment_options(name) if name in shipped_environments() else None
+    return model and read(model, config.environment.options, "environment")
 
 
 def check_skills(config: Config, environment: Environment) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
+from evolve.config.training import Limits, Partial
 from evolve.episode.instrumentation import watched
 from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
@@ -24,9 +25,9 @@ from evolve.training.branches import Branching, Grown
 from evolve.training.chain_tasks import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
-from evolve.training.guards import Limits, collapse, sound
+from evolve.training.guards import collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
-from evolve.training.partial import Partial, Rolling
+from evolve.training.partial import Rolling
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
 from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from evolve.config.training import TrainSection
-from evolve.training.guards import GUARDS, Limits, collapse, sound
+from evolve.config.training import Limits, TrainSection
+from evolve.training.guards import GUARDS, collapse, sound
 
 WELL = {"written": 100.0, "valid": 0.9, "entropy": 0.4, "rollout_kl": 1e-6, "skill_use": 0.5}
 LIMITS = Limits(patience=3)

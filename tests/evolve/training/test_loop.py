@@ -12,7 +12,6 @@ from evolve.environments.office.environment import Office, OfficeConfig, OfficeE
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
-from evolve.training.guards import Limits
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Sampling

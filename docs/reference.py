@@ -36,7 +36,7 @@ def configuration() -> str:
     """Return every section and table with its keys, then the options of what keys name, as Markdown."""
     told = field_texts(Config)
     single = [_row(name, Config.model_fields[name], told[name]) for name in _keys(Config)]
-    parts = [_table(path, model) for path, model in tables(Config) if model is not Member]
+    parts = [text for path, model in tables(Config) if model is not Member and (text := _table(path, model))]
     return "\n".join([_HEAD, *_TABLE, *single, "", *parts, _OPTIONS, *_members()])
 
 
@@ -57,8 +57,10 @@ What a key names may have options of its own, declared by whoever takes them. Th
 stand beside its name, those of a gate, a curator, a rule or a member of training in a table of their own.
 """
 _TABLE = ("| key | default | what |", "| --- | --- | --- |")
-_NAMED = ("playbook.notebook", "playbook.distill", "skills.useless", "skills.unused", "forget.useless")
-_NAMED += ("forget.harmful", "forget.unused")
+_NAMED = (
+    *("playbook.notebook", "playbook.distill", "skills.useless", "skills.unused"),
+    *("forget.useless", "forget.harmful", "forget.unused"),
+)
 """Tables whose curator or rule another key names: their options stand in the second part."""
 _ROLES = ("policy.reflector", "policy.curator", "policy.judge")
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import tomlkit
+from tomlkit.items import Item
 
 from evolve.config.renamed import Move, moves, translated
 from evolve.errors import ConfigError
@@ -34,7 +35,8 @@ class Entry:
         """Return the entry under another name, and with another value, where one is given."""
         if value is None:
             return Entry([_KEY.sub(rf"\g<1>{key}\g<3>", self.lines[0], count=1), *self.lines[1:]], key, self.above)
-        said = tomlkit.parse("\n".join(self.lines)).item(self.key).trivia.comment
+        item = tomlkit.parse("\n".join(self.lines)).item(self.key)
+        said = item.trivia.comment if isinstance(item, Item) else ""
         return Entry([f"{key} = {tomlkit.item(value).as_string()}" + (f"  {said}" if said else "")], key, self.above)
 
 

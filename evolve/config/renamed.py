@@ -171,7 +171,7 @@ def place(values: Any, move: Move) -> None:
     """Take an old key out of tables, and put what became of it where it stands now."""
     section, _, key = move.old.partition(".")
     del values[section][key]
-    if section == "notebook" and not values[section]:
+    if not values[section]:
         del values[section]
     for path, value in move.new.items():
         *tables, last = path.split(".")

@@ -42,6 +42,7 @@ class Member(OpenSection):
     """What a key names, with its options: `loss = "ppo"`, or `[train.loss]` with `name = "ppo"` and `high = 0.28`."""
 
     name: str
+    """A file of its slot, or `module:attribute`."""
 
 
 FROM_ROOT = "from root"

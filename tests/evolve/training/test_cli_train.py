@@ -44,6 +44,8 @@ iterations = 1
 chains = 1
 rollouts = 2
 epochs = 1
+
+[train.sft]
 passes = 1
 """
 

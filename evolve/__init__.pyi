@@ -25,7 +25,8 @@ from evolve.config.sections import (
     SkillsSection,
     TelemetrySection,
 )
-from evolve.config.training import TrainSection
+from evolve.config.tables import Member
+from evolve.config.training import BranchingTable, PartialRollouts, SftTable, TrainingLimits, TrainSection
 from evolve.environments.bfcl.environment import Bfcl, BfclConfig
 from evolve.environments.bfcl.world import BfclWorld
 from evolve.environments.office.environment import Office, OfficeConfig
@@ -100,6 +101,7 @@ from memory.records import (
 )
 from playbooks.notebook.note_curator import NotebookSettings
 from playbooks.protocols import Curator, Reflector
+from playbooks.retirement import HarmfulRule, UnusedRule, UselessRule
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
@@ -111,6 +113,7 @@ from policies.openai_transport import Connection
 from policies.price import Price
 from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams, ToolSpec
 from policies.recordings import Recordings
+from policies.rl.optimising import Dtype
 from policies.roles import Role
 from policies.scripted import Script, ScriptedPolicy
 from policies.structured import Structured, generate_structured
@@ -118,6 +121,7 @@ from policies.templates import oneline
 from skills.distill import DistillSettings
 from skills.record import Skill, SkillTest
 from skills.retrieval import Way
+from skills.skill_retirement import UnusedSkill, UselessSkill
 
 __all__ = [
     "Action",
@@ -133,6 +137,7 @@ __all__ = [
     "Bfcl",
     "BfclConfig",
     "BfclWorld",
+    "BranchingTable",
     "Budget",
     "BudgetExceeded",
     "BudgetSection",
@@ -151,9 +156,10 @@ __all__ = [
     "Curator",
     "DeltaOp",
     "Demonstration",
+    "DistillSettings",
+    "Dtype",
     "Environment",
     "EnvironmentFailure",
-    "DistillSettings",
     "EnvironmentSection",
     "Episode",
     "EpisodeDetail",
@@ -174,6 +180,7 @@ __all__ = [
     "GenerationRow",
     "GenerationTrial",
     "Grade",
+    "HarmfulRule",
     "HistoryRow",
     "ImportedPlaybook",
     "ImportedSkills",
@@ -190,6 +197,7 @@ __all__ = [
     "Learning",
     "LearningState",
     "LogSection",
+    "Member",
     "MemorySection",
     "Message",
     "Metrics",
@@ -206,6 +214,7 @@ __all__ = [
     "Outcome",
     "Outside",
     "Paired",
+    "PartialRollouts",
     "Parts",
     "Payload",
     "Playbook",
@@ -241,6 +250,7 @@ __all__ = [
     "SearchRow",
     "ServerFeatures",
     "ServerOptions",
+    "SftTable",
     "Skill",
     "SkillFormat",
     "SkillTest",
@@ -262,12 +272,17 @@ __all__ = [
     "ToolsEnvironment",
     "TrainSection",
     "Trained",
+    "TrainingLimits",
     "Trajectory",
     "Transcript",
     "Trust",
     "Turn",
+    "UnusedRule",
+    "UnusedSkill",
     "Usage",
     "UsageCounts",
+    "UselessRule",
+    "UselessSkill",
     "UserCodeError",
     "UtilityEstimate",
     "Verdict",

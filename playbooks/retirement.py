@@ -19,7 +19,7 @@ from playbooks.kinds.exemplar import Exemplar
 AUTHOR = "retirement"
 
 
-class Useless(Frozen):
+class UselessRule(Frozen):
     """What is worth too little."""
 
     floor: float = Field(default=0.5, gt=0, lt=1)
@@ -28,7 +28,7 @@ class Useless(Frozen):
     """Least count of marks, as decayed."""
 
 
-class Harmful(Frozen):
+class HarmfulRule(Frozen):
     """What only did harm lately."""
 
     marks: int = Field(default=3, ge=1)
@@ -37,7 +37,7 @@ class Harmful(Frozen):
     """Tasks within which they lie."""
 
 
-class Unused(Frozen):
+class UnusedRule(Frozen):
     """What was not shown for a long time."""
 
     tasks: int = Field(default=500, ge=1)
@@ -47,9 +47,9 @@ class Unused(Frozen):
 class Limits(Frozen):
     """From when on evidence retires a record: the options of each rule that has some."""
 
-    useless: Useless = Useless()
-    harmful: Harmful = Harmful()
-    unused: Unused = Unused()
+    useless: UselessRule = UselessRule()
+    harmful: HarmfulRule = HarmfulRule()
+    unused: UnusedRule = UnusedRule()
 
 
 Rule = Callable[[Case, Sequence[Case], Limits], str]

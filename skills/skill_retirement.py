@@ -23,7 +23,7 @@ from skills.record import Skill
 AUTHOR = "retirement"
 
 
-class Useless(Frozen):
+class UselessSkill(Frozen):
     """What is not worth enough."""
 
     gain: float = 0.0
@@ -35,7 +35,7 @@ class Useless(Frozen):
     """Least count of marks, as decayed by `forget.half_life`."""
 
 
-class Unused(Frozen):
+class UnusedSkill(Frozen):
     """What no task called for a long time."""
 
     tasks: int = Field(default=300, ge=1)
@@ -45,8 +45,8 @@ class Unused(Frozen):
 class Limits(Frozen):
     """From when on evidence retires a skill: the options of each rule."""
 
-    useless: Useless = Useless()
-    unused: Unused = Unused()
+    useless: UselessSkill = UselessSkill()
+    unused: UnusedSkill = UnusedSkill()
 
 
 Rule = Callable[[Case, Limits], str]

@@ -64,7 +64,7 @@ def run(
 
     config = begin(context, changes)
     if review:
-        config = changed(config, {"gate.names": dict.fromkeys((*config.gate.names, ReviewGate.name))})
+        config = changed(config, {"gate.names": tuple(dict.fromkeys((*config.gate.names, ReviewGate.name)))})
     with display(as_json) as shown:
         result = session.run(config, observers=[shown] if shown else ())
     _finish(context, result, as_json)

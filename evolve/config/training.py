@@ -40,7 +40,7 @@ class SftTable(Section):
     """Also learn the reflections from which came what gates measured to help."""
 
 
-class Limits(Section):
+class TrainingLimits(Section):
     """What is still a training by rollouts (`evolve.training.guards`)."""
 
     patience: int = Field(default=5, ge=1)
@@ -61,7 +61,7 @@ class Limits(Section):
     limit."""
 
 
-class Partial(Section):
+class PartialRollouts(Section):
     """How far an iteration runs ahead (`evolve.training.partial`)."""
 
     oversampling: float = Field(default=1.0, ge=1, le=2)
@@ -132,8 +132,8 @@ class TrainSection(Section, Optimising):
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling in rollouts."""
     sft: SftTable = SftTable()
-    limits: Limits = Limits()
-    partial: Partial = Partial()
+    limits: TrainingLimits = TrainingLimits()
+    partial: PartialRollouts = PartialRollouts()
 
     @field_validator(*MEMBERS, mode="before")
     @classmethod

@@ -71,7 +71,7 @@ def make(context: GateContext) -> Exemplars:
 
 def rules_of(config: Config) -> Rules:
     """Return how a look at exemplars is decided."""
-    return held_out_rules_of(config, options_of(config)).model_copy(update={"cap": 1.0, "progress": False})
+    return held_out_rules_of(config).model_copy(update={"cap": 1.0, "progress": False})
 
 
 MEMBER = make

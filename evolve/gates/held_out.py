@@ -31,7 +31,7 @@ from evolve.gates.canary import SLICE, Canary, canary_tasks
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
 from evolve.gates.gate_events import verdicts
-from evolve.gates.held_out_rules import NAME, HeldOutTrial, Options, Rules, decide, look_of, looks, replay
+from evolve.gates.held_out_rules import NAME, HeldOutTrial, Options, Rules, decide, look_of, looks, options_of, replay
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
@@ -270,8 +270,9 @@ def make(context: GateContext, options: Options, rules: Rules | None = None) -> 
     )
 
 
-def rules_of(config: Config, options: Options) -> Rules:
+def rules_of(config: Config, options: Options | None = None) -> Rules:
     """Return how the gate decides."""
+    options = options or options_of(config)
     return Rules(mode=options.mode, alpha=options.alpha, first=options.first_stage, trust=config.gate.trust)
 
 

@@ -314,7 +314,7 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
 
     check_gate_options(config)
     context = GateContext(config, bench, tasks)
-    known = {each: partial(_shipped_gate, each, context) for each in shipped_gates()}
+    known = {each: partial(shipped_gate, each, context) for each in shipped_gates()}
     names = gates_of(config, bench.evaluator.environment if bench else None)
     made: list[Gate] = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
     return exercised(made, bench.evaluator.environment, bench.evaluator.trials) if bench else tuple(made)
@@ -342,7 +342,8 @@ def check_gate_options(config: Config) -> None:
             raise ConfigError(f"unknown table [gate.{name}]{nearest(name, shipped_gates())}")
 
 
-def _shipped_gate(name: str, context: GateContext) -> Gate:
+def shipped_gate(name: str, context: GateContext) -> Gate:
+    """Return a gate that ships here, made with the options that `[gate]` has for it."""
     make, options = member(gates, name), gate_options(name)
     made: Gate = make(context, context.config.gate.of(name, options)) if options else make(context)
     return made

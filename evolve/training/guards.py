@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Literal, NamedTuple
 
-from evolve.config.training import Limits
+from evolve.config.training import TrainingLimits
 
 Figures = Mapping[str, float]
 
@@ -37,7 +37,7 @@ GUARDS = (
 )
 
 
-def collapse(told: Sequence[Figures], limits: Limits) -> str:
+def collapse(told: Sequence[Figures], limits: TrainingLimits) -> str:
     """Return why training should stop after the iterations `told`, empty where it should not."""
     last = told[-limits.patience :]
     for guard in GUARDS if len(last) == limits.patience else ():
@@ -51,13 +51,13 @@ def collapse(told: Sequence[Figures], limits: Limits) -> str:
     return ""
 
 
-def sound(told: Sequence[Figures], limits: Limits) -> bool:
+def sound(told: Sequence[Figures], limits: TrainingLimits) -> bool:
     """Return whether the last iteration is within all limits."""
     bounds = ((guard, _bound(guard, told, limits)) for guard in GUARDS)
     return not any(bound is not None and _beyond(guard, told[-1], bound) for guard, bound in bounds)
 
 
-def _bound(guard: Guard, told: Sequence[Figures], limits: Limits) -> float | None:
+def _bound(guard: Guard, told: Sequence[Figures], limits: TrainingLimits) -> float | None:
     """Return the limit as a figure; None while the start that it is a share of still goes on."""
     limit = float(getattr(limits, guard.limit))
     if not guard.shares:

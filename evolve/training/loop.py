@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
-from evolve.config.training import Limits, Partial
+from evolve.config.training import PartialRollouts, TrainingLimits
 from evolve.episode.instrumentation import watched
 from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
@@ -50,8 +50,8 @@ class Plan(Frozen):
     """Tasks of a chain."""
     by: By = "scenario"
     sampling: Sampling = Sampling()
-    limits: Limits = Limits()
-    partial: Partial = Partial()
+    limits: TrainingLimits = TrainingLimits()
+    partial: PartialRollouts = PartialRollouts()
 
 
 @dataclass(frozen=True)

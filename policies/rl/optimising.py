@@ -9,6 +9,7 @@ from pydantic import Field
 from memory.base import Frozen
 
 Dtype = Literal["float32", "bfloat16"]
+"""In which weights are held and computed."""
 
 
 class Optimising(Frozen):

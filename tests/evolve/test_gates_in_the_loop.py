@@ -244,7 +244,7 @@ async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_nothing(tmp_path
 
 
 async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_path: Path) -> None:
-    gate = {"names": STACK, "mode": "strict", **UNCAPPED}
+    gate = {"names": STACK, "held_out": {"mode": "strict"}, **UNCAPPED}
     config = doors_config(tmp_path, run={"batch_size": 2}, gate=gate)
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     result = await arun(config, parts=Parts(policy=policy, environment=Doors(6)))

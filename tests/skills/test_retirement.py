@@ -12,7 +12,7 @@ from memory.evidence import Evidence, Mark
 from memory.records import Op, Record, Status, UsageCounts
 from memory.utility import Case, Measured, utility
 from skills.record import Skill
-from skills.skill_retirement import RULES, Limits, Unused, Useless, retire
+from skills.skill_retirement import RULES, Limits, UnusedSkill, UselessSkill, retire
 
 Kept = Callable[..., Record[Skill]]
 H, B = UsageCounts(helpful=1), UsageCounts(harmful=1)
@@ -28,7 +28,9 @@ def case(record: Any, *marks: tuple[int, UsageCounts], **more: Any) -> Case:
 def retired(cases: Sequence[Case], *names: str, **limits: Any) -> list[str | None]:
     return [
         op.target_id
-        for op in retire(cases, names or tuple(RULES), Limits(useless=Useless(**limits), unused=Unused(tasks=10**6)))
+        for op in retire(
+            cases, names or tuple(RULES), Limits(useless=UselessSkill(**limits), unused=UnusedSkill(tasks=10**6))
+        )
     ]
 
 
@@ -63,7 +65,7 @@ def test_what_nobody_used_for_long_is_retired_though_it_was_shown(skill: Kept) -
         case(skill(3, "helped"), (299, H)),
         case(skill(4, "old"), (300, CITED)),
     ]
-    ops = retire(cases, ["unused"], Limits(unused=Unused(tasks=300)))
+    ops = retire(cases, ["unused"], Limits(unused=UnusedSkill(tasks=300)))
     assert [(op.target_id, op.reason) for op in ops] == [
         ("record-1", "not used for 400 tasks"),
         ("record-4", "not used for 300 tasks"),

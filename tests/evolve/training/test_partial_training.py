@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from evolve.config.training import Partial
+from evolve.config.training import PartialRollouts
 from evolve.environments.office.environment import OfficeConfig
 from evolve.seeds import id_for
 from evolve.training import partial
@@ -29,7 +29,10 @@ from tests.evolve.training.test_loop import ACTING, Everything
 
 pytestmark = pytest.mark.slow
 PLAN = Plan(
-    iterations=3, chains=2, sampling=Sampling(rollouts=2, seed=4), partial=Partial(oversampling=1.5, staleness=1)
+    iterations=3,
+    chains=2,
+    sampling=Sampling(rollouts=2, seed=4),
+    partial=PartialRollouts(oversampling=1.5, staleness=1),
 )
 
 

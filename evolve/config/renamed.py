@@ -16,6 +16,7 @@ from evolve.config.training import MEMBERS
 from evolve.errors import ConfigError
 
 _log = logging.getLogger(__name__)
+_ABSENT = object()
 Layers = Sequence[Mapping[str, Any]]
 """What is given, and below it what it lies over, the nearest first."""
 Change = Callable[[Any, Layers], Mapping[str, Any]]
@@ -145,8 +146,8 @@ RENAMED: Mapping[str, Change] = {
 def moves(given: Mapping[str, Any], below: Layers = ()) -> Iterator[Move]:
     """Yield what becomes of each old key that is given. Raises `ConfigError` for a value that has no place any more."""
     for old, change in RENAMED.items():
-        value = _found((given,), old)
-        if value is None or (isinstance(value, Mapping) and old != "train.options"):  # a table of the same name
+        value = _found((given,), old, _ABSENT)
+        if value is _ABSENT or (isinstance(value, Mapping) and old != "train.options"):  # a table of the same name
             continue
         try:
             yield Move(old, change(value, (given, *below)))
@@ -178,7 +179,7 @@ def place(values: Any, move: Move) -> None:
         table = values
         for name in tables:
             inner = table.get(name, {})
-            table[name] = inner if isinstance(inner, Mapping) else {"name": inner}
+            table[name] = inner if isinstance(inner, Mapping) else {"name": inner} if inner else {}
             table = table[name]
         if last not in table or path == "gate.names" or path == "run.dev_split":
             table[last] = value
@@ -189,10 +190,10 @@ def _tell(sentence: str) -> None:
     _log.warning(sentence)
 
 
-def _found(layers: Layers, path: str) -> Any:
-    """Return what stands at a path in the first of some layers that has it; None where none does."""
+def _found(layers: Layers, path: str, absent: object = None) -> Any:
+    """Return what stands at a path in the first of some layers that has it."""
     section, _, key = path.partition(".")
-    return next((each[section][key] for each in layers if key in each.get(section, {})), None)
+    return next((each[section][key] for each in layers if key in (each.get(section) or {})), absent)
 
 
 def _preset(layers: Layers) -> Mapping[str, Any]:

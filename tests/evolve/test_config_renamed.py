@@ -16,13 +16,17 @@ from evolve.config.file import assigned, by_section, changed, load_config, store
 from evolve.config.migration import migrated
 from evolve.config.model import Config
 from evolve.config.renamed import RENAMED
+from evolve.config.sections import BudgetSection
 from evolve.config.tables import flat, table_of
 from evolve.config.training import MEMBERS, TrainSection
 from evolve.errors import ConfigError
-from evolve.loop.assembly import check_gate_options, gate_options, shipped_gates
+from evolve.loop.assembly import check_gate_options, gate_options, open_store, shipped_gates
+from evolve.loop.runs import load_run, save_run
+from evolve.loop.session import Parts, aresume, arun
 from evolve.workspace.config_check import check_names, in_force
 from policies.rl import slots
 from tests.evolve.command import evolve, evolve_json
+from tests.evolve.toy_doors import Doors, doors_config, doors_policy
 
 OLD: dict[str, str] = {
     **dict.fromkeys(RENAMED, "2"),
@@ -185,6 +189,34 @@ def test_the_command_rewrites_the_file_and_shows_what_it_did(tmp_path: Path) -> 
     assert data["written"]
     assert {"old": "train.clip", "new": {"train.max_grad_norm": 0.5}} in data["moves"]
     assert "nothing to do" in evolve(tmp_path, "config", "migrate", "evolve.toml")
+
+
+def test_a_run_that_an_earlier_version_began_means_the_same(root: Path) -> None:
+    kept = json.loads((root / "tests/fixtures/config_of_0_1.json").read_text())
+    assert set(RENAMED) - {f"{section}.{key}" for section, keys in kept.items() for key in keys or ()} == {"train.clip"}
+    config = stored_config(kept, Path())
+    check_names(config)
+    assert in_force(config) == in_force(Config()) | {"gate": {**in_force(Config())["gate"], **in_force(config)["gate"]}}
+    for name in config.gate.options:
+        model = gate_options(name)
+        assert model is not None
+        assert config.gate.of(name, model) == model()
+
+
+async def test_it_is_resumed(tmp_path: Path, root: Path) -> None:
+    config = doors_config(tmp_path, run={"batch_size": 2}, budget={"calls": 6}, controls={"no_memory": 0})
+    parts = Parts(policy=doors_policy(), environment=Doors())
+    begun = await arun(config, parts=parts)
+    assert begun.status == "stopped"
+    with open_store(config, len) as store:
+        record = load_run(store, begun.run_id)
+        old = json.loads((root / "tests/fixtures/config_of_0_1.json").read_text())
+        mine = record.config
+        old |= {"run": {**old["run"], **mine["run"]}, "memory": {**old["memory"], **mine["memory"]}}
+        old |= {key: mine[key] for key in ("budget", "controls", "environment", "playbook")}
+        save_run(store, record.model_copy(update={"config": old}))
+    done = await aresume(config.model_copy(update={"budget": BudgetSection()}), parts=parts)
+    assert (done.run_id, done.status) == (begun.run_id, "done")
 
 
 def test_two_splits_that_select_are_one_too_many() -> None:

@@ -201,6 +201,8 @@ class MemorySection(Section):
     """Vector index of live recall. Frozen evaluations always search exactly."""
     recall_k: int = Field(default=24, ge=0)
     """Most records recalled for a task."""
+    kinds: tuple[str, ...] = ()
+    """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
 
 
 class PlaybookSection(Section):

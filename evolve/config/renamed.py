@@ -46,8 +46,7 @@ def _gone(always: Any) -> Change:
     """Return what becomes of a key that nobody set: it has the value that it had by default."""
 
     def change(value: Any, _: Layers) -> Mapping[str, Any]:
-        plain = tuple(value) if isinstance(value, list) else value
-        if plain != always:
+        if value != always:
             raise ConfigError(f"a key of an earlier version is gone, and its value is always {always!r}; got {value!r}")
         return {}
 
@@ -89,7 +88,6 @@ RENAMED: Mapping[str, Change] = {
     "run.plan_review": _to("policy.teacher.plan_review"),
     "run.teacher_retry": _to("policy.teacher.retry"),
     "memory.min_score": _gone(0),
-    "memory.kinds": _gone(()),
     "memory.mmr_lambda": _gone(0.7),
     "gate.select_split": _dev_split,
     "gate.select_tasks": _to("gate.held_out.tasks"),

@@ -94,7 +94,7 @@ def recall_for(
 
 def _texts(store: Store, config: Config, task: Task, left: int, snapshot_id: str | None) -> tuple[Recalled, ...]:
     """Return the rules and notes that a task recalls within `left` tokens."""
-    kinds = text_kinds()
+    kinds = text_kinds(config)
     if not (left and kinds and config.memory.recall_k):
         return ()
     return store.recall(

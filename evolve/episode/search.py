@@ -62,7 +62,7 @@ def search_for(
 
     Left out are the records that chance hides from the task, and, frozen, what was learned from the task itself.
     """
-    if not (invitation(config, profile) and text_kinds()):
+    if not (invitation(config, profile) and text_kinds(config)):
         return None
 
     @watched("search")
@@ -71,7 +71,7 @@ def search_for(
             RecallQuery(
                 text=query,
                 namespace=config.memory.namespace,
-                kinds=text_kinds(),
+                kinds=text_kinds(config),
                 k=config.playbook.search_k,
                 token_budget=config.playbook.token_budget,
                 exclude_task_ids=(task.id,) if snapshot_id else (),

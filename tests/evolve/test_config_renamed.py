@@ -39,7 +39,6 @@ OLD: dict[str, str] = {
     "gate.allow": '["corp.org"]',
     "gate.leak_ngram": "4",
     "memory.min_score": "0.0",
-    "memory.kinds": "[]",
     "memory.mmr_lambda": "0.7",
     "notebook.writer": '"rules"',
     "train.options": "{loss = {high = 0.3}, advantages = {}}",

@@ -211,7 +211,7 @@ async def test_x6_a_run_that_was_stopped_among_the_attempts_ends_as_one_that_was
 
 
 async def test_forgetting_by_age_reaches_them(tmp_path: Path) -> None:
-    forget: dict[str, object] = {"rules": ("unused",), "unused": 3}
+    forget: dict[str, object] = {"rules": ("unused",), "unused": {"tasks": 3}}
     await go(formulas_config(tmp_path, forget=forget, run={"batch_size": 1}, exemplars={"k": 1}))
     assert Status.RETIRED in {record.status for record in exemplars(tmp_path, everything=True)}
 

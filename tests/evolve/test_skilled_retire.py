@@ -30,11 +30,11 @@ def helpless(messages: Sequence[Message], params: SamplingParams) -> str:
 @pytest.mark.parametrize(
     ("skills", "required", "after"),
     [
-        ({"evidence": 2.5}, False, Status.RETIRED),
-        ({"evidence": 2.5}, True, Status.ACTIVE),
-        ({"evidence": 4}, False, Status.ACTIVE),
-        ({"evidence": 2.5, "retire": []}, False, Status.ACTIVE),
-        ({"evidence": 9, "retire": ["unused"], "unused": 1}, False, Status.ACTIVE),
+        ({"useless": {"evidence": 2.5}}, False, Status.RETIRED),
+        ({"useless": {"evidence": 2.5}}, True, Status.ACTIVE),
+        ({"useless": {"evidence": 4}}, False, Status.ACTIVE),
+        ({"useless": {"evidence": 2.5}, "retire": []}, False, Status.ACTIVE),
+        ({"useless": {"evidence": 9}, "retire": ["unused"], "unused": {"tasks": 1}}, False, Status.ACTIVE),
     ],
 )
 def test_a_skill_that_only_fails_is_retired_unless_another_requires_it(

@@ -22,9 +22,9 @@ NO_TEXT = frozenset({Skill.kind, Exemplar.kind})
 """Kinds that are shown otherwise than as text."""
 
 
-def text_kinds() -> tuple[str, ...]:
-    """Return the kinds that are recalled as text."""
-    return tuple(kind for kind in known_kinds() if kind not in NO_TEXT)
+def text_kinds(config: Config) -> tuple[str, ...]:
+    """Return the kinds that are recalled as text, of those configured, or of all."""
+    return tuple(kind for kind in config.memory.kinds or known_kinds() if kind not in NO_TEXT)
 
 
 def texts(view: KnowledgeView) -> tuple[Record[Any], ...]:

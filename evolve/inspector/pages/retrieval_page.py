@@ -55,7 +55,7 @@ def _cut(desk: PageContext, text: str, shown: set[str], reader: TokenCounter) ->
     query = RecallQuery(
         text=text,
         namespace=desk.namespace,
-        kinds=text_kinds(),
+        kinds=text_kinds(desk.config),
         k=desk.config.memory.recall_k,
     )
     more = desk.store.recall(query) if query.k else ()

@@ -102,7 +102,7 @@ def measure(tasks: int, deployment: int) -> Found:
         trial = judged(config, child)
         promote(config, child)
         solved["sft"] = evaluated(config, other)
-        grouped = config_of(root / "own", deployment, tasks, **RECIPES["grpo"], passes=1)
+        grouped = config_of(root / "own", deployment, tasks, **RECIPES["grpo"], sft={"passes": 1})
         promote(grouped, train_from_logs(grouped, "groups", groups=True).generation)
         solved["groups"] = evaluated(config, other)
         return Found(

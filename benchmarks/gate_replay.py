@@ -16,7 +16,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.gates.account import REPLAYS
 from evolve.gates.decisions import redecided, rounds_of
-from evolve.gates.online_ab import OnlineAB, Rules, decide
+from evolve.gates.online_ab import OnlineAB, Options, Rules, decide
 from evolve.loop.assembly import open_store
 from evolve.loop.nodes.expose import EXPOSURE, trials
 from evolve.loop.nodes.gate import VERDICT
@@ -40,8 +40,16 @@ def replayed(tasks: int, runs: int) -> tuple[Counter[str], Counter[str]]:
     differ: Counter[str] = Counter()
     again = ["static", "batch_screen", "held_out", "utility"]
     for mode in ("practical", "strict"):
-        _work(again, [min(tasks, 16)], made, differ, mode=mode, select_tasks=24, rounds=2, calls_ratio=100)
-    _work(["static", "online_ab"], [tasks] * runs, made, differ, hide=0.25)
+        _work(
+            again,
+            [min(tasks, 16)],
+            made,
+            differ,
+            calls_ratio=100,
+            held_out={"mode": mode, "tasks": 24},
+            utility={"rounds": 2},
+        )
+    _work(["static", "online_ab"], [tasks] * runs, made, differ, online_ab={"hide": 0.25})
     return made, differ
 
 
@@ -61,7 +69,8 @@ def _work(gates: list[str], runs: Sequence[int], made: Counter[str], differ: Cou
             )
             run(config, parts=Parts(policy=make_worker(office), environment=office))
         with open_store(config, read_only=True) as store:
-            rules = Rules(probability=config.gate.hide, alpha=config.gate.error, harm_alpha=config.gate.error)
+            options = config.gate.of("online_ab", Options)
+            rules = Rules(probability=options.hide, alpha=options.error, harm_alpha=options.error)
             _compare(store, rules, made, differ)
 
 

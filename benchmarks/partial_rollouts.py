@@ -17,10 +17,10 @@ from statistics import mean
 
 from benchmarks.sage_arms import TEMPERATURE
 from benchmarks.sage_trials import acting, given, office
+from evolve.config.training import PartialRollouts
 from evolve.training.chain_tasks import chains
 from evolve.training.ledger import METRICS, lines
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.partial import Partial
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
@@ -29,11 +29,11 @@ from policies.rl.trainer import OptimiserOptions, Trainer
 
 TRAIN, TEST = range(930, 936), range(20, 24)
 ARMS = {
-    "1.0": (Partial(), ""),
-    "1.25": (Partial(oversampling=1.25), ""),
-    "1.5": (Partial(oversampling=1.5), ""),
-    "1.5 tis": (Partial(oversampling=1.5), "tis"),
-    "1.5 masked": (Partial(oversampling=1.5, off_policy="masked"), ""),
+    "1.0": (PartialRollouts(), ""),
+    "1.25": (PartialRollouts(oversampling=1.25), ""),
+    "1.5": (PartialRollouts(oversampling=1.5), ""),
+    "1.5 tis": (PartialRollouts(oversampling=1.5), "tis"),
+    "1.5 masked": (PartialRollouts(oversampling=1.5, off_policy="masked"), ""),
 }
 ITERATIONS, CHAINS, ROLLOUTS, SCENARIOS = 10, 8, 8, 24
 

@@ -67,7 +67,7 @@ class Bench:
 
 def quick(presets: tuple[str, ...]) -> Bench:
     """Return a small bench of the scripted worker."""
-    changes = {**SCRIPTED, "run.tasks": 8, "gate.select_tasks": 6}
+    changes = {**SCRIPTED, "run.tasks": 8, "gate.held_out.tasks": 6}
     return Bench(presets, (0, 1), split="test_normal", report_tasks=6, changes=changes)
 
 

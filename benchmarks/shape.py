@@ -118,9 +118,14 @@ def duplicates(root: Path, graph: grimp.ImportGraph) -> list[str]:
 
 
 def keys(root: Path) -> list[str]:
-    """Return the keys of the configuration that its page lists, section by section."""
+    """Return the keys of the configuration that its page lists: those of sections and of fixed tables in them.
+
+    Left out are the options of a member that a key names (an environment, a gate, a loss), which the page lists in a
+    part of their own; the keys that a role shares with `[policy]` count once.
+    """
     found: list[str] = []
-    for part in re.split(r"^##+ ", (root / "docs/config.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
+    core = (root / "docs/config.md").read_text(encoding="utf-8").partition("\n# Options of what is named\n")[0]
+    for part in re.split(r"^##+ ", core, flags=re.MULTILINE)[1:]:
         title = part.splitlines()[0]
         found += [f"{title}: {key}" for key in SETTING.findall(part)]
     return found

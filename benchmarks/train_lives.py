@@ -62,12 +62,16 @@ rank = 2
 learning_rate = 1e-3
 iterations = {iterations}
 epochs = {epochs}
-batch = 2
 chains = 1
 rollouts = 2
-patience = 99
 advantages = "benchmarks.train_lives:{advantages}"
 filter = "benchmarks.train_lives:Everything"
+
+[train.sft]
+batch = 2
+
+[train.limits]
+patience = 99
 """
 OFFICE = f'name = "office"\ndeployment = {DEPLOYMENT}'
 
@@ -87,7 +91,7 @@ def prepared(folder: Path) -> Path:
     """Make a workspace that has done tasks, and in which an adapter trained on them is live. Return the folder."""
     folder.mkdir(parents=True)
     settings(folder, steps=6)
-    for line in ("run", "train sft --set train.passes=1", "policy promote 1 --unmeasured"):
+    for line in ("run", "train sft --set train.sft.passes=1", "policy promote 1 --unmeasured"):
         ended = command(folder, line)
         if ended.code:
             raise RuntimeError(f"evolve {line}: {ended.err}")

@@ -11,68 +11,134 @@ from enum import Enum
 from importlib import import_module
 from itertools import pairwise
 from textwrap import dedent
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import BaseModel
 
 import evolve
 from benchmarks.table import PACKAGES
-from evolve.config.model import Config, EnvironmentSection
+from evolve.config.model import Config, RoleSection
 from evolve.config.preset import Preset, find_preset, preset_names
-from evolve.config.sections import Section
+from evolve.config.tables import Member, Section, table_of
+from evolve.config.training import MEMBERS
 from evolve.inspector.rendering import glossary
-from evolve.loop.assembly import environment_options, shipped_environments
+from evolve.loop.assembly import environment_options, gate_options, shipped_environments, shipped_gates
 from evolve.surface import HOME
+from policies.price import Price
 from policies.rl import slots
+from policies.server_settings import ServerSettings
 
 HIDDEN = ("root",)
 """Fields of the configuration that no file sets."""
 
 
 def configuration() -> str:
-    """Return every section with its keys, their defaults and what they mean, as Markdown."""
-    parts = {name: field for name, field in Config.model_fields.items() if name not in HIDDEN}
+    """Return every section and table with its keys, then the options of what keys name, as Markdown."""
     told = field_texts(Config)
-    single = [_row(name, field, told[name]) for name, field in parts.items() if not _is_section(field.annotation)]
-    sections = [_section(each) for field in parts.values() for each in _sections(field.annotation)]
-    return "\n".join([_HEAD, *_TABLE, *single, "", *sections])
+    single = [_row(name, Config.model_fields[name], told[name]) for name in _keys(Config)]
+    parts = [text for path, model in tables(Config) if model is not Member and (text := _table(path, model))]
+    return "\n".join([_HEAD, *_TABLE, *single, "", *parts, _OPTIONS, *_members()])
 
 
 _HEAD = """\
 # Every key of evolve.toml
 
 Written by `make docs` from the classes themselves. What a call or an option says comes first, then variables
-`EVOLVE_<SECTION>__<KEY>`, then the file, then the preset, then the default here. An unknown key is refused.
-`evolve config show` prints the values in force.
+`EVOLVE_<SECTION>__<KEY>`, then the file, then the preset, then the default here. An unknown key is refused; one of an
+earlier version is taken, with a warning, and `evolve config migrate` rewrites it. `evolve config show` prints the
+values in force.
 
 ## Above all sections
 """
+_OPTIONS = """\
+# Options of what is named
+
+What a key names may have options of its own, declared by whoever takes them. Those of an environment and of a policy
+stand beside its name, those of a gate, a curator, a rule or a member of training in a table of their own.
+"""
 _TABLE = ("| key | default | what |", "| --- | --- | --- |")
+_NAMED = (
+    *("playbook.notebook", "playbook.distill", "skills.useless", "skills.unused"),
+    *("forget.useless", "forget.harmful", "forget.unused"),
+)
+"""Tables whose curator or rule another key names: their options stand in the second part."""
+_ROLES = ("policy.reflector", "policy.curator", "policy.judge")
 
 
-def _is_section(annotation: Any) -> bool:
+def tables(model: type[BaseModel], above: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield the path and class of each table below a section, the outer ones first."""
+    for name in model.model_fields:
+        if (inner := table_of(model, name)) and (issubclass(inner, Section) or _is_nested(inner)):
+            yield f"{above}{name}", inner
+            yield from tables(inner, f"{above}{name}.")
+
+
+def _is_nested(model: type[BaseModel]) -> bool:
+    """Tell whether a class of a lower floor is a table of its own, not a value of several parts as a price is."""
+    return model is not Price
+
+
+def _keys(model: type[BaseModel]) -> list[str]:
+    """Return the fields of a section that are keys: not what stands in a table of its own, but the name in one."""
+    return [
+        name
+        for name in model.model_fields
+        if name not in HIDDEN and ((inner := table_of(model, name)) in (None, Price) or issubclass(inner, Member))
+    ]
+
+
+def _table(path: str, model: type[BaseModel]) -> str:
+    """Return a section or table of the first part; of a role what it has beside `[policy]`."""
+    if path in _NAMED or path in _ROLES[1:]:
+        return ""
+    left_out: set[str] = set()
+    title, what = f"`[{path}]`", (inspect.getdoc(model) or "").partition("`: ")[2] or inspect.getdoc(model) or ""
+    if path == "policy":
+        left_out = set(ServerSettings.model_fields)
+    elif path in _ROLES:
+        title, left_out = ", ".join(f"`[{each}]`" for each in _ROLES), set(model.model_fields)
+    elif path == "policy.teacher":
+        left_out = set(RoleSection.model_fields)
+    elif issubclass(model, Member):
+        left_out = {"name"}
+    rows = [
+        _row(name, model.model_fields[name], field_texts(model)[name]) for name in _keys(model) if name not in left_out
+    ]
+    text = f"## {title}\n\n{what[:1].upper()}{what[1:]}\n"
+    return "\n".join([text, *_TABLE, *rows, ""] if rows else [text])
+
+
+def _members() -> Iterator[str]:
+    """Yield the options of environments, policies, gates, curators, rules and members of training."""
+    for name in shipped_environments():
+        yield _own(f'environment.name = "{name}"', environment_options(name))
+    yield _own('policy.name = "openai"` and `"served"', ServerSettings)
+    for name in shipped_gates():
+        if model := gate_options(name):
+            yield _own(f"[gate.{name}]", model)
+    found = dict(tables(Config))
+    for path in _NAMED:
+        yield _own(f"[{path}]", found[path])
+    for key, slot in MEMBERS.items():
+        rows = [f"| `{name}` | {_defaults(slot, name)} |" for name in slots.names(slot) if slots.options(slot, name)]
+        if rows:
+            yield "\n".join([f"## `[train.{key}]`\n", "| name | options |", "| --- | --- |", *rows, ""])
+
+
+def _own(title: str, model: type[BaseModel] | None) -> str:
+    return "\n".join([f"## `{title}`\n", *_TABLE, *(_rows(model) if model else ()), ""])
+
+
+def _defaults(slot: str, name: str) -> str:
+    return ", ".join(f"`{each} = {_plain(value)}`" for each, value in slots.options(slot, name).items())
+
+
+def _plain(value: object) -> str:
+    return getattr(value, "__name__", "") or json.dumps(value)
+
+
+def _holds_table(annotation: Any) -> bool:
     return inspect.isclass(annotation) and issubclass(annotation, BaseModel)
-
-
-def _sections(annotation: Any) -> Iterator[Any]:
-    """Yield a section, then those that its keys may hold, each once."""
-    if _is_section(annotation):
-        yield annotation
-        held = (each for field in annotation.model_fields.values() for each in get_args(field.annotation))
-        yield from dict.fromkeys(each for each in held if _is_section(each) and issubclass(each, Section))
-
-
-def _section(section: Any) -> str:
-    title, _, what = (inspect.getdoc(section) or "").partition(": ")
-    rows = _rows(section)
-    more = map(_world, shipped_environments()) if section is EnvironmentSection else ()
-    return "\n".join([f"## {title}\n\n{what[:1].upper()}{what[1:]}\n", *_TABLE, *rows, "", *more])
-
-
-def _world(name: str) -> str:
-    """Return the keys that `[environment]` takes for one that ships here."""
-    model = environment_options(name)
-    return "\n".join([f'### `environment.name = "{name}"`\n', *_TABLE, *(_rows(model) if model else ()), ""])
 
 
 def _rows(model: type[BaseModel]) -> list[str]:
@@ -109,8 +175,8 @@ def _row(name: str, field: Any, told: str) -> str:
 def _default(value: object) -> str:
     if value is None:
         return "none"
-    plain = list(value) if isinstance(value, tuple) else value.value if isinstance(value, Enum) else value
-    return f"`{json.dumps(plain)}`"
+    plain = value.name if isinstance(value, Member) else value.value if isinstance(value, Enum) else value
+    return f"`{json.dumps(list(plain) if isinstance(plain, tuple) else plain)}`"
 
 
 def preset_table() -> str:
@@ -215,7 +281,7 @@ def _fields(model: type[BaseModel]) -> str:
 def _shown(field: Any) -> str:
     if isinstance(field.default, str | int | float | tuple | None) and field.default_factory is None:
         return _default(field.default)
-    return "its defaults" if _is_section(field.annotation) else "made anew"
+    return "its defaults" if _holds_table(field.annotation) else "made anew"
 
 
 def _methods(value: type) -> Iterator[str]:

@@ -9,11 +9,11 @@ from evolve.config.model import (
     GateSection,
     MemorySection,
     Mode,
-    NotebookSection,
     PlaybookSection,
     PolicySection,
     RoleSection,
     RunSection,
+    TeacherSection,
 )
 from evolve.config.preset import AppliedPreset
 from evolve.config.sections import (
@@ -25,7 +25,8 @@ from evolve.config.sections import (
     SkillsSection,
     TelemetrySection,
 )
-from evolve.config.training import TrainSection
+from evolve.config.tables import Member
+from evolve.config.training import BranchingTable, PartialRollouts, SftTable, TrainingLimits, TrainSection
 from evolve.environments.bfcl.environment import Bfcl, BfclConfig
 from evolve.environments.bfcl.world import BfclWorld
 from evolve.environments.office.environment import Office, OfficeConfig
@@ -98,7 +99,9 @@ from memory.records import (
     UsageCounts,
     Verdict,
 )
+from playbooks.notebook.note_curator import NotebookSettings
 from playbooks.protocols import Curator, Reflector
+from playbooks.retirement import HarmfulRule, UnusedRule, UselessRule
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
 from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
@@ -110,12 +113,15 @@ from policies.openai_transport import Connection
 from policies.price import Price
 from policies.protocols import Message, Policy, Profile, Reply, ReplyStore, SamplingParams, ToolSpec
 from policies.recordings import Recordings
+from policies.rl.optimising import Dtype
 from policies.roles import Role
 from policies.scripted import Script, ScriptedPolicy
 from policies.structured import Structured, generate_structured
 from policies.templates import oneline
+from skills.distill import DistillSettings
 from skills.record import Skill, SkillTest
 from skills.retrieval import Way
+from skills.skill_retirement import UnusedSkill, UselessSkill
 
 __all__ = [
     "Action",
@@ -131,6 +137,7 @@ __all__ = [
     "Bfcl",
     "BfclConfig",
     "BfclWorld",
+    "BranchingTable",
     "Budget",
     "BudgetExceeded",
     "BudgetSection",
@@ -149,6 +156,8 @@ __all__ = [
     "Curator",
     "DeltaOp",
     "Demonstration",
+    "DistillSettings",
+    "Dtype",
     "Environment",
     "EnvironmentFailure",
     "EnvironmentSection",
@@ -171,6 +180,7 @@ __all__ = [
     "GenerationRow",
     "GenerationTrial",
     "Grade",
+    "HarmfulRule",
     "HistoryRow",
     "ImportedPlaybook",
     "ImportedSkills",
@@ -187,12 +197,13 @@ __all__ = [
     "Learning",
     "LearningState",
     "LogSection",
+    "Member",
     "MemorySection",
     "Message",
     "Metrics",
     "Mode",
     "NotFound",
-    "NotebookSection",
+    "NotebookSettings",
     "Observer",
     "Office",
     "OfficeConfig",
@@ -203,6 +214,7 @@ __all__ = [
     "Outcome",
     "Outside",
     "Paired",
+    "PartialRollouts",
     "Parts",
     "Payload",
     "Playbook",
@@ -238,6 +250,7 @@ __all__ = [
     "SearchRow",
     "ServerFeatures",
     "ServerOptions",
+    "SftTable",
     "Skill",
     "SkillFormat",
     "SkillTest",
@@ -252,18 +265,24 @@ __all__ = [
     "StopReason",
     "Structured",
     "Task",
+    "TeacherSection",
     "TelemetrySection",
     "ToolCall",
     "ToolSpec",
     "ToolsEnvironment",
     "TrainSection",
     "Trained",
+    "TrainingLimits",
     "Trajectory",
     "Transcript",
     "Trust",
     "Turn",
+    "UnusedRule",
+    "UnusedSkill",
     "Usage",
     "UsageCounts",
+    "UselessRule",
+    "UselessSkill",
     "UserCodeError",
     "UtilityEstimate",
     "Verdict",

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from pydantic import Field
+
 from memory.operations import op_id, removal
 from memory.records import RECALLABLE, DeltaOp, Frozen, Provenance
 from memory.utility import Case
@@ -17,19 +19,37 @@ from playbooks.kinds.exemplar import Exemplar
 AUTHOR = "retirement"
 
 
-class Limits(Frozen):
-    """From when on evidence retires a record."""
+class UselessRule(Frozen):
+    """What is worth too little."""
 
-    floor: float = 0.5
-    """Utility under which a record is not worth showing; 0.5 = it harms as often as it helps."""
-    evidence: float = 4.0
-    """Least decayed count of marks that `useless` decides on."""
-    harmful: int = 3
-    """Harmful marks, with no helpful one, that `harmful` retires for."""
-    window: int = 50
-    """Tasks within which they must lie."""
-    unused: int = 500
-    """Tasks without being shown that `unused` retires for."""
+    floor: float = Field(default=0.5, gt=0, lt=1)
+    """Retire when the utility is below it with 95 % confidence. 0.5 = harms as often as it helps."""
+    evidence: float = Field(default=4, ge=1)
+    """Least count of marks, as decayed."""
+
+
+class HarmfulRule(Frozen):
+    """What only did harm lately."""
+
+    marks: int = Field(default=3, ge=1)
+    """Marks of harm, with no helpful one, that retire."""
+    window: int = Field(default=50, ge=1)
+    """Tasks within which they lie."""
+
+
+class UnusedRule(Frozen):
+    """What was not shown for a long time."""
+
+    tasks: int = Field(default=500, ge=1)
+    """Tasks without being shown that retire."""
+
+
+class Limits(Frozen):
+    """From when on evidence retires a record: the options of each rule that has some."""
+
+    useless: UselessRule = UselessRule()
+    harmful: HarmfulRule = HarmfulRule()
+    unused: UnusedRule = UnusedRule()
 
 
 Rule = Callable[[Case, Sequence[Case], Limits], str]
@@ -38,11 +58,11 @@ Rule = Callable[[Case, Sequence[Case], Limits], str]
 
 def harmful(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
     """Retire what only did harm lately: a rule that was good until the world changed."""
-    recent = [mark.counts for mark in case.evidence.marks if mark.age < limits.window]
+    recent = [mark.counts for mark in case.evidence.marks if mark.age < limits.harmful.window]
     harm = sum(counts.harmful for counts in recent)
-    if harm < limits.harmful or any(counts.helpful for counts in recent):
+    if harm < limits.harmful.marks or any(counts.helpful for counts in recent):
         return ""
-    return f"harmful {harm} times in the last {limits.window} tasks and never helpful"
+    return f"harmful {harm} times in the last {limits.harmful.window} tasks and never helpful"
 
 
 def useless(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
@@ -51,9 +71,11 @@ def useless(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
         upper = case.measured.upper
         return f"measured utility is below {upper:+.3f} with 95 % confidence" if upper < 0 else ""
     worth = case.utility
-    if worth.weight < limits.evidence or worth.upper >= limits.floor:
+    if worth.weight < limits.useless.evidence or worth.upper >= limits.useless.floor:
         return ""
-    return f"utility {worth.mean:.2f}, below {worth.upper:.2f} with 95 % confidence; the floor is {limits.floor:g}"
+    return (
+        f"utility {worth.mean:.2f}, below {worth.upper:.2f} with 95 % confidence; the floor is {limits.useless.floor:g}"
+    )
 
 
 def contradicted(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
@@ -69,7 +91,7 @@ def contradicted(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
 def unused(case: Case, rivals: Sequence[Case], limits: Limits) -> str:
     """Retire what was not shown for a long time."""
     idle = case.evidence.idle
-    return f"not shown for {idle} tasks" if idle >= limits.unused else ""
+    return f"not shown for {idle} tasks" if idle >= limits.unused.tasks else ""
 
 
 RULES: Mapping[str, Rule] = {"harmful": harmful, "useless": useless, "contradicted": contradicted, "unused": unused}

@@ -88,7 +88,7 @@ def _pointing(text: str, known: str) -> str:
     links = ("".join(parts) for parts in _LINK.findall(text))
     for address in (*links, *(found[0] for found in _ADDRESS.finditer(text))):
         if address.rstrip(".,;:)") not in known:
-            return f"content names {address!r}, which nobody allowed; an operator can, with gate.allow"
+            return f"content names {address!r}, which nobody allowed; an operator can, with gate.static.allow"
     return ""
 
 
@@ -96,7 +96,8 @@ def _bound(text: str, known: str) -> str:
     for groups in _LITERAL.findall(text):
         literal = "".join(groups)
         if len(literal) >= _SHORTEST and literal not in known:
-            return f"content of little trust names {literal!r}, which nobody allowed; an operator can, with gate.allow"
+            what = f"content of little trust names {literal!r}"
+            return f"{what}, which nobody allowed; an operator can, with gate.static.allow"
     for found in _CONDITION.finditer(text):
         after_call = _AFTER_CALL.search(text[max(0, found.start() - _BEFORE) : found.start()])
         if not after_call and not _CALL.search(found[0]):

@@ -15,9 +15,9 @@ from pydantic import Field, SecretStr
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type, stop_after_attempt
 
 from memory.errors import BadInput
-from memory.records import Frozen
 from memory.redact import redact
 from policies.errors import PolicyError, PolicyRefused, PolicyUnavailable
+from policies.server_settings import ServerAddress
 
 try:
     import openai
@@ -31,14 +31,9 @@ QUOTED = 300
 _TRANSIENT = frozenset({408, 409, 425, 429})
 
 
-class Connection(Frozen):
-    """Where a server is and how patient to be with it."""
+class Connection(ServerAddress):
+    """How a server is reached, attempt after attempt."""
 
-    base_url: str
-    api_key_env: str | None = None
-    """Environment variable that holds the key; None = `OPENAI_API_KEY` for api.openai.com, no key for other hosts."""
-    timeout_s: float = Field(default=120.0, gt=0)
-    """Seconds one attempt may take."""
     attempts: int = Field(default=4, ge=1)
     wait_s: float = Field(default=0.5, ge=0)
     """Seconds before the second attempt; doubles up to 30 s. A server's `Retry-After` counts instead."""

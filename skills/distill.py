@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from textwrap import indent
 from typing import NamedTuple
 
+from pydantic import Field
+
 from memory.errors import BadInput, NotFound
 from memory.operations import op_id
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Op, Provenance, Reflection, Trajectory, Trust, Usage
+from memory.records import DeltaOp, Frozen, Op, Provenance, Reflection, Trajectory, Trust, Usage
 from policies.errors import PolicyRefused
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
@@ -43,6 +45,14 @@ async def nothing(skill: Skill, library: Overlay, trajectory: Trajectory) -> Seq
     return ()
 
 
+class DistillSettings(Frozen):
+    """How curator `distill` writes skills."""
+
+    revise: int = Field(default=0, ge=0)
+    """Most new answers it asks for after what is wrong with a function, as it reads and as its own task goes with it.
+    0 = it asks once, and the gates decide."""
+
+
 @dataclass(frozen=True)
 class Distilling:
     """What the distiller is given: where it reads episodes, which of them succeeded, and what answers are held to."""
@@ -50,7 +60,7 @@ class Distilling:
     episodes: Callable[[str], Trajectory | None]
     succeeded: Callable[[Trajectory], bool] = lambda trajectory: trajectory.success
     examine: Examine = nothing
-    revise: int = 0
+    revise: int = DistillSettings().revise
     """Most new answers that an episode's answer is given after what is wrong with it."""
     trust: Trust = Trust.SELF_JUDGED
 

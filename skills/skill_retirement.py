@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pydantic import Field
+
 from memory.evidence import Evidence
 from memory.operations import op_id, removal
 from memory.records import RECALLABLE, DeltaOp, Frozen, Provenance, Record
@@ -21,17 +23,30 @@ from skills.record import Skill
 AUTHOR = "retirement"
 
 
-class Limits(Frozen):
-    """From when on evidence retires a skill."""
+class UselessSkill(Frozen):
+    """What is not worth enough."""
 
     gain: float = 0.0
-    """Least lower bound of the measured marginal utility, in points of success."""
-    floor: float = 0.2
-    """Least lower bound of the utility by marks, in (0, 1): two helpful and two harmful uses lie at 0.19."""
-    evidence: float = 4.0
-    """Least decayed count of marks that `useless` decides on."""
-    unused: int = 300
-    """Tasks without a use that `unused` retires for."""
+    """Least lower bound of the marginal utility that gate `utility` measured, in points of success."""
+    floor: float = Field(default=0.2, gt=0, lt=1)
+    """Least lower bound of the utility by marks, where no gate measured it: two helpful and two harmful uses lie at
+    0.19."""
+    evidence: float = Field(default=4, ge=1)
+    """Least count of marks, as decayed by `forget.half_life`."""
+
+
+class UnusedSkill(Frozen):
+    """What no task called for a long time."""
+
+    tasks: int = Field(default=300, ge=1)
+    """Tasks without a call that retire."""
+
+
+class Limits(Frozen):
+    """From when on evidence retires a skill: the options of each rule."""
+
+    useless: UselessSkill = UselessSkill()
+    unused: UnusedSkill = UnusedSkill()
 
 
 Rule = Callable[[Case, Limits], str]
@@ -41,18 +56,20 @@ Rule = Callable[[Case, Limits], str]
 def useless(case: Case, limits: Limits) -> str:
     """Retire what is not worth enough with 95 % confidence: by the marginal utility where a gate measured it."""
     if case.measured is not None:
-        lower = case.measured.lower
-        return f"measured utility may be {lower:+.3f}; at least {limits.gain:+g} is kept" if lower < limits.gain else ""
+        lower, gain = case.measured.lower, limits.useless.gain
+        return f"measured utility may be {lower:+.3f}; at least {gain:+g} is kept" if lower < gain else ""
     worth = case.utility
-    if worth.weight < limits.evidence or worth.lower >= limits.floor:
+    if worth.weight < limits.useless.evidence or worth.lower >= limits.useless.floor:
         return ""
-    return f"utility {worth.mean:.2f} may be {worth.lower:.2f} with 95 % confidence; the floor is {limits.floor:g}"
+    return (
+        f"utility {worth.mean:.2f} may be {worth.lower:.2f} with 95 % confidence; the floor is {limits.useless.floor:g}"
+    )
 
 
 def unused(case: Case, limits: Limits) -> str:
     """Retire what no task used for a long time, shown or not. A use is a mark that counts `cited` or `helpful`."""
     idle = _idle(case.evidence)
-    return f"not used for {idle} tasks" if idle >= limits.unused else ""
+    return f"not used for {idle} tasks" if idle >= limits.unused.tasks else ""
 
 
 RULES: Mapping[str, Rule] = {"useless": useless, "unused": unused}

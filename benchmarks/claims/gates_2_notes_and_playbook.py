@@ -2,8 +2,9 @@
 
 Unseen office deployments with the scripted worker, online train tasks, then frozen evaluation on held-out tasks. There
 is no model: the `rules` reflector draws the lessons in every arm, `ace` takes them directly into the playbook, `mnl`
-writes them as notes by cluster (`notebook.writer = "rules"`), `both` does the two side by side. Only the static gate
-stands in any arm, so that the table compares what is written, not what is admitted. It does not rank the papers.
+writes them as notes by cluster (`playbook.notebook.writer = "rules"`), `both` does the two side by side. Only the
+static gate stands in any arm, so that the table compares what is written, not what is admitted. It does not rank the
+papers.
 """
 
 from __future__ import annotations
@@ -30,13 +31,12 @@ DEPLOYMENTS, QUICK = range(10), range(1)
 ARMS: dict[str, dict[str, Any]] = {
     "none": {"preset": "none"},
     "ace": {"preset": "ace", "playbook": {"reflector": "rules", "curator": "direct"}},
-    "mnl": {"preset": "mnl", "playbook": {"reflector": "rules"}, "notebook": {"writer": "rules"}},
+    "mnl": {"preset": "mnl", "playbook": {"reflector": "rules", "notebook": {"writer": "rules"}}},
     "mnl, batch 1": {
         "preset": "mnl",
-        "playbook": {"reflector": "rules"},
-        "notebook": {"writer": "rules", "batch": 1},
+        "playbook": {"reflector": "rules", "notebook": {"writer": "rules", "batch": 1}},
     },
-    "both": {"playbook": {"reflector": "rules", "curator": "direct+notebook"}, "notebook": {"writer": "rules"}},
+    "both": {"playbook": {"reflector": "rules", "curator": "direct+notebook", "notebook": {"writer": "rules"}}},
 }
 """Arm -> what it sets. All see the same stream in batches of 16."""
 

@@ -35,13 +35,12 @@ TRAINING: dict[str, Any] = {
     **RECIPES["sft"],
     "dtype": "bfloat16",
     "rank": 16,
-    "passes": 2,
-    "batch": 8,
+    "sft": {"passes": 2, "batch": 8},
     "learning_rate": 2e-4,
 }
 """bfloat16: on a processor that computes it a step took half the time of float32, and half the memory (docs/LOG.md)."""
 SHORT: dict[str, Any] = {"policy": {"max_tokens": 120}, "environment": {"max_steps": 1}}
-QUICK: dict[str, Any] = {**SHORT, "gate": {"select_tasks": 1}, "run": {"attempts": 2}}
+QUICK: dict[str, Any] = {**SHORT, "gate": {"held_out": {"tasks": 1}}, "run": {"attempts": 2}}
 
 
 def lives(home: Path, quick: bool) -> Weighed:
@@ -94,7 +93,7 @@ def rows(parent: Arms, child: Arms, fitted: Fitted, accepted: bool) -> list[Row]
         Row("tokens trained on, in each pass", fitted.tokens, n=fitted.rows),
         Row(
             "seconds of training, for each row and pass",
-            fitted.seconds / fitted.rows / TRAINING["passes"],
+            fitted.seconds / fitted.rows / TRAINING["sft"]["passes"],
             n=fitted.rows,
         ),
         Row("largest memory while training, MB", fitted.peak_mb),

@@ -84,8 +84,8 @@ CELLS = tuple(
     Cell(model, profile, how) for how in ("held", "free") for profile in ("full", "compact") for model in MODELS
 )
 LIVES: dict[str, dict[str, Any]] = {
-    "graded": {"plan_review": True, "teacher_retry": True},
-    "judged": {"label_free": True, "judge": "policy"},
+    "graded": {"policy": {"teacher": {"plan_review": True, "retry": True}}},
+    "judged": {"run": {"label_free": True, "judge": "policy"}},
 }
 
 
@@ -152,8 +152,8 @@ def _config(cell: Cell, life: str, root: Path, calls: int) -> Config:
     return Config.model_validate(
         {
             "root": root,
-            "run": {"tasks": TASKS, "batch_size": 2, "concurrency": 1, **keys},
-            "policy": policy,
+            "run": {"tasks": TASKS, "batch_size": 2, "concurrency": 1, **keys.get("run", {})},
+            "policy": {**policy, **keys.get("policy", {})},
             "environment": formula(),
             "controls": {"no_memory": 0.0},
             "budget": {"calls": calls},

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
 import typer
 
 from evolve.cli.opening import load
@@ -14,15 +18,23 @@ app = typer.Typer(help="The configuration that applies here.", no_args_is_help=T
 def show_all(context: typer.Context, as_json: Json = False) -> None:
     """Print every key with the value in force."""
 
+    from evolve.workspace.config_check import in_force
+
     config = load(context)
-    data = config.model_dump(mode="json")
+    data = in_force(config)
     lines = [f"root = {config.root}", f"digest = {config.digest}", f"preset = {config.preset or '-'}"]
     if preset := config.applied_preset:
         lines.append(preset.sentence)
-    for section, keys in data.items():
-        if isinstance(keys, dict):
-            lines += ["", f"[{section}]", *(f"{key} = {value!r}" for key, value in keys.items())]
+    lines += _tables(data)
     show(data | {"digest": config.digest}, as_json, "\n".join(lines))
+
+
+def _tables(data: dict[str, Any], above: str = "") -> Iterator[str]:
+    """Yield each table with its keys, then those in it."""
+    for name, keys in ((name, keys) for name, keys in data.items() if isinstance(keys, dict)):
+        yield from ("", f"[{above}{name}]")
+        yield from (f"{key} = {value!r}" for key, value in keys.items() if not isinstance(value, dict))
+        yield from _tables(keys, f"{above}{name}.")
 
 
 @app.command()
@@ -45,3 +57,30 @@ def check(context: typer.Context, as_json: Json = False) -> None:
     where = str(found) if found else "no evolve.toml here or above: the defaults apply, and `evolve init` writes one"
     data = {"ok": True, "digest": config.digest, "path": found and str(found)}
     show(data, as_json, f"the configuration is valid, every name in it is known ({where})")
+
+
+@app.command()
+def migrate(
+    context: typer.Context,
+    file: Annotated[Path | None, typer.Argument(help="The evolve.toml; none = the one in use.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would change, and write nothing.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Rewrite keys of an earlier version, with their comments; the diff that is shown is the way back."""
+    from difflib import unified_diff
+
+    from evolve.config.file import FILE, find_config
+    from evolve.config.migration import migrated
+    from evolve.errors import ConfigError
+
+    found = file or context.obj or find_config()
+    if found is None or not found.is_file():
+        raise ConfigError(f"no file {str(found or FILE)!r} to rewrite; name one: `evolve config migrate FILE`")
+    old = found.read_text(encoding="utf-8")
+    new, moves = migrated(old)
+    if moves and not dry_run:
+        found.write_text(new, encoding="utf-8")
+    diff = "\n".join(unified_diff(old.splitlines(), new.splitlines(), str(found), str(found), lineterm=""))
+    told = [{"old": each.old, "new": dict(each.new)} for each in moves]
+    data = {"path": str(found), "moves": told, "written": bool(moves) and not dry_run, "diff": diff}
+    show(data, as_json, diff or f"{found} has no key of an earlier version; nothing to do")

@@ -28,6 +28,7 @@ def log(
     """List what each gate said about each change, then how often the select split was looked at, and at what cost."""
     from evolve.gates.account import exposures, next_level
     from evolve.gates.decision_ledger import spent
+    from evolve.gates.held_out_rules import options_of
     from evolve.workspace.upkeep import gate_log, judged_run
 
     with reading(context) as (config, store):
@@ -36,7 +37,7 @@ def log(
         namespace = record.config.get("memory", {}).get("namespace", config.memory.namespace)
         found = gate_log(store, record.run_id, gate=gate or "", rejected=rejected)
         looks = exposures(store, namespace)
-        level = next_level(store, namespace, settings.get("alpha", config.gate.alpha))
+        level = next_level(store, namespace, settings.get("held_out", settings).get("alpha", options_of(config).alpha))
         used = spent(store, record.run_id, settings.get("calls_ratio", config.gate.calls_ratio))
     ledger = {
         "looks": sum(look.run_id == record.run_id for look in looks),

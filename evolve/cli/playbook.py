@@ -211,7 +211,7 @@ def _imported(found: ImportedPlaybook, trust: bool, as_json: bool) -> None:
     commit, applied = found.commit, found.applied
     state = "shown from now on" if trust else "quarantined: in no prompt yet"
     text = f"read as {found.format}: {applied} applied" + (f" ({state})" if applied else "")
-    omitted = f", {found.too_long} longer than `gate.max_chars` left out" if found.too_long else ""
+    omitted = f", {found.too_long} longer than `gate.static.max_chars` left out" if found.too_long else ""
     omitted += f", {found.left_out} lines left out that are no item of a list" if found.left_out else ""
     text += f", {found.known} already known{omitted}, {len(commit.refused)} refused; version {commit.version}"
     lines = [text, *(f"refused: {result.reason}" for result in commit.refused)]

@@ -58,11 +58,15 @@ def run(
 ) -> None:
     """Work through the tasks and learn from them."""
     changes = assigned_values(preset, values) | overrides(tasks, env, policy, limit, seed) | called(name, tag)
-    changes |= {"run.review": True} if review else {}
+    from evolve.config.file import changed
+    from evolve.gates.review import ReviewGate
     from evolve.loop import session
 
+    config = begin(context, changes)
+    if review:
+        config = changed(config, {"gate.names": tuple(dict.fromkeys((*config.gate.names, ReviewGate.name)))})
     with display(as_json) as shown:
-        result = session.run(begin(context, changes), observers=[shown] if shown else ())
+        result = session.run(config, observers=[shown] if shown else ())
     _finish(context, result, as_json)
 
 

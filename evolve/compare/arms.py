@@ -18,6 +18,7 @@ from typing import Any
 from evolve.config.file import PRESET, assigned, by_section, changed, load_config
 from evolve.config.model import Config
 from evolve.config.preset import find_preset, preset_names
+from evolve.config.tables import flat
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import elsewhere
 from evolve.lookup import find_snapshot
@@ -59,12 +60,7 @@ class Arm(Frozen):
 
     def values(self) -> dict[str, Any]:
         """Return every key as `section.key` -> value."""
-        return {
-            f"{section}.{key}": value
-            for section, keys in self.config.items()
-            if isinstance(keys, dict)
-            for key, value in keys.items()
-        }
+        return dict(flat({section: keys for section, keys in self.config.items() if isinstance(keys, dict)}))
 
 
 @dataclass(frozen=True)

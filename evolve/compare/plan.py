@@ -168,8 +168,7 @@ def _comparable(first: Arm, arm: Arm, split: str) -> None:
                 f"{first.name!r} has {key} = {mine.get(key)!r} and {arm.name!r} {theirs.get(key)!r}; "
                 "compared are arms that do the same tasks in the same world: make them equal (--set, --env, --tasks)"
             )
-    used = {"run.split": theirs["run.split"], "gate.select_split": theirs["gate.select_split"]}
-    used |= {"run.dev_split": theirs["run.dev_split"]} if theirs["run.mode"] == "offline" else {}
+    used = {key: theirs[key] for key in ("run.split", "run.dev_split")}
     for key, name in used.items():
         if name == split:
             raise ConfigError(f"{arm.name!r} has {key} = {name!r}, on which it would be judged; name another --split")

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import difflib
+import json
 import os
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import EnvSettingsSource
 
-from evolve.config.model import Config, EnvironmentSection, RoleSection
+from evolve.config.model import Config
 from evolve.config.preset import find_preset
+from evolve.config.renamed import RENAMED, translated
+from evolve.config.tables import merged, nearest, table_of
 from evolve.errors import ConfigError
-from policies.roles import ROLES
 
 FILE = "evolve.toml"
 PRESET = "preset"
 _PREFIX = "EVOLVE_"
-_RENAMED = {("train", "clip"): "max_grad_norm"}
-"""Keys that were renamed: section and old key -> the new one."""
-_ROLES = tuple(f"policy.{role}." for role in ROLES)
 _LOOSE = ("root", PRESET)
 """Fields that are no sections."""
 
@@ -61,16 +59,17 @@ def changed(config: Config, changes: Mapping[str, Any]) -> Config:
 
 def _configured(values: dict[str, Any], layers: Iterable[Mapping[str, Any]], root: Path, source: str) -> Config:
     """Return the configuration that values and the layers over them come to."""
+    found = translated(values)
     for layer in layers:
-        for section, keys in layer.items():
-            if section == PRESET:
-                values[PRESET] = keys
-                continue
-            values[section] = _merged(_kept(section, values.get(section, {}), keys), keys)
-    if values.get(PRESET) is not None:
-        find_preset(values[PRESET])  # says so itself when there is none
+        found = merged(Config, found, translated(layer, (found,)))
+    if found.get(PRESET) is not None:
+        find_preset(found[PRESET])  # says so itself when there is none
+    return _validated({**found, "root": root}, source)
+
+
+def _validated(values: Mapping[str, Any], source: str) -> Config:
     try:
-        return Config.model_validate({**values, "root": root})
+        return Config.model_validate(values)
     except ValidationError as invalid:
         raise ConfigError(f"{source}: " + "; ".join(_sentence(dict(error)) for error in invalid.errors())) from invalid
 
@@ -89,62 +88,52 @@ def stored_config(kept: Mapping[str, Any], root: Path) -> Config:
 
     Raises `ConfigError` for one that this version does not read.
     """
-    values = {section: dict(keys) if isinstance(keys, Mapping) else keys for section, keys in kept.items()}
-    for (section, old), new in _RENAMED.items():
-        if old in values.get(section, ()):
-            values[section].setdefault(new, values[section].pop(old))
-    try:
-        return Config.model_validate({**values, "root": root})
-    except ValidationError as invalid:
-        wrong = "; ".join(_sentence(dict(error)) for error in invalid.errors())
-        raise ConfigError(f"it was begun with settings that this version does not read: {wrong}") from invalid
+    values = translated(kept, warn=False)  # nobody can rewrite a journal
+    return _validated({**values, "root": root}, "it was begun with settings that this version does not read")
 
 
 def assigned(texts: Iterable[str]) -> dict[str, Any]:
     """Return `section.key` -> value of texts like `run.batch_size=8`; a value that is no TOML is the text it is.
 
-    A role's key is `policy.reflector.key`. Raises `ConfigError` for any other text.
+    A key of a table is `section.table.key`. Raises `ConfigError` for any other text.
     """
     given: dict[str, Any] = {}
     for assignment in texts:
         path, equals, text = assignment.partition("=")
-        if not equals or len(path.split(".")) != (3 if path.startswith(_ROLES) else 2):
+        if not equals or len(path.split(".")) not in (2, 3) or not all(path.split(".")):
             raise ConfigError(f"{assignment!r} was refused; expected section.key=value, as in run.batch_size=8")
-        try:
-            given[path] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            given[path] = text
+        given[path] = _value(path.split("."), text)
     return given
 
 
+def _value(path: Sequence[str], text: str) -> Any:
+    """Return what a text says as the value of a key: TOML, JSON, or the text itself, as it is of a key that is text."""
+    section: type[BaseModel] | None = Config
+    for name in path[:-1]:
+        section = table_of(section, name) if section else None
+    field = section.model_fields.get(path[-1]) if section else None
+    for parse in (lambda: tomllib.loads(f"value = {text}")["value"], lambda: json.loads(text)):
+        with suppress(ValueError):
+            value = parse()
+            return text if field and field.annotation is str and not isinstance(value, str) else value
+    return text
+
+
 def by_section(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `section.key` -> value as section -> key -> value; `preset` stands for itself, a role is a section in
-    its section.
-    """
+    """Return `section.key` -> value as section -> key -> value, likewise of tables; `preset` stands for itself."""
     nested: dict[str, Any] = {}
     for path, value in values.items():
         *sections, key = path.split(".")
         place = nested
         for section in sections:
-            place = place.setdefault(section, {})
-        place[key] = value
+            inner = place.get(section, {})
+            place[section] = inner if isinstance(inner, dict) else {"name": inner}
+            place = place[section]
+        if isinstance(place.get(key), dict) and isinstance(value, str):  # `train.loss` after an option of it
+            place[key]["name"] = value
+        else:
+            place[key] = value
     return nested
-
-
-def _kept(section: str, below: dict[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what stays of a lower layer: another environment does not take over the keys of the one it replaces."""
-    fields = EnvironmentSection.model_fields
-    name = below.get("name", fields["name"].default)
-    if section != "environment" or above.get("name", name) == name:
-        return below
-    return {key: value for key, value in below.items() if key in fields}
-
-
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section with `above` over `below`; of a role in it key by key. `[playbook] reflector` is no role."""
-    both = (role for role in ROLES if isinstance(below.get(role), dict) and isinstance(above.get(role), dict))
-    roles = {role: {**below[role], **above[role]} for role in both}
-    return {**below, **above, **roles}
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -161,17 +150,17 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _variables() -> dict[str, Any]:
-    unknown = [
-        name
-        for name in os.environ
-        if name.startswith(_PREFIX)
-        and "__" in name
-        and name.removeprefix(_PREFIX).split("__")[0].lower() not in Config.model_fields
-    ]
-    if unknown:
-        raise ConfigError(f"variable {unknown[0]!r} names no section; the sections are {_sections()}")
-    found = EnvSettingsSource(Config)()
-    return {section: keys for section, keys in found.items() if section != "root"}
+    """Return what `EVOLVE_<SECTION>__<KEY>` say; `EVOLVE_PRESET`, and a section as JSON, are such variables too."""
+    given: dict[str, Any] = {}
+    known = {*Config.model_fields, *(old.partition(".")[0] for old in RENAMED)} - {"root"}
+    for name, text in os.environ.items():
+        path = name.removeprefix(_PREFIX).lower().split("__")
+        if not name.startswith(_PREFIX) or (len(path) == 1 and path[0] not in known):
+            continue
+        if path[0] not in known:
+            raise ConfigError(f"variable {name!r} names no section; the sections are {_sections()}")
+        given[".".join(path)] = _value(path, text)
+    return by_section(dict(sorted(given.items())))
 
 
 def _sections() -> str:
@@ -180,29 +169,20 @@ def _sections() -> str:
 
 def _sentence(error: dict[str, Any]) -> str:
     """Say one validation error as a sentence with the fix."""
-    location = [str(part) for part in error["loc"]]
-    if location[0] == "policy" and len(location) > 2 and location[1] in ROLES:
-        location[:2] = [".".join(location[:2])]
-        if error["type"] == "missing":
-            return f"[{location[0]}] lacks {location[1]!r}; it is a section of its own and takes no key of [policy]"
+    *tables, key = [str(part) for part in error["loc"]] or [""]
+    section: type[BaseModel] | None = Config
+    inside: list[str] = []
+    while section and tables and (inner := table_of(section, tables[0])):
+        section, inside = inner, [*inside, tables.pop(0)]
+    where, key = ".".join(inside), ".".join((*tables, key))
+    if error["type"] == "missing" and where.count("."):
+        return f"[{where}] lacks {key!r}; it is a section of its own and takes no key of [{inside[0]}]"
     if error["type"] != "extra_forbidden":
-        where = f"[{location[0]}] {'.'.join(location[1:])}".strip()
-        return f"{where} = {error['input']!r} was refused: {error['msg']}"
-    if len(location) == 1:
-        return f"unknown section [{location[0]}]{_nearest(location[0], Config.model_fields)}"
-    section, key = location[0], location[-1]
-    if (section, key) in _RENAMED:
-        return f"unknown key {key!r} in [{section}]; it is now called {_RENAMED[section, key]!r}"
-    model = RoleSection if section.startswith("policy.") else Config.model_fields[section].annotation
-    known = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
-    elsewhere = [
-        name for name, field in Config.model_fields.items() if key in getattr(field.annotation, "model_fields", {})
-    ]
-    hint = f"; it belongs to [{elsewhere[0]}]" if elsewhere else _nearest(key, known)
-    return f"unknown key {key!r} in [{section}]{hint}"
-
-
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    names = [other for other in known if other not in _LOOSE]
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(names)}"
+        return f"{f'[{where}]' if where else ''} {key} = {error['input']!r} was refused: {error['msg']}".strip()
+    if not where:
+        return f"unknown section [{key}]{nearest(key, [name for name in Config.model_fields if name not in _LOOSE])}"
+    elsewhere = [name for name in Config.model_fields if key in getattr(table_of(Config, name), "model_fields", {})]
+    known = section.model_fields if section else {}
+    return f"unknown key {key!r} in [{where}]" + (
+        f"; it belongs to [{elsewhere[0]}]" if elsewhere else nearest(key, known)
+    )

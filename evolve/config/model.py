@@ -9,11 +9,12 @@ in `evolve.loop.assembly` and nowhere else. Reading the file and the variables i
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from evolve.config.preset import AppliedPreset, find_preset, overlay
 from evolve.config.sections import (
@@ -22,14 +23,17 @@ from evolve.config.sections import (
     ExemplarsSection,
     ForgetSection,
     LogSection,
-    Section,
     SkillsSection,
     TelemetrySection,
 )
+from evolve.config.tables import M, OpenSection, Section, nearest, read
 from evolve.config.training import TrainSection
 from memory.records import Trust
+from playbooks.notebook.note_curator import NotebookSettings
 from policies.price import Price
 from policies.roles import ROLES, Role
+from policies.server_settings import ServerSettings
+from skills.distill import DistillSettings
 
 Mode = Literal["online", "offline", "frozen", "quarantine"]
 """What a run does with its tasks."""
@@ -51,7 +55,8 @@ class RunSection(Section):
     snapshot: str | None = None
     """Snapshot that a frozen run evaluates (its id, from `evolve playbook log`); none = what is known now."""
     dev_split: str = "dev"
-    """Split on which offline epochs are validated."""
+    """Split whose tasks select: gates that run tasks use them, and so do offline epochs and candidates of training.
+    Nothing is written from them."""
     tasks: int | None = Field(default=None, ge=1)
     """How many tasks of the split; none = all."""
     skip: int = Field(default=0, ge=0)
@@ -66,15 +71,8 @@ class RunSection(Section):
     """Everything random is derived from it, by task and step."""
     shuffle: bool = False
     """Draw the order of an online stream from the seed, instead of keeping the environment's; offline always does."""
-    review: bool = False
-    """Learned changes wait for `evolve review` instead of being applied: gate `review` after all others."""
     label_free: bool = False
     """Learn without reading any outcome: from the environment's answers alone."""
-    plan_review: bool = False
-    """Full prompts: the agent's first reply is its plan, and the teacher (`[policy.teacher]`) answers it."""
-    teacher_retry: bool = False
-    """Full prompts: once an episode the teacher says what to do instead of an action that failed. That step is given
-    back."""
     judge: Literal["none", "policy", "agreement"] = "none"
     """Who says what succeeded where nobody grades. `policy` judges its own episodes: label-free, to credit the rules it
     was shown; with several attempts, to choose the one to answer with. `agreement` (with `attempts` of 3 or more, in an
@@ -96,7 +94,7 @@ class RunSection(Section):
         return self
 
 
-class ModelSection(Section):
+class ModelSection(ServerSettings, Section):
     """Which model, and how it is reached: what `[policy]` and its roles have in common."""
 
     name: str = "pocket"
@@ -105,22 +103,11 @@ class ModelSection(Section):
     does `openai` with `weights`, from llama.cpp."""
     model: str = ""
     """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
-    weights: str = ""
-    """Of `openai`: the folder of the weights that the server computes with, where they are at hand. Then they can be
-    trained, and the server must serve this workspace's live generation (`evolve policy serve FILE.gguf`)."""
     adapter: str | None = None
     """Of `local`, `pocket` and `openai` with weights: a generation of this workspace (`evolve policy list`; `policy-v0`
     is the base) in place of the live one, or the directory of an adapter."""
-    base_url: str = "http://127.0.0.1:8000/v1"
-    """Server of `openai` and `served`."""
-    api_key_env: str | None = None
-    """Environment variable that holds the key of `openai`; none = OPENAI_API_KEY for api.openai.com, else no key."""
-    timeout_s: float = Field(default=120.0, gt=0)
-    """Seconds that one answer of `openai` may take before it is asked for anew; more for a model on a few cores."""
     profile: Literal["full", "compact"] = "full"
     """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
-    special_tokens: tuple[str, ...] = ()
-    """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
     price: Price | None = None
     """US dollars per million tokens. Set for the acting model, no control episodes are done unless asked for."""
 
@@ -144,6 +131,25 @@ class RoleSection(ModelSection):
     """Most tokens of an answer, thinking included; none = as the role asks."""
 
 
+class TeacherSection(RoleSection):
+    """`[policy.teacher]`: the model that advises, and whether it does so inside episodes (full prompts)."""
+
+    name: str = ""
+    """As in `[policy.reflector]`; empty = the acting model advises itself."""
+    plan_review: bool = False
+    """The agent's first reply is its plan, and the teacher answers it."""
+    retry: bool = False
+    """Once an episode the teacher says what to do instead of an action that failed. That step is given back."""
+
+    @model_validator(mode="after")
+    def _named(self) -> TeacherSection:
+        fields = type(self).model_fields
+        stray = [key for key in RoleSection.model_fields if getattr(self, key) != fields[key].default]
+        if not self.name and stray:
+            raise ValueError(f"it lacks 'name', and has {stray[0]!r}; it takes no key of [policy]")
+        return self
+
+
 class PolicySection(ModelSection):
     """`[policy]`: who acts, and who reflects, curates, judges and teaches where no section below names another."""
 
@@ -157,20 +163,17 @@ class PolicySection(ModelSection):
     """`[policy.curator]`: decides how lessons change what is known; writes notes and skills."""
     judge: RoleSection | None = None
     """`[policy.judge]`: says whether an episode succeeded where nobody grades (`run.judge`, curator `notebook`)."""
-    teacher: RoleSection | None = None
-    """`[policy.teacher]`: advises inside episodes (`run.plan_review`, `run.teacher_retry`), and is what curator `atlas`
-    asks."""
+    teacher: TeacherSection = TeacherSection()
+    """`[policy.teacher]`: advises inside episodes, and is what curator `atlas` asks."""
 
     @property
     def roles(self) -> dict[Role, RoleSection]:
         """Return the roles that have a section of their own."""
-        return {role: section for role in ROLES if (section := getattr(self, role)) is not None}
+        return {role: section for role in ROLES if (section := getattr(self, role)) and section.name}
 
 
-class EnvironmentSection(Section):
-    """`[environment]`: the world. Keys beside these go to the environment's own configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="allow")
+class EnvironmentSection(OpenSection):
+    """`[environment]`: the world. Keys beside these are the environment's own."""
 
     name: str = "office"
     """A file of `evolve/environments`, or `module:Class`."""
@@ -182,11 +185,6 @@ class EnvironmentSection(Section):
     """Most characters of an episode's conversation; above it the oldest observations are left out, and that is said."""
     tasks_file: str | None = None
     """JSON Lines of tasks that replace the environment's own."""
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """Return the environment's own keys."""
-        return dict(self.model_extra or {})
 
 
 class MemorySection(Section):
@@ -203,12 +201,8 @@ class MemorySection(Section):
     """Vector index of live recall. Frozen evaluations always search exactly."""
     recall_k: int = Field(default=24, ge=0)
     """Most records recalled for a task."""
-    min_score: float = Field(default=0.0, ge=-1, le=1)
-    """Minimum cosine similarity of a record that only the vector side found."""
     kinds: tuple[str, ...] = ()
     """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
-    mmr_lambda: float = Field(default=0.7, ge=0, le=1)
-    """1 = relevance only, 0 = diversity only."""
 
 
 class PlaybookSection(Section):
@@ -232,88 +226,51 @@ class PlaybookSection(Section):
     """Tasks between two changes of the core bullets."""
     max_tokens: int | None = Field(default=None, ge=1)
     """Hard token budget of the whole playbook; the least useful bullets are retired above it."""
+    notebook: NotebookSettings = NotebookSettings()
+    """`[playbook.notebook]`: how curator `notebook` turns failures into mistake notes."""
+    distill: DistillSettings = DistillSettings()
+    """`[playbook.distill]`: how curator `distill` writes skills."""
 
 
-class NotebookSection(Section):
-    """`[notebook]`: how `playbook.curator = "notebook"` turns failures into mistake notes."""
-
-    batch: int = Field(default=16, ge=1)
-    """Failures clustered together, of one `run.batch_size` at most; 1 = streaming, a note for each failure."""
-    distance: float = Field(default=0.9, gt=0, le=2)
-    """Mean cosine distance from which clusters of failures stay apart; smaller = more notes."""
-    neighbours: int = Field(default=5, ge=1)
-    """Most known notes that a new one is merged with."""
-    similarity: float = Field(default=0.9, ge=-1, le=1)
-    """Cosine of their subjects from which notes are merged."""
-    writer: Literal["model", "rules"] = "model"
-    """Who writes: the policy, or no model at all (the lessons of the `rules` reflector as they are)."""
-
-
-class GateSection(Section):
-    """`[gate]`: what a learned change must pass."""
+class GateSection(OpenSection):
+    """`[gate]`: what a learned change must pass. Options of a gate stand in a table of its name."""
 
     names: tuple[str, ...] = ("static",)
     """In order: `static`; `batch_screen`, `canary`, `held_out`, `utility` (they run tasks); `exemplars` (together, by
     running tasks); `replay` (a skill's own task); `online_ab` (live streams); `review` (a person); `none`;
     `module:function`; `default` (live: static, online_ab; else static, exemplars where they are on, batch_screen,
     held_out and, where there are such tasks, canary)."""
-    select_split: str = "dev"
-    """Split whose tasks `held_out` runs: none that knowledge is written from."""
-    select_tasks: int | None = Field(default=None, ge=1)
-    """How many tasks of that split, in proportion by family or scenario; none = all."""
-    first_stage: int = Field(default=12, ge=1)
-    """Tasks of a practical look's first stage; where the answer is not plain, twice as many follow, up to all."""
-    slices: str | None = None
-    """Key of the tasks' metadata (`family`, say): `held_out` accepts nothing after which fewer tasks of a kind pass."""
     calls_ratio: float = Field(default=2.0, gt=0)
     """Most model calls of the gates, as a multiple of the stream's so far; a change that must wait for some waits."""
     calls_advance: int | Literal["auto"] = "auto"
     """Calls that the gates may make beside those that `calls_ratio` allows, so that a short run can measure its first
     lessons. `auto` = 1500 where calls cost nothing but time (`pocket`, `local`, `scripted`, no price), else 0."""
-    mode: Literal["practical", "strict"] = "practical"
-    """How `held_out` decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
-    alpha: float = Field(default=0.1, gt=0, lt=1)
-    """Strict: share of useless changes among the accepted that is allowed in the long run."""
     trust: Trust = Trust.SELF_JUDGED
     """Least trust that is recalled unmeasured; what is below waits for a gate that runs tasks, or for an operator."""
-    hide: float = Field(default=0.2, gt=0, le=0.25)
-    """`online_ab`: share of the tasks from which an item under test is hidden."""
-    error: float = Field(default=0.05, gt=0, lt=1)
-    """Chance that `online_ab` ever accepts what does not help (or retires what does no harm), or `utility` errs."""
-    rounds: int = Field(default=4, ge=1)
-    """`utility`: how often each task is run with the change, and as often without it."""
-    allow: tuple[str, ...] = ()
-    """Addresses, and literals in text of little trust, that may be learned beside those the environment describes."""
-    leak_ngram: int = Field(default=8, ge=3)
-    """A text that repeats this many words of a task in a row is refused as a leak."""
-    max_chars: int = Field(default=2000, ge=1)
-    """Longest content."""
-    near_duplicate: float = Field(default=0.9, gt=0, le=1)
-    """TF-IDF cosine from which a new text repeats an old one."""
+
+    def of(self, gate: str, options: type[M]) -> M:
+        """Return the options of a gate, `[gate.<name>]`, as its class says them. Raises `ConfigError`."""
+        return read(options, self.options.get(gate, {}), f"gate.{gate}")
+
+    @model_validator(mode="after")
+    def _tables(self) -> GateSection:
+        stray = [key for key, value in self.options.items() if not isinstance(value, Mapping)]
+        if stray:
+            hint = nearest(stray[0], type(self).model_fields)
+            raise ValueError(f"unknown key {stray[0]!r}{hint}; options of a gate stand in [gate.<name>]")
+        return self
 
 
-class Config(BaseSettings):
+class Config(BaseModel):
     """Everything that decides a run. `load_config` reads the file; `Config(run=RunSection(...))` makes one in code."""
 
-    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix="EVOLVE_", env_nested_delimiter="__")
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Take what the caller gives and nothing else: a test's Config does not depend on the shell's variables."""
-        return (init_settings,)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     @model_validator(mode="before")
     @classmethod
     def _with_preset(cls, data: Any) -> Any:
         name = data.get("preset") if isinstance(data, dict) else None
-        return data if name is None else overlay(find_preset(name), data)
+        return data if name is None else overlay(cls, find_preset(name), data)
 
     preset: str | None = None
     """Published method whose values apply where no key is given (`evolve presets list`); stands above all sections."""
@@ -322,7 +279,6 @@ class Config(BaseSettings):
     environment: EnvironmentSection = EnvironmentSection()
     memory: MemorySection = MemorySection()
     playbook: PlaybookSection = PlaybookSection()
-    notebook: NotebookSection = NotebookSection()
     skills: SkillsSection = SkillsSection()
     exemplars: ExemplarsSection = ExemplarsSection()
     gate: GateSection = GateSection()
@@ -357,7 +313,6 @@ class Config(BaseSettings):
             return None
         dump, taken, overridden = self.model_dump(mode="json"), dict[str, Any](), dict[str, Any]()
         for path, value in find_preset(self.preset).keys().items():
-            section, _, key = path.partition(".")
-            mine = dump[section][key]
+            mine = reduce(lambda table, key: table[key], path.split("."), dump)
             (taken if mine == value else overridden)[path] = mine
         return AppliedPreset(name=self.preset, taken=taken, overridden=overridden)

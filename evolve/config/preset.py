@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from evolve import config
+from evolve.config.tables import flat, merged
 from evolve.errors import ConfigError
 from memory.records import Frozen
 
@@ -43,7 +44,7 @@ class Preset(Frozen):
 
     def keys(self) -> dict[str, Any]:
         """Return what it sets as `section.key` -> value."""
-        return {f"{section}.{key}": value for section, keys in self.values.items() for key, value in keys.items()}
+        return dict(flat(self.values))
 
 
 class AppliedPreset(Frozen):
@@ -82,12 +83,11 @@ def find_preset(name: str) -> Preset:
     return Preset(name=name, about=About.model_validate(values.pop("about")), values=values)
 
 
-def overlay(preset: Preset, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `given` (section -> keys, or a section object) with the preset's values where nothing was given."""
-    merged = dict(given)
-    for section, keys in preset.values.items():
-        own = given.get(section, {})
-        if isinstance(own, BaseModel):
-            own = own.model_dump(exclude_unset=True)
-        merged[section] = {**keys, **own} if isinstance(own, Mapping) else own
-    return merged
+def overlay(config: type[BaseModel], preset: Preset, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `given` (section -> keys, or a section object) over the values of a preset."""
+    plain = {
+        section: keys.model_dump(exclude_unset=True) if isinstance(keys, BaseModel) else keys
+        for section, keys in given.items()
+    }
+    over = merged(config, preset.values, plain)
+    return {**given, **{section: over[section] for section in preset.values}}

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from evolve.config.tables import Section
+from playbooks import retirement
+from skills import skill_retirement
 from skills.retrieval import Way
 
 
-class Section(BaseModel):
-    """Base of a section."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-FROM_ROOT = "from root"
-"""Marks a key of an environment that names a file or folder, as seen from the folder of evolve.toml."""
-RootPath = Annotated[str, FROM_ROOT]
-
-
-class SkillsSection(Section):
+class SkillsSection(Section, skill_retirement.Limits):
     """`[skills]`: functions that worked, called by later tasks (environments whose actions are code)."""
 
     enabled: bool = False
@@ -32,19 +24,8 @@ class SkillsSection(Section):
     ways: tuple[Way, ...] = ("scenario", "query", "description", "used")
     """How a task finds skills, the preferred way first: made for its `scenario`, for a `query` with the same words, for
     one near it by `embedding`, described with its words, or, whatever the words, `used` with success."""
-    revise: int = Field(default=0, ge=0)
-    """Curator `distill`: most new answers it asks for after what is wrong with a function, as it reads and as its own
-    task goes with it. 0 = it asks once, and the gates decide."""
     retire: tuple[Literal["useless", "unused"], ...] = ("useless",)
     """Rules that retire skills after each batch. Empty = none is retired."""
-    gain: float = 0.0
-    """`useless`: least lower bound of the marginal utility that gate `utility` measured, in points of success."""
-    floor: float = Field(default=0.2, gt=0, lt=1)
-    """`useless`: least lower bound of the utility by marks, where no gate measured it."""
-    evidence: float = Field(default=4, ge=1)
-    """`useless`: least count of marks, as decayed by `forget.half_life`."""
-    unused: int = Field(default=300, ge=1)
-    """`unused`: tasks without a call that retire."""
 
 
 class ExemplarsSection(Section):
@@ -59,23 +40,13 @@ class ExemplarsSection(Section):
     """Most tokens of `playbook.token_budget` that they take."""
 
 
-class ForgetSection(Section):
+class ForgetSection(Section, retirement.Limits):
     """`[forget]`: when evidence retires what was learned. Ages are counted in tasks."""
 
     rules: tuple[Literal["harmful", "useless", "contradicted", "unused"], ...] = ("harmful", "useless", "contradicted")
     """Applied after each batch, in this order. Empty = nothing is retired."""
     half_life: float | None = Field(default=100, gt=0)
     """Tasks after which a helpful or harmful mark counts half. The counters in the journal never fade."""
-    floor: float = Field(default=0.5, gt=0, lt=1)
-    """`useless`: retire when the utility is below it with 95 % confidence. 0.5 = harms as often as it helps."""
-    evidence: float = Field(default=4, ge=1)
-    """`useless`: least count of marks, as decayed."""
-    harmful: int = Field(default=3, ge=1)
-    """`harmful`: marks of harm, with no helpful one, that retire."""
-    window: int = Field(default=50, ge=1)
-    """`harmful`: tasks within which they lie."""
-    unused: int = Field(default=500, ge=1)
-    """`unused`: tasks without being shown that retire."""
 
 
 class BudgetSection(Section):

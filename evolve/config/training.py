@@ -2,107 +2,50 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from evolve.config.sections import Section
+from evolve.config.tables import Member, Section, as_table
 from evolve.errors import ConfigError
+from memory.errors import BadInput
+from policies.rl.optimising import Optimising
+
+MEMBERS = {
+    "advantages": "advantages",
+    "loss": "losses",
+    "filter": "filters",
+    "correction": "corrections",
+    "transform": "transforms",
+    "branching": "branching",
+    "sampler": "samplers",
+    "allocator": "allocators",
+}
+"""Key of `[train]` that names a member -> its slot."""
 
 
-class TrainSection(Section):
-    """`[train]`: fine-tuning the policy (`evolve train`); `run.seed` seeds it."""
+class SftTable(Section):
+    """How the recipes `sft` and `internalise` learn from the journal."""
 
-    backend: Literal["torch", "trl_sync", "trl_async"] = "torch"
-    """What makes an update: our own trainer, or TRL 1.16's, which computes a part of the losses and refuses the rest.
-    With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update."""
-    advantages: str = "sage"
-    """A file of `policies/rl/advantages`, or `module:function`."""
-    loss: str = "ppo"
-    """A file of `policies/rl/losses`, or `module:class`."""
-    filter: str = "zero_variance"
-    """A file of `policies/rl/filters`, or `module:class`: which trajectories are trained on."""
-    correction: str = ""
-    """A file of `policies/rl/corrections`: weights for tokens that another policy sampled. Empty = none."""
-    retries: Literal["", "policy", "rules"] = ""
-    """Half of the rollouts are retries of those that failed (R3L), from a step and with guidance that the policy itself
-    names, or that rules find (`evolve/training/pivots`). Needs `skills = false` and `length = 1`. Empty = none."""
-    transform: str = "r3l"
-    """A file of `policies/rl/transforms`, or `module:function`: what becomes of retries before they are compared."""
-    branches: int = Field(default=0, ge=0)
-    """So many of a group's rollouts go on from turns of the others where the policy was unsure (ARPO). Needs `skills =
-    false`, `length = 1`, and neither retries nor candidates. 0 = each is done from the start."""
-    branching: str = "arpo"
-    """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on."""
-    options: dict[str, dict[str, Any]] = Field(default={})
-    """Options of what the keys above name, by the key: `[train.options.loss]` with `high = 0.28`. The keys are
-    `advantages`, `loss`, `filter`, `correction`, `transform`, `branching`, `sampler` and `allocator`."""
-    iterations: int = Field(default=40, ge=1)
-    """Batches of rollouts, each trained on once it is complete."""
-    chains: int = Field(default=8, ge=1)
-    """Chains of tasks in a batch."""
-    length: int = Field(default=2, ge=1)
-    """Tasks of a chain."""
-    by: Literal["scenario", "similarity"] = "scenario"
-    """What makes tasks a chain."""
-    rollouts: int = Field(default=8, ge=2)
-    """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
-    oversampling: float = Field(default=1.0, ge=1, le=2)
-    """Groups begun for each one that a batch takes: those that are done last are cut off, and go on in the next
-    iteration under its weights (APRIL, partial rollouts). 1 = a batch waits for all."""
-    staleness: int = Field(default=1, ge=1)
-    """Iterations that an unfinished group is put off at most; then its batch waits for it."""
-    off_policy: Literal["kept", "masked"] = "kept"
-    """What becomes of turns that older weights sampled: trained on (`correction = "tis"` weighs them), or not."""
-    sampler: str = "uniform"
-    """A file of `policies/rl/samplers`, or `module:function`: which chains come next, by what is known of them."""
-    allocator: str = "fixed"
-    """A file of `policies/rl/allocators`, or `module:class`: how a batch's rollouts are shared among its chains."""
-    skills: bool = True
-    """Tasks of a chain share the functions that their agent writes."""
-    counting: Literal["strict", "paper", "none"] = "strict"
-    """What is a use of a skill that is paid for: honest use, a call of its name, or nothing."""
-    candidates: int = Field(default=0, ge=0)
-    """How many quarantined texts the rollouts measure besides, the oldest first: half of a group is then shown one on
-    top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Of sampling in rollouts."""
-    epochs: int = Field(default=1, ge=1)
-    """Passes over a batch of rollouts."""
     passes: int = Field(default=3, ge=1)
-    """`sft`: passes over the journal's rows."""
+    """Passes over the journal's rows."""
     batch: int = Field(default=32, ge=1)
-    """`sft`: rows of an update."""
+    """Rows of an update."""
     context: Literal["kept", "dropped", "both"] = "both"
-    """`sft`: what successes are learned under: the prompts as they were, prompts without what was learned (context
+    """What successes are learned under: the prompts as they were, prompts without what was learned (context
     distillation: the weights take in the playbook), or each once."""
     reflections: bool = False
-    """`sft`: also learn the reflections from which came what gates measured to help."""
-    minibatches: int = Field(default=1, ge=1)
-    """Updates made of one batch of rollouts."""
-    weights: Literal["lora"] = "lora"
-    """What is trained: an adapter, so that it can be served, swapped and rolled back."""
-    dtype: Literal["float32", "bfloat16"] = "float32"
-    """In which the base is held and computed while it is trained; the adapter is float32. `bfloat16` takes half the
-    memory; it is the faster one on a processor that computes it (avx512_bf16, AMX), else some 35 times slower."""
-    rank: int = Field(default=16, ge=1)
-    """Of the adapter."""
-    learning_rate: float = Field(default=1e-4, gt=0)
-    """Constant, of AdamW."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    """Largest norm of a gradient; a larger one is scaled down to it."""
-    aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"] = (
-        "token-mean"
-    )
-    """How the losses of tokens become one number, where the loss does not say."""
-    pack_tokens: int = Field(default=1024, ge=64)
-    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
-    gradient_checkpointing: bool = False
-    """Keep one state a layer, and compute the rest again for the gradient: about a third more time, and of what grows
-    with the tokens of a pack most of the memory less."""
+    """Also learn the reflections from which came what gates measured to help."""
+
+
+class TrainingLimits(Section):
+    """What is still a training by rollouts (`evolve.training.guards`)."""
+
     patience: int = Field(default=5, ge=1)
-    """Iterations on end beyond one of the limits below that stop training by rollouts; the candidate is then made of
-    the last weights within them. What the limits call the start is the mean of the first so many iterations."""
+    """Iterations on end beyond one of the limits below that stop training; the candidate is then made of the last
+    weights within them. What the limits call the start is the mean of the first so many iterations."""
     max_growth: float = Field(default=5.0, gt=1)
     """Most tokens written in an episode, in multiples of those at the start. `inf` = no limit."""
     min_valid: float = Field(default=0.5, ge=0, le=1)
@@ -117,31 +60,100 @@ class TrainSection(Section):
     """Least share of tasks that use a skill made earlier in their chain, as a share of that at the start. 0 = no
     limit."""
 
-    @model_validator(mode="after")
-    def _options_of_members(self) -> TrainSection:
-        unknown = sorted(set(self.options) - set(MEMBERS))
-        if unknown:
-            raise ValueError(f"train.options has no {unknown[0]!r}; options are given for {', '.join(MEMBERS)}")
-        return self
+
+class PartialRollouts(Section):
+    """How far an iteration runs ahead (`evolve.training.partial`)."""
+
+    oversampling: float = Field(default=1.0, ge=1, le=2)
+    """Groups begun for each one that a batch takes: those that are done last are cut off, and go on in the next
+    iteration under its weights (APRIL, partial rollouts). 1 = a batch waits for all."""
+    staleness: int = Field(default=1, ge=1)
+    """Iterations that an unfinished group is put off at most; then its batch waits for it."""
+    off_policy: Literal["kept", "masked"] = "kept"
+    """What becomes of turns that older weights sampled: trained on (`correction = "tis"` weighs them), or not."""
+
+    def size(self, chains: int, *, last: bool) -> int:
+        """Return how many groups an iteration begins or goes on with, to train on `chains`."""
+        return chains if last else math.ceil(self.oversampling * chains - 1e-9)
+
+
+class BranchingTable(Member):
+    """From which turns others may go on (ARPO)."""
+
+    branches: int = Field(default=0, ge=0)
+    """So many of a group's rollouts go on from turns of the others where the policy was unsure. Needs `skills = false`,
+    `length = 1`, and neither retries nor candidates. 0 = each is done from the start."""
+
+
+class TrainSection(Section, Optimising):
+    """`[train]`: fine-tuning the policy (`evolve train`); `run.seed` seeds it.
+
+    What names a member may be a table with its options: `[train.loss]` with `name = "ppo"` and `high = 0.28`.
+    """
+
+    backend: Literal["torch", "trl_sync", "trl_async"] = "torch"
+    """What makes an update: our own trainer, or TRL 1.16's, which computes a part of the losses and refuses the rest.
+    With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update."""
+    advantages: Member = Member(name="sage")
+    """A file of `policies/rl/advantages`, or `module:function`."""
+    loss: Member = Member(name="ppo")
+    """A file of `policies/rl/losses`, or `module:class`."""
+    filter: Member = Member(name="zero_variance")
+    """A file of `policies/rl/filters`, or `module:class`: which trajectories are trained on."""
+    correction: Member = Member(name="")
+    """A file of `policies/rl/corrections`: weights for tokens that another policy sampled. Empty = none."""
+    retries: Literal["", "policy", "rules"] = ""
+    """Half of the rollouts are retries of those that failed (R3L), from a step and with guidance that the policy itself
+    names, or that rules find (`evolve/training/pivots`). Needs `skills = false` and `length = 1`. Empty = none."""
+    transform: Member = Member(name="r3l")
+    """A file of `policies/rl/transforms`, or `module:function`: what becomes of retries before they are compared."""
+    branching: BranchingTable = BranchingTable(name="arpo")
+    """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on, where
+    `[train.branching]` has `branches`."""
+    sampler: Member = Member(name="uniform")
+    """A file of `policies/rl/samplers`, or `module:function`: which chains come next, by what is known of them."""
+    allocator: Member = Member(name="fixed")
+    """A file of `policies/rl/allocators`, or `module:class`: how a batch's rollouts are shared among its chains."""
+    iterations: int = Field(default=40, ge=1)
+    """Batches of rollouts, each trained on once it is complete."""
+    chains: int = Field(default=8, ge=1)
+    """Chains of tasks in a batch."""
+    length: int = Field(default=2, ge=1)
+    """Tasks of a chain."""
+    by: Literal["scenario", "similarity"] = "scenario"
+    """What makes tasks a chain."""
+    rollouts: int = Field(default=8, ge=2)
+    """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
+    skills: bool = True
+    """Tasks of a chain share the functions that their agent writes."""
+    candidates: int = Field(default=0, ge=0)
+    """How many quarantined texts the rollouts measure besides, the oldest first: half of a group is then shown one on
+    top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Of sampling in rollouts."""
+    sft: SftTable = SftTable()
+    limits: TrainingLimits = TrainingLimits()
+    partial: PartialRollouts = PartialRollouts()
+
+    @field_validator(*MEMBERS, mode="before")
+    @classmethod
+    def _member(cls, given: Any, about: ValidationInfo) -> Any:
+        key = about.field_name or ""
+        table = as_table(cls, key, given)
+        return {"name": cls.model_fields[key].default.name, **table} if isinstance(table, Mapping) else table
 
     def member(self, key: str) -> Any:
-        """Return what one of the keys of `MEMBERS` names, made with its options. Raises as `slots.make`."""
+        """Return what one of the keys of `MEMBERS` names, made with its options.
+
+        Raises as `slots.make`; `ConfigError` for options that it does not take.
+        """
         from policies.rl.slots import make
 
-        return make(MEMBERS[key], getattr(self, key), self.options.get(key))
-
-
-MEMBERS = {
-    "advantages": "advantages",
-    "loss": "losses",
-    "filter": "filters",
-    "correction": "corrections",
-    "transform": "transforms",
-    "branching": "branching",
-    "sampler": "samplers",
-    "allocator": "allocators",
-}
-"""Key of `[train]` that names a member -> its slot."""
+        named: Member = getattr(self, key)
+        try:
+            return make(MEMBERS[key], named.name, named.options)
+        except BadInput as wrong:
+            raise ConfigError(f"[train.{key}] {wrong}") from wrong
 
 
 GROUPS = "groups"
@@ -163,9 +175,9 @@ RECIPES: dict[str, dict[str, Any]] = {
         "skills": False,
     },
     "sft": {"loss": "sft"},
-    "internalise": {"loss": "sft", "context": "dropped"},
+    "internalise": {"loss": "sft", "sft": {"context": "dropped"}},
 }
-"""Name of a method -> the values of `[train]` that it sets."""
+"""Name of a method -> what it sets in `[train]`, as key -> value, or table."""
 
 
 def recipe_settings(recipe: str) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field, FiniteFloat, ValidationError
 
-from evolve.config.sections import RootPath, Section
+from evolve.config.tables import RootPath, Section
 from evolve.protocols import Action, ActionFormat, Demonstration, StepResult
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, StopReason, Task, Trajectory

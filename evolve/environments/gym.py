@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
 
-from evolve.config.sections import Section
+from evolve.config.tables import Section
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.registry import load_object

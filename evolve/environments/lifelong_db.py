@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
-from evolve.config.sections import RootPath, Section
+from evolve.config.tables import RootPath, Section
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.errors import BadInput
 from memory.records import Check, Outcome, Task, Trajectory

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evolve.config.sections import RootPath, Section
+from evolve.config.tables import RootPath, Section
 from evolve.errors import ConfigError
 from evolve.protocols import Action, ActionFormat, StepResult
 from memory.errors import BadInput

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import ValidationError
 
-from evolve.config.sections import Section
+from evolve.config.tables import Section
 from evolve.environments.tool_errors import reports_error
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult

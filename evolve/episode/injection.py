@@ -103,11 +103,9 @@ def _texts(store: Store, config: Config, task: Task, left: int, snapshot_id: str
             namespace=config.memory.namespace,
             kinds=kinds,
             k=config.memory.recall_k,
-            min_score=config.memory.min_score,
             token_budget=left,
             exclude_task_ids=(task.id,) if snapshot_id else (),
             snapshot_id=snapshot_id,
-            mmr_lambda=config.memory.mmr_lambda,
         )
     )
 

@@ -15,7 +15,7 @@ from memory.utility import HORIZON
 def horizon(settings: ForgetSection) -> int:
     """Return how many tasks back evidence is read: until it weighs nothing and no rule looks further."""
     fading = 10**9 if settings.half_life is None else int(HORIZON * settings.half_life)
-    return max(fading, settings.window, settings.unused if "unused" in settings.rules else 0)
+    return max(fading, settings.harmful.window, settings.unused.tasks if "unused" in settings.rules else 0)
 
 
 def evidence_of(

@@ -73,11 +73,9 @@ def search_for(
                 namespace=config.memory.namespace,
                 kinds=text_kinds(config),
                 k=config.playbook.search_k,
-                min_score=config.memory.min_score,
                 token_budget=config.playbook.token_budget,
                 exclude_task_ids=(task.id,) if snapshot_id else (),
                 snapshot_id=snapshot_id,
-                mmr_lambda=config.memory.mmr_lambda,
             )
         )
         found = tuple(item for item in found if item.record.id not in hidden)

@@ -78,17 +78,17 @@ def make_teacher(config: Config, policies: Policies, world: str) -> Teacher | No
 
     Raises `ConfigError` for an acting policy with compact prompts, which have no such turn.
     """
-    run, teacher = config.run, policies.teacher
-    if not (run.plan_review or run.teacher_retry):
+    asked, teacher = config.policy.teacher, policies.teacher
+    if not (asked.plan_review or asked.retry):
         return None
     if policies.acting.profile == "compact":
         raise ConfigError(
-            f"run.plan_review and run.teacher_retry need an acting policy with full prompts, and "
+            f"[policy.teacher] plan_review and retry need an acting policy with full prompts, and "
             f"{policies.acting.name!r} has compact ones: set both to false"
         )
-    return Teacher(teacher, f"{teacher.name} {teacher.version}", world, run.plan_review, run.teacher_retry)
+    return Teacher(teacher, f"{teacher.name} {teacher.version}", world, asked.plan_review, asked.retry)
 
 
 def invitation(config: Config, profile: Profile) -> str:
     """Return what the agent is told about its plan; empty where nobody reviews one."""
-    return "\n\n" + render(prompts, "plan").strip() if config.run.plan_review and profile == "full" else ""
+    return "\n\n" + render(prompts, "plan").strip() if config.policy.teacher.plan_review and profile == "full" else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -51,9 +51,9 @@ class GateContext:
                 f"gate {gate!r} reads outcomes, and run.label_free says that none is read; drop one of them"
             )
 
-    def described(self) -> str:
-        """Return the addresses and literals that texts may name: those of `gate.allow` and of the environment."""
-        return described(self.config.gate.allow, self.bench.evaluator.environment if self.bench else None)
+    def described(self, allowed: Sequence[str]) -> str:
+        """Return the addresses and literals that texts may name: those allowed, and those of the environment."""
+        return described(allowed, self.bench.evaluator.environment if self.bench else None)
 
     def instructions(self) -> Iterable[str]:
         """Return the instructions of the stream."""
@@ -62,7 +62,7 @@ class GateContext:
     def held_out(self) -> Iterator[str]:
         """Yield the instructions of the tasks that figures are taken from and nothing is learned from."""
         run = self.config.run
-        for split in {*run.eval_splits, run.dev_split, self.config.gate.select_split} - {run.split}:
+        for split in {*run.eval_splits, run.dev_split} - {run.split}:
             with suppress(BadInput, ConfigError):  # it has no such split
                 if self.bench:
                     tasks = load_tasks(self.config, self.bench.evaluator.environment, split)

@@ -21,7 +21,7 @@ from evolve.gates.gate_events import verdicts
 from evolve.gates.held_out import PATIENCE, HeldOut
 from evolve.gates.held_out import make as make_held_out
 from evolve.gates.held_out import rules_of as held_out_rules_of
-from evolve.gates.held_out_rules import Rules, replay
+from evolve.gates.held_out_rules import Rules, options_of, replay
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Trajectory, Trust, Verdict
 from playbooks.kinds.exemplar import Exemplar
@@ -64,7 +64,7 @@ class Exemplars:
 def make(context: GateContext) -> Exemplars:
     """Return the gate. Raises as gate `held_out`."""
     config = context.config
-    held_out = make_held_out(context, rules_of(config))
+    held_out = make_held_out(context, options_of(config), rules_of(config))
     store, namespace = context.bench_of(Exemplars.name).evaluator.store, config.memory.namespace
     return Exemplars(held_out, lambda: verdicts(store, namespace), floor=config.gate.trust)
 

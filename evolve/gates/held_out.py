@@ -31,7 +31,7 @@ from evolve.gates.canary import SLICE, Canary, canary_tasks
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
 from evolve.gates.gate_events import verdicts
-from evolve.gates.held_out_rules import NAME, HeldOutTrial, Rules, decide, look_of, looks, replay
+from evolve.gates.held_out_rules import NAME, HeldOutTrial, Options, Rules, decide, look_of, looks, options_of, replay
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
@@ -250,7 +250,7 @@ def _runs(look: Evidence, first: int) -> tuple[object, ...]:
     return (*look["ops"], *marks)
 
 
-def make(context: GateContext, rules: Rules | None = None) -> HeldOut:
+def make(context: GateContext, options: Options, rules: Rules | None = None) -> HeldOut:
     """Return the gate; where `canary` is named too, its tasks are a protected slice. `rules`: other than configured.
 
     Raises as `GateContext.bench_of`, `select_tasks` and `canary_tasks`.
@@ -264,16 +264,16 @@ def make(context: GateContext, rules: Rules | None = None) -> HeldOut:
         evaluator,
         (*tasks, *canaries),
         config.run.seed,
-        rules=rules or rules_of(config),
+        rules=rules or rules_of(config, options),
         slices=protected,
         past=lambda: verdicts(store, namespace),
     )
 
 
-def rules_of(config: Config) -> Rules:
+def rules_of(config: Config, options: Options | None = None) -> Rules:
     """Return how the gate decides."""
-    gate = config.gate
-    return Rules(mode=gate.mode, alpha=gate.alpha, first=gate.first_stage, trust=gate.trust)
+    options = options or options_of(config)
+    return Rules(mode=options.mode, alpha=options.alpha, first=options.first_stage, trust=config.gate.trust)
 
 
 MEMBER = make

@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from evolve.config.model import Config
+from evolve.config.tables import Section
 from evolve.gates.decisions import rounds_of
 from evolve.statistics.alpha import ALPHA, Look, level
 from evolve.statistics.decision import Decision
@@ -45,6 +47,27 @@ class Rules(Frozen):
     """Below so many tasks what is accepted is provisional, not active."""
     trust: Trust = Trust.SELF_JUDGED
     """Least trust of a text that is not divided where chance decides (`evolve.gates.ablation`)."""
+
+
+class Options(Section):
+    """How it is decided on tasks that no lesson was written from, those of `run.dev_split`."""
+
+    tasks: int | None = Field(default=None, ge=1)
+    """How many tasks of the split, in proportion by family or scenario; none = all. Gate `utility` and candidates of a
+    training are measured on the same."""
+    first_stage: int = Field(default=Rules().first, ge=1)
+    """Tasks of a practical look's first stage; where the answer is not plain, twice as many follow, up to all."""
+    slices: str | None = None
+    """Key of the tasks' metadata (`family`, say): nothing is accepted after which fewer tasks of a kind pass."""
+    mode: Literal["practical", "strict"] = Rules().mode
+    """How it decides: by a net gain above the noise, or by exact McNemar with alpha spending (100 tasks up)."""
+    alpha: float = Field(default=Rules().alpha, gt=0, lt=1)
+    """Strict: share of useless changes among the accepted that is allowed in the long run."""
+
+
+def options_of(config: Config) -> Options:
+    """Return the options of the gate, which others heed as well. Raises `ConfigError` as `read`."""
+    return config.gate.of(NAME, Options)
 
 
 class HeldOutTrial(Frozen):

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
+from evolve.config.tables import Section
 from evolve.gates.context import GateContext
 from evolve.seeds import seed_for
 from evolve.statistics.decision import Decision
@@ -32,6 +33,15 @@ class Rules(Frozen):
     """Chance that an item that does no harm is ever refused as harmful."""
     patience: int = Field(default=1000, ge=1)
     """Tasks after which an item that has not been seen to help is given up."""
+
+
+class Options(Section):
+    """How items are tested on a live stream."""
+
+    hide: float = Field(default=Rules().probability, gt=0, le=0.25)
+    """Share of the tasks from which an item under test is hidden."""
+    error: float = Field(default=Rules().alpha, gt=0, lt=1)
+    """Chance that it ever accepts what does not help, or retires what does no harm."""
 
 
 class OnlineTrial(Frozen):
@@ -128,11 +138,10 @@ class OnlineAB:
         return Verdict(gate=self.name, accepted=tuple(op.op_id for op in ops), evidence=evidence)
 
 
-def make(context: GateContext) -> OnlineAB:
+def make(context: GateContext, options: Options) -> OnlineAB:
     """Return the gate. Raises `ConfigError` where no outcome may be read."""
     context.refuse_label_free(OnlineAB.name)
-    gate = context.config.gate
-    return OnlineAB(Rules(probability=gate.hide, alpha=gate.error, harm_alpha=gate.error))
+    return OnlineAB(Rules(probability=options.hide, alpha=options.error, harm_alpha=options.error))
 
 
 MEMBER = make

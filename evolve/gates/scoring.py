@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.config.model import ForgetSection
+from evolve.config.sections import ForgetSection
 from evolve.episode.journal_evidence import evidence_of
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.utility import Utility as UtilityGate
@@ -13,12 +13,6 @@ from evolve.statistics.evalues import mean_bound
 from memory.records import Record, Verdict
 from memory.store import Store
 from memory.utility import Case, Measured, utility
-from playbooks.retirement import Limits
-
-
-def limits(settings: ForgetSection) -> Limits:
-    """Return the limits that the section sets."""
-    return Limits.model_validate(settings.model_dump(include=set(Limits.model_fields)))
 
 
 def cases(store: Store, settings: ForgetSection, records: Sequence[Record[Any]]) -> tuple[Case, ...]:

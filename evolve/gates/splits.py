@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
 from evolve.errors import ConfigError
+from evolve.gates.held_out_rules import options_of
 from evolve.protocols import Environment
 from evolve.seeds import seed_for
 from memory.errors import BadInput
@@ -16,16 +17,16 @@ from memory.records import Task
 def select_tasks(config: Config, environment: Environment, stream: Sequence[Task]) -> tuple[Task, ...]:
     """Return the tasks that admit knowledge, in an order of which any prefix is spread over families and scenarios.
 
-    Raises `BadInput` when a scenario has two roles: `stream` writes, `gate.select_split` selects, and
+    Raises `BadInput` when a scenario has two roles: `stream` writes, `run.dev_split` selects, and
     `run.eval_splits` report.
     """
-    split = config.gate.select_split
+    split = config.run.dev_split
     tasks = load_tasks(config, environment, split)
     report = [name for name in config.run.eval_splits if has_tasks(config, environment, name)]
-    roles = {f"gate.select_split {split!r}": tasks, "the stream": tuple(stream)}
+    roles = {f"run.dev_split {split!r}": tasks, "the stream": tuple(stream)}
     roles |= {f"run.eval_splits {name!r}": load_tasks(config, environment, name) for name in report}
     _refuse_shared(roles)
-    return stratified(tasks, config.run.seed)[: config.gate.select_tasks]
+    return stratified(tasks, config.run.seed)[: options_of(config).tasks]
 
 
 def stratified(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
@@ -45,8 +46,11 @@ def stratified(tasks: Sequence[Task], seed: int) -> tuple[Task, ...]:
 
 
 def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...]]:
-    """Return the protected slices: tasks that agree in the metadata key `gate.slices`. Raises `ConfigError`."""
-    key = config.gate.slices
+    """Return the protected slices: tasks that agree in the metadata key `gate.held_out.slices`.
+
+    Raises `ConfigError` for a key that is in no task's metadata.
+    """
+    key = options_of(config).slices
     if key is None:
         return {}
     found: dict[str, list[str]] = {}
@@ -55,7 +59,9 @@ def slices(config: Config, tasks: Sequence[Task]) -> Mapping[str, tuple[str, ...
             found.setdefault(f"{key}={task.metadata[key]}", []).append(task.id)
     if not found:
         known = sorted({name for task in tasks for name in task.metadata})
-        raise ConfigError(f"gate.slices {key!r} is in no task's metadata; there are {', '.join(known) or 'no keys'}")
+        raise ConfigError(
+            f"gate.held_out.slices {key!r} is in no task's metadata; there are {', '.join(known) or 'no keys'}"
+        )
     return {name: tuple(ids) for name, ids in found.items()}
 
 

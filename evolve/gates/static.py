@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import islice
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
+from evolve.config.model import Config
+from evolve.config.tables import Section
 from evolve.episode.echo import echo
 from evolve.episode.trust import payload_of, text_of, texts_of
 from evolve.gates.context import GateContext
@@ -37,6 +39,19 @@ TEMPLATE = 5
 """Tasks with the same words from which these belong to no one task. More than the three of a scenario."""
 
 
+class Options(Section):
+    """What is refused by reading alone."""
+
+    allow: tuple[str, ...] = ()
+    """Addresses, and literals in text of little trust, that may be learned beside those the environment describes."""
+    leak_ngram: int = Field(default=8, ge=3)
+    """A text that repeats this many words of a task in a row is refused as a leak."""
+    max_chars: int = Field(default=Rules().max_chars, ge=1)
+    """Longest content."""
+    near_duplicate: float = Field(default=Rules().near_duplicate, gt=0, le=1)
+    """TF-IDF cosine from which a new text repeats an old one."""
+
+
 class StaticGate:
     """Accepts what is well-formed, new and general. Admits as provisional: nothing was measured.
 
@@ -52,7 +67,7 @@ class StaticGate:
     def __init__(
         self,
         rules: Rules | None = None,
-        leak_ngram: int = 8,
+        leak_ngram: int = Options().leak_ngram,
         *,
         known: Callable[[], str] = str,
         trust: Trust = Trust.SELF_JUDGED,
@@ -125,17 +140,22 @@ def _too_long(ops: Sequence[DeltaOp]) -> dict[str, str]:
     }
 
 
-def make(context: GateContext) -> StaticGate:
+def options_of(config: Config) -> Options:
+    """Return the options of the gate, which others heed as well. Raises `ConfigError` as `read`."""
+    return config.gate.of(StaticGate.name, Options)
+
+
+def make(context: GateContext, options: Options) -> StaticGate:
     """Return the gate, with those of skills and exemplars."""
-    gate = context.config.gate
+    known = partial(context.described, options.allow)
     return StaticGate(
-        Rules(max_chars=gate.max_chars, near_duplicate=gate.near_duplicate),
-        gate.leak_ngram,
-        known=context.described,
-        trust=gate.trust,
+        Rules(max_chars=options.max_chars, near_duplicate=options.near_duplicate),
+        options.leak_ngram,
+        known=known,
+        trust=context.config.gate.trust,
         kinds={
-            Skill.kind: SkillGate(context.described),
-            Exemplar.kind: ExemplarGate(context.held_out, gate.leak_ngram),
+            Skill.kind: SkillGate(known),
+            Exemplar.kind: ExemplarGate(context.held_out, options.leak_ngram),
         },
         tasks=context.instructions,
     )
@@ -152,7 +172,7 @@ class ExemplarGate:
 
     name = "exemplar"
 
-    def __init__(self, held_out: Callable[[], Iterable[str]] = tuple, leak_ngram: int = 8) -> None:
+    def __init__(self, held_out: Callable[[], Iterable[str]] = tuple, leak_ngram: int = Options().leak_ngram) -> None:
         self._held_out, self._n = held_out, leak_ngram
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from evolve.config.tables import Section
 from evolve.gates.ablation import Ablation, Seen
 from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.context import GateContext
@@ -83,6 +84,15 @@ class Rules(Frozen):
     """Chance that the lower bound lies above the true utility."""
     trust: Trust = Trust.SELF_JUDGED
     """Least trust of a text that is not divided where chance decides (`evolve.gates.ablation`)."""
+
+
+class Options(Section):
+    """How marginal utility is measured."""
+
+    rounds: int = Field(default=4, ge=1)
+    """How often each task is run with the change, and as often without it."""
+    error: float = Field(default=Rules().alpha, gt=0, lt=1)
+    """Chance that it accepts what does not help."""
 
 
 class UtilityTrial(Frozen):
@@ -152,7 +162,13 @@ class Utility(MeasuringGate):
     name = "utility"
 
     def __init__(
-        self, evaluate: Evaluate, tasks: Sequence[Task], seed: int, *, rounds: int = 4, rules: Rules | None = None
+        self,
+        evaluate: Evaluate,
+        tasks: Sequence[Task],
+        seed: int,
+        *,
+        rounds: int = Options().rounds,
+        rules: Rules | None = None,
     ) -> None:
         self.tasks, self._rounds, self._rules = tuple(tasks), rounds, rules or Rules()
         super().__init__(evaluate, seed, self._rules.trust)
@@ -176,12 +192,12 @@ class Utility(MeasuringGate):
         return decide(trial, self._rules)
 
 
-def make(context: GateContext) -> Utility:
+def make(context: GateContext, options: Options) -> Utility:
     """Return the gate. Raises as `GateContext.bench_of` and `select_tasks`."""
     config, bench = context.config, context.bench_of(Utility.name)
     tasks = select_tasks(config, bench.evaluator.environment, bench.stream)
-    rules = Rules(alpha=config.gate.error, trust=config.gate.trust)
-    return Utility(bench.evaluator, tasks, config.run.seed, rounds=config.gate.rounds, rules=rules)
+    rules = Rules(alpha=options.error, trust=config.gate.trust)
+    return Utility(bench.evaluator, tasks, config.run.seed, rounds=options.rounds, rules=rules)
 
 
 MEMBER = make

@@ -97,9 +97,7 @@ class McpSession:
             payload_class(kind)
         if not 1 <= k <= MOST:
             raise BadInput(f"got k={k!r}, expected 1 to {MOST}; ask for fewer records")
-        wanted = RecallQuery(
-            text=query, namespace=self._namespace, kinds=tuple(kinds), k=k, min_score=self._config.memory.min_score
-        )
+        wanted = RecallQuery(text=query, namespace=self._namespace, kinds=tuple(kinds), k=k)
         gone = {key for asked in self._asked.values() for key in hidden(asked.context.batch(0), asked.task.id)}
         found = [item for item in self._store.recall(wanted) if item.record.id not in gone]
         for item in found:

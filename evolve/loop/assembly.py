@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from evolve import environments, gates
 from evolve.config.model import Config, ModelSection
-from evolve.config.sections import FROM_ROOT
+from evolve.config.tables import FROM_ROOT, Section, nearest, read
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from evolve.registry import choose, load_object, loaded, member, members
@@ -53,6 +53,16 @@ def _shipped_environment(name: str, config: Config) -> Environment:
     return _built(member(environments, name), name, config)
 
 
+def check_environment_options(config: Config) -> BaseModel | None:
+    """Return the own keys of an environment that ships here; None where it has none, or is the user's.
+
+    Raises `ConfigError` for one that it does not take.
+    """
+    name = config.environment.name
+    model = environment_options(name) if name in shipped_environments() else None
+    return model and read(model, config.environment.options, "environment")
+
+
 def check_skills(config: Config, environment: Environment) -> None:
     """Raise `ConfigError` where skills are on and the environment's actions are no code that could call them."""
     if config.skills.enabled and environment.action_format != "code":
@@ -82,24 +92,17 @@ def _built(make: Callable[..., Environment], name: str, config: Config) -> Envir
         path = options.get(key, field.default)
         if FROM_ROOT in field.metadata and isinstance(path, str):
             options[key] = str(config.root / path)
-    try:
-        given = model(**options)
-    except ValidationError as invalid:
-        first = invalid.errors(include_url=False)[0]
-        known = ", ".join(model.model_fields)
-        raise ConfigError(
-            f"[environment] {'.'.join(map(str, first['loc']))}: {first['msg']}; its own keys are {known}"
-        ) from invalid
-    return make(given)
+    return make(read(model, options, "environment"))
 
 
-def _options_of(make: Callable[..., Environment]) -> type[BaseModel] | None:
-    """Return the pydantic model that a class or function takes as its one parameter, if it does."""
+def _options_of(make: Callable[..., Any], beside: int = 0) -> type[BaseModel] | None:
+    """Return the pydantic model that a class or function takes as its one parameter beside so many, if it does."""
     try:
-        parameters = list(inspect.signature(make, eval_str=True).parameters.values())
+        parameters = list(inspect.signature(make, eval_str=True).parameters.values())[beside:]
     except NameError:  # an annotation that is there for type checkers alone
         return None
-    taken = parameters[0].annotation if len(parameters) == 1 else None
+    needed = [each for each in parameters if each.default is each.empty or len(parameters) == 1]
+    taken = needed[0].annotation if len(needed) == 1 else None
     choices = (taken, *get_args(taken))  # `Model` and `Model | None`
     return next((each for each in choices if inspect.isclass(each) and issubclass(each, BaseModel)), None)
 
@@ -142,8 +145,9 @@ def _scripted(section: ModelSection) -> Policy:
 def _openai(section: ModelSection, workspace: Path | None) -> Policy:
     from policies.openai_server import OpenAIPolicy, ServerOptions
     from policies.openai_transport import Connection
+    from policies.server_settings import ServerAddress
 
-    server = Connection(base_url=section.base_url, api_key_env=section.api_key_env, timeout_s=section.timeout_s)
+    server = Connection(**section.model_dump(include=set(ServerAddress.model_fields)))
     options = ServerOptions(profile=section.profile, price=section.price, special_tokens=section.special_tokens)
     if section.weights:
         from evolve.generations.llama_cpp import answering
@@ -287,7 +291,7 @@ def make_gates(
     *,
     tasks: Callable[[], Iterable[str]] = tuple,
 ) -> tuple[Gate, ...]:
-    """Return the configured gates (or the caller's `own`) in order, with `run.review` a person last.
+    """Return the configured gates (or the caller's `own`) in order, with a person last where `review` is named.
 
     Those that run tasks need a `bench`; without one `default` names none. `tasks` returns the instructions that were
     given so far where no bench knows the stream. Raises as `GateContext.bench_of`, and
@@ -299,7 +303,8 @@ def make_gates(
     first = next((at for at, gate in enumerate(chosen) if isinstance(gate, ReviewGate)), len(chosen))
     if first < len(chosen) - 1:
         raise ConfigError(f"gate {chosen[first + 1].name!r} comes after 'review' and sees nothing; put 'review' last")
-    return (*chosen, ReviewGate()) if config.run.review and first == len(chosen) else chosen
+    asked = ReviewGate.name in config.gate.names
+    return (*chosen, ReviewGate()) if asked and first == len(chosen) else chosen
 
 
 def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], Iterable[str]]) -> tuple[Gate, ...]:
@@ -307,8 +312,9 @@ def _configured_gates(config: Config, bench: Bench | None, tasks: Callable[[], I
     from evolve.gates.coverage import exercised
     from evolve.loop.live import gates_of
 
+    check_gate_options(config)
     context = GateContext(config, bench, tasks)
-    known = {each: partial(_shipped_gate, each, context) for each in shipped_gates()}
+    known = {each: partial(shipped_gate, each, context) for each in shipped_gates()}
     names = gates_of(config, bench.evaluator.environment if bench else None)
     made: list[Gate] = [choose("gate", name, known, lambda own: own(config.gate)) for name in names]
     return exercised(made, bench.evaluator.environment, bench.evaluator.trials) if bench else tuple(made)
@@ -319,8 +325,27 @@ def shipped_gates() -> list[str]:
     return members(gates)
 
 
-def _shipped_gate(name: str, context: GateContext) -> Gate:
-    made: Gate = member(gates, name)(context)
+def gate_options(name: str) -> type[BaseModel] | None:
+    """Return the class of the keys of `[gate.<name>]` for a shipped gate; None where it has none."""
+    return _options_of(member(gates, name), beside=1)
+
+
+def check_gate_options(config: Config) -> None:
+    """Raise `ConfigError` for a table in `[gate]` of no gate, and for an option that its gate does not take.
+
+    What a gate of the user's own reads from the section, it checks itself.
+    """
+    for name in config.gate.options:
+        if name in shipped_gates():
+            config.gate.of(name, gate_options(name) or Section)
+        elif name not in config.gate.names:
+            raise ConfigError(f"unknown table [gate.{name}]{nearest(name, shipped_gates())}")
+
+
+def shipped_gate(name: str, context: GateContext) -> Gate:
+    """Return a gate that ships here, made with the options that `[gate]` has for it."""
+    make, options = member(gates, name), gate_options(name)
+    made: Gate = make(context, context.config.gate.of(name, options)) if options else make(context)
     return made
 
 

@@ -83,7 +83,7 @@ def estimate(
     further = 0 if run.mode == "frozen" else tasks * (run.attempts - 1)
     episodes = (round(tasks * (1 + share)) + further) * passes + validation
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
-    steps = world.max_steps + 2 * (run.plan_review + run.teacher_retry)
+    steps = world.max_steps + 2 * (config.policy.teacher.plan_review + config.policy.teacher.retry)
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))
     by_ratio = round(config.gate.calls_ratio * tasks * passes * steps)
     gate_calls = by_ratio + world.gate_advance if gated else 0

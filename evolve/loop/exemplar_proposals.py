@@ -16,6 +16,7 @@ from evolve.episode.skill_runtime.skill_actions import asked
 from evolve.episode.taint import OUTSIDE, outside_texts, tainted
 from evolve.episode.teacher import PLAN
 from evolve.episode.trust import runs
+from evolve.gates.static import options_of
 from evolve.loop.nodes.attempt import solution
 from evolve.loop.state import RunContext
 from memory.operations import op_id
@@ -89,7 +90,7 @@ def _origin(trajectory: Trajectory, context: RunContext) -> Provenance:
 
 def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], context: RunContext) -> Iterator[DeltaOp]:
     """Yield what is new, and what replaces a worse exemplar of the same task; of several in a batch the best."""
-    threshold = context.config.gate.near_duplicate
+    threshold = options_of(context.config).near_duplicate
     tasks = TextIndex((key, record.payload.task) for key, record in shelf.items())
     chosen: dict[str, DeltaOp] = {}
     for op in ops:

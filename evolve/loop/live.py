@@ -31,7 +31,11 @@ def refuse_repeats(config: Config, environment: Environment) -> None:
             f"run.attempts = {config.run.attempts}",
             "leave it at 1, and name another run.judge" if config.run.judge == "agreement" else "leave it at 1",
         ),
-        (config.skills.revise > 0, f"skills.revise = {config.skills.revise}", "leave it at 0"),
+        (
+            config.playbook.distill.revise > 0,
+            f"playbook.distill.revise = {config.playbook.distill.revise}",
+            "leave it at 0",
+        ),
         (config.controls.aa, "controls.aa", "leave it out"),
         (share not in ("auto", 0), f"controls.no_memory = {share}", "leave it out"),
     )
@@ -67,5 +71,5 @@ def _unable(config: Config, environment: Environment) -> str:
         return ""
     if is_live(environment):
         return f"tasks of {environment.name} cannot be run again"
-    split = config.gate.select_split
+    split = config.run.dev_split
     return "" if has_tasks(config, environment, split) else f"{environment.name} has no tasks in split {split!r}"

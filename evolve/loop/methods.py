@@ -12,6 +12,7 @@ from evolve.episode.prompting import described
 from evolve.episode.skill_runtime.skill_credit import faults
 from evolve.errors import ConfigError
 from evolve.gates.replay import Replay, decide
+from evolve.gates.static import options_of
 from evolve.loop.nodes.judge import judged
 from evolve.protocols import Environment
 from evolve.seeds import id_for
@@ -149,8 +150,8 @@ def make_distiller(
     world: Callable[[], Environment],
 ) -> Distiller:
     """Return the curator: it reads the episodes in `store` that succeeded, by their grade or, where nobody grades, by
-    what was judged of them. With `skills.revise` a function must read well and its episode, done again with it in
-    the environment that `world` makes, succeed; what is wrong goes back to the policy.
+    what was judged of them. With `playbook.distill.revise` a function must read well and its episode, done again with
+    it in the environment that `world` makes, succeed; what is wrong goes back to the policy.
 
     Raises `ConfigError` without a store, for a policy with compact prompts, and for settings with which no successful
     episode would reach it, or no skill a task.
@@ -179,8 +180,8 @@ def make_distiller(
     given = Distilling(
         store.trajectory,
         succeeded,
-        examine=_examined(config, world()) if config.skills.revise else nothing,
-        revise=config.skills.revise,
+        examine=_examined(config, world()) if config.playbook.distill.revise else nothing,
+        revise=config.playbook.distill.revise,
         trust=Trust.SELF_JUDGED if run.label_free else Trust.VERIFIED,
     )
     return Distiller(policy, given, keep)
@@ -189,9 +190,11 @@ def make_distiller(
 def _examined(config: Config, world: Environment) -> Examine:
     """Return what reads a function as gate `static` does and, where nothing is wrong with it, replays its episode."""
     if config.run.label_free:
-        raise ConfigError("skills.revise reads how replays end, and run.label_free says that nobody does: set it to 0")
+        raise ConfigError(
+            "playbook.distill.revise reads how replays end, and run.label_free says that nobody does: set it to 0"
+        )
     gate = Replay(world, config.run.seed)
-    said = described(config.gate.allow, world)
+    said = described(options_of(config).allow, world)
 
     async def examine(skill: Skill, library: Overlay, trajectory: Trajectory) -> Sequence[str]:
         if wrong := objections(skill, said, library.names):
@@ -222,7 +225,7 @@ def make_notebook(
             data = audit.model_dump(mode="json")
             store.append(Event(type=AUDIT, namespace=config.memory.namespace, subject=subject, data=data))
 
-    settings = Settings(**config.notebook.model_dump(), label_free=config.run.label_free)
+    settings = Settings(**config.playbook.notebook.model_dump(), label_free=config.run.label_free)
 
     def failed_uses(trajectory: Trajectory) -> tuple[str, ...]:
         return faults(trajectory, shown_again(store, trajectory.injected).skills)

@@ -31,6 +31,7 @@ from memory.runlist import KINDS as MODE_KINDS
 from memory.runlist import RunFilter
 from memory.store import Store
 from policies.budget import Budget
+from policies.server_settings import ServerAddress
 
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
@@ -161,7 +162,7 @@ def started_with(record: RunRecord, config: Config) -> Config:
         "log": config.log,
     }
     if (kept.policy.name, kept.policy.model) == (config.policy.name, config.policy.model):
-        address = config.policy.model_dump(include={"base_url", "api_key_env", "timeout_s"})
+        address = config.policy.model_dump(include=set(ServerAddress.model_fields))
         today["policy"] = kept.policy.model_copy(update=address)
     return kept.model_copy(update={**today, "run": fast})
 

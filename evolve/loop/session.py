@@ -28,6 +28,7 @@ from evolve.gates.call_budget import CallBudget
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.splits import has_tasks
+from evolve.gates.static import options_of
 from evolve.generations import workspace_registry as generations
 from evolve.loop import assembly as app
 from evolve.loop import role_policies, servers
@@ -271,7 +272,7 @@ def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.skills.enabled and config.playbook.enabled,
-        described=described(config.gate.allow, opened.environment),
+        described=described(options_of(config).allow, opened.environment),
         demonstration=demonstrated(opened.environment, policy.profile),
         teacher=teacher.make_teacher(config, policies, told),
     )

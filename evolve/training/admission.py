@@ -58,7 +58,8 @@ def _weigh(config: Config, matching: Matching, candidate: Candidate, told: Seque
     if not told:
         reason = f"none of its groups was drawn; {len(candidate.shown)} tasks could tell about it"
         return Weighed(label=label, content=content, tasks=0, answer="not measured", reason=reason)
-    decision = utility.decide(trial(told), utility.Rules(alpha=config.gate.error))
+    options = config.gate.of(utility.Utility.name, utility.Options)
+    decision = utility.decide(trial(told), utility.Rules(alpha=options.error))
     subject = f"{matching.folder.name}/{candidate.record_id}"
     about = {"base_version": candidate.version, "status": Status.ACTIVE}
     op = restoring(record, subject).model_copy(update=about)
@@ -66,7 +67,7 @@ def _weigh(config: Config, matching: Matching, candidate: Candidate, told: Seque
     if not decision.accepted:
         return Weighed(label=label, content=content, tasks=count, answer="refused", reason=decision.reason)
     several = sum(map(len, parts(record.kind, op.payload))) > 1
-    if several or config.run.review or ReviewGate.name in config.gate.names:
+    if several or ReviewGate.name in config.gate.names:
         submit(store, config.memory.namespace, matching.folder.name, [op])
         why = f"{decision.reason}; measured as a whole, so a person reads its parts" if several else decision.reason
         return Weighed(label=label, content=content, tasks=count, answer="in review", reason=why)

@@ -182,8 +182,8 @@ class RolloutWorker:
             empty = 0 if made else empty + 1
             if empty == plan.limits.patience:
                 raise TrainingStopped(
-                    f"the last {empty} batches held no row to train on (train.patience); `evolve train plan` tells "
-                    "which tasks are too easy or too hard; more rollouts, or another train.filter, keep more"
+                    f"the last {empty} batches held no row to train on (train.limits.patience); `evolve train plan` "
+                    "tells which tasks are too easy or too hard; more rollouts, or another train.filter, keep more"
                 )
             for each in made:
                 self.rollout_buffer.put(each)

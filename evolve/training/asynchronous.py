@@ -47,12 +47,18 @@ def asynchronously(config: Config) -> Callable[..., tuple[str, tuple[Weighed, ..
             f'train.backend = "trl_async" rolls out on a vLLM server; got policy.name = {policy.name!r}, api_key_env = '
             f"{policy.api_key_env!r}; expected 'served' with policy.base_url, and no key: TRL sends none"
         )
-    given = {"candidates": 0, "retries": "", "branches": 0, "oversampling": 1}
-    if refused := [key for key, unset in given.items() if getattr(section, key) != unset]:
-        raise ConfigError(
-            f'train.backend = "trl_async" got train.{refused[0]} = {getattr(section, refused[0])!r}, which wants '
-            f'rollouts of one version; expected {given[refused[0]]!r}, or train.backend = "torch"'
-        )
+    given = {
+        "candidates": (section.candidates, 0),
+        "retries": (section.retries, ""),
+        "branching.branches": (section.branching.branches, 0),
+        "partial.oversampling": (section.partial.oversampling, 1),
+    }
+    for key, (got, expected) in given.items():
+        if got != expected:
+            raise ConfigError(
+                f'train.backend = "trl_async" got train.{key} = {got!r}, which wants rollouts of one version; expected '
+                f'{expected!r}, or train.backend = "torch"'
+            )
     return rolled_out
 
 

@@ -39,9 +39,9 @@ DROPPED = ("diverged", "not_graded")
 
 def branching_of(section: TrainSection) -> Branching | None:
     """Return what branches rollouts, None where `[train]` wants none. Raises `ConfigError` where they do not fit it."""
-    if not section.branches:
+    if not section.branching.branches:
         return None
-    asked = f"got train.branches = {section.branches} with"
+    asked = f"got train.branching.branches = {section.branching.branches} with"
     if section.skills or section.length != 1:
         raise ConfigError(
             f"{asked} skills = {section.skills}, length = {section.length}; branches are of single tasks: set "
@@ -50,13 +50,13 @@ def branching_of(section: TrainSection) -> Branching | None:
     if section.retries or section.candidates:
         raise ConfigError(
             f"{asked} retries = {section.retries!r}, candidates = {section.candidates}; a group is shared out in one "
-            'way: set train.retries = "" and train.candidates = 0, or train.branches = 0'
+            'way: set train.retries = "" and train.candidates = 0, or train.branching.branches = 0'
         )
-    if section.branches >= section.rollouts:
+    if section.branching.branches >= section.rollouts:
         raise ConfigError(
             f"{asked} rollouts = {section.rollouts}; branches are a part of them, and need one to branch: give fewer"
         )
-    return Branching(section.member("branching"), section.branches)
+    return Branching(section.member("branching"), section.branching.branches)
 
 
 @dataclass(frozen=True)

@@ -11,21 +11,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Literal, NamedTuple
 
-from memory.records import Frozen
+from evolve.config.training import TrainingLimits
 
 Figures = Mapping[str, float]
-
-
-class Limits(Frozen):
-    """What is still a training; the keys of `[train]` say more."""
-
-    patience: int = 5
-    max_growth: float = 5.0
-    min_valid: float = 0.5
-    min_entropy: float = 1e-4
-    max_entropy: float = 3.0
-    max_kl: float = 0.25
-    min_skill_use: float = 0.1
 
 
 class Guard(NamedTuple):
@@ -49,7 +37,7 @@ GUARDS = (
 )
 
 
-def collapse(told: Sequence[Figures], limits: Limits) -> str:
+def collapse(told: Sequence[Figures], limits: TrainingLimits) -> str:
     """Return why training should stop after the iterations `told`, empty where it should not."""
     last = told[-limits.patience :]
     for guard in GUARDS if len(last) == limits.patience else ():
@@ -58,18 +46,18 @@ def collapse(told: Sequence[Figures], limits: Limits) -> str:
             found = ", ".join(f"{figures[guard.figure]:.3g}" for figures in last)
             return (
                 f"{guard.says} ({guard.figure}) was {found} in the last {len(last)} iterations, expected at "
-                f"{guard.bound} {bound:.3g} (train.{guard.limit})"
+                f"{guard.bound} {bound:.3g} (train.limits.{guard.limit})"
             )
     return ""
 
 
-def sound(told: Sequence[Figures], limits: Limits) -> bool:
+def sound(told: Sequence[Figures], limits: TrainingLimits) -> bool:
     """Return whether the last iteration is within all limits."""
     bounds = ((guard, _bound(guard, told, limits)) for guard in GUARDS)
     return not any(bound is not None and _beyond(guard, told[-1], bound) for guard, bound in bounds)
 
 
-def _bound(guard: Guard, told: Sequence[Figures], limits: Limits) -> float | None:
+def _bound(guard: Guard, told: Sequence[Figures], limits: TrainingLimits) -> float | None:
     """Return the limit as a figure; None while the start that it is a share of still goes on."""
     limit = float(getattr(limits, guard.limit))
     if not guard.shares:

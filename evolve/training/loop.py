@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 
+from evolve.config.training import PartialRollouts, TrainingLimits
 from evolve.episode.instrumentation import watched
 from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
@@ -24,9 +25,9 @@ from evolve.training.branches import Branching, Grown
 from evolve.training.chain_tasks import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
-from evolve.training.guards import Limits, collapse, sound
+from evolve.training.guards import collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
-from evolve.training.partial import Partial, Rolling
+from evolve.training.partial import Rolling
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
 from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing
@@ -49,8 +50,8 @@ class Plan(Frozen):
     """Tasks of a chain."""
     by: By = "scenario"
     sampling: Sampling = Sampling()
-    limits: Limits = Limits()
-    partial: Partial = Partial()
+    limits: TrainingLimits = TrainingLimits()
+    partial: PartialRollouts = PartialRollouts()
 
 
 @dataclass(frozen=True)
@@ -239,7 +240,7 @@ def returned(trainer: Trainer, folder: Path) -> str:
     if not (folder / GOOD).exists():
         raise TrainingStopped(
             f"{reason}; no iteration before was within the limits, so there is nothing to publish; lower "
-            "train.learning_rate, or set that limit for this model"
+            "train.learning_rate, or set that limit for this model in [train.limits]"
         )
     ledger.keep(folder / HISTORY, int(trainer.resume(folder / GOOD)["iterations"]))
     return reason

@@ -18,13 +18,10 @@ which was killed after that takes the same ones.
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-from pydantic import Field
+from typing import Any, NamedTuple
 
 from evolve.episode.instrumentation import WatchedPolicy
 from evolve.episode.rollout import RolloutConfig
@@ -40,18 +37,6 @@ from policies.wrapped import WrappedPolicy
 
 FILE = "partial.jsonl"
 """Of a training's folder: what each iteration chose, and what it left to the next."""
-
-
-class Partial(Frozen):
-    """How far an iteration runs ahead; the keys of `[train]` say more."""
-
-    oversampling: float = Field(default=1.0, ge=1, le=2)
-    staleness: int = Field(default=1, ge=1)
-    off_policy: Literal["kept", "masked"] = "kept"
-
-    def size(self, chains: int, *, last: bool) -> int:
-        """Return how many groups an iteration begins or goes on with, to train on `chains`."""
-        return chains if last else math.ceil(self.oversampling * chains - 1e-9)
 
 
 class Group(Frozen):

@@ -1,7 +1,7 @@
 """The gate of generations: a candidate beside what is live, on the same held-out tasks, with the playbook and without.
 
 It is accepted where it solves more of them, both arms taken together, and in neither arm clearly fewer: two exact
-McNemar tests (`evolve.statistics.paired`). The tasks are those of `gate.select_split`, from which nothing is learned.
+McNemar tests (`evolve.statistics.paired`). The tasks are those of `run.dev_split`, from which nothing is learned.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from evolve.config.model import Config
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import knowledge
+from evolve.gates.held_out_rules import options_of
 from evolve.generations import workspace_registry as generations
 from evolve.generations.llama_cpp import serving
 from evolve.loop.assembly import make_environment, make_policy, open_store
@@ -146,8 +147,8 @@ def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
     section = config.run.model_copy(
         update={
             "mode": "frozen",
-            "eval_splits": (config.gate.select_split,),
-            "tasks": config.gate.select_tasks,
+            "eval_splits": (config.run.dev_split,),
+            "tasks": options_of(config).tasks,
             "attempts": 1,
         }
     )

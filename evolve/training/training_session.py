@@ -123,12 +123,12 @@ def train_from_logs(
             given = group_examples(found, store.get_reply, section.member("advantages"))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store))
-            if section.reflections:
+            if section.sft.reflections:
                 given = given.joined(reflection_examples(store, config.memory.namespace))
     with _training(config, recipe, given.digest, name) as (folder, trainer):
         observers = Observers()
         with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
-            fit(trainer, given, epochs=section.passes, batch=section.batch, folder=folder, report=report)
+            fit(trainer, given, epochs=section.sft.passes, batch=section.sft.batch, folder=folder, report=report)
             observers.notify(RunFinished(run_id=folder.name, status="done", reason=""))
         made = _published(config, trainer, folder, recipe)
     return made.model_copy(update={"examples": len(given.rows), "tokens": sum(row.trained for row in given.rows)})
@@ -145,7 +145,7 @@ def _readers(config: Config, store: Store) -> list[TurnReader]:
         shown=lambda episode: shown_again(store, episode.injected),
         read=said,
     )
-    return {"kept": [whole], "dropped": [told_again], "both": [whole, told_again]}[config.train.context]
+    return {"kept": [whole], "dropped": [told_again], "both": [whole, told_again]}[config.train.sft.context]
 
 
 def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:
@@ -165,7 +165,7 @@ def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Ge
     """
     live = generations.live_generation(config.policy, config.workspace)
     section = config.train
-    loss, correction = section.member("loss"), section.member("correction") if section.correction else None
+    loss, correction = section.member("loss"), section.member("correction") if section.correction.name else None
     today = name_of(config, recipe, live, data)
     folder = config.workspace / generations.FOLDER / ledger.FOLDER / (name or today)
     start = live.version if live else BASE
@@ -238,10 +238,10 @@ def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:
     if not episodes:
         why = "no episode was graded with its token ids known"
         do = "`evolve train status --json` counts what was left out"
-    elif section.filter == "zero_variance":
+    elif section.filter.name == "zero_variance":
         why = f"no group differed: in all {episodes} episodes the rollouts of a task earned the same"
         do = "raise train.rollouts, train.chains or train.temperature, or train on tasks that are solved now and then"
     else:
-        why = f"train.filter = {section.filter!r} left none of {episodes} episodes"
+        why = f"train.filter = {section.filter.name!r} left none of {episodes} episodes"
         do = "choose another train.filter, or let episodes end within policy.max_tokens and environment.max_steps"
     return f"{why}; nothing was trained, and there is no candidate; {do}"

@@ -25,9 +25,7 @@ from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
-from evolve.training.guards import Limits
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.partial import Partial
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.training_data import trainable
@@ -65,15 +63,16 @@ def methods_of(config: Config) -> Methods:
         raise ConfigError(
             "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
         )
-    if section.oversampling > 1 and (section.candidates or section.retries or section.branches):
+    ahead, branches = section.partial.oversampling, section.branching.branches
+    if ahead > 1 and (section.candidates or section.retries or branches):
         raise ConfigError(
-            f"got train.oversampling = {section.oversampling} with candidates = {section.candidates}, retries = "
-            f"{section.retries!r}, branches = {section.branches}; these three take batches that wait for all: set 1"
+            f"got train.partial.oversampling = {ahead} with candidates = {section.candidates}, retries = "
+            f"{section.retries!r}, branches = {branches}; these three take batches that wait for all: set 1"
         )
-    used = {"correction": section.correction, "transform": section.retries, "branching": section.branches}
+    used = {"correction": section.correction.name, "transform": section.retries, "branching": branches}
     for key, wanted in used.items():
-        if key in section.options and not wanted:
-            raise ConfigError(f"train.options.{key} is set, and no {key} is used; take it out, or ask for one")
+        if getattr(section, key).options and not wanted:
+            raise ConfigError(f"[train.{key}] has options, and no {key} is used; take it out, or ask for one")
     return Methods(
         advantages=section.member("advantages"),
         filter=section.member("filter"),
@@ -119,8 +118,7 @@ def plan_of(config: Config) -> Plan:
     """Return what `[train]` says of a training by rollouts."""
     section = config.train
     sampling = Sampling(
-        rollouts=section.rollouts // 2 if section.retries else section.rollouts - section.branches,
-        counting=section.counting,
+        rollouts=section.rollouts // 2 if section.retries else section.rollouts - section.branching.branches,
         skills=section.skills,
         seed=config.run.seed,
     )
@@ -130,8 +128,8 @@ def plan_of(config: Config) -> Plan:
         length=section.length,
         by=section.by,
         sampling=sampling,
-        limits=Limits(**section.model_dump(include=set(Limits.model_fields))),
-        partial=Partial(**section.model_dump(include=set(Partial.model_fields))),
+        limits=section.limits,
+        partial=section.partial,
     )
 
 

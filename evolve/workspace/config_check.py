@@ -6,6 +6,7 @@ A name of the user's own is imported, since nothing else tells whether it is the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from evolve.config.model import Config
 from evolve.config.training import MEMBERS
@@ -28,6 +29,21 @@ def check_names(config: Config, *, train: bool = True) -> None:
             wrong.append(str(unknown))
     if wrong:
         raise ConfigError("; ".join(wrong))
+    app.check_gate_options(config)
+    app.check_environment_options(config)
+    for key in MEMBERS if train else ():
+        if getattr(config.train, key).options:
+            config.train.member(key)
+
+
+def in_force(config: Config) -> dict[str, Any]:
+    """Return every value in force, section by section, with those of the gates that are named and the environment."""
+    data = config.model_dump(mode="json")
+    for name in {*config.gate.names, *config.gate.options} & {*app.shipped_gates()}:
+        if options := app.gate_options(name):
+            data["gate"][name] = config.gate.of(name, options).model_dump(mode="json")
+    model = app.check_environment_options(config)
+    return data | {"environment": {**(model.model_dump(mode="json") if model else {}), **data["environment"]}}
 
 
 def _named(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
@@ -51,8 +67,8 @@ def _trained(config: Config) -> Iterator[tuple[str, str, Iterable[str]]]:
     """Yield the same of the members of a training."""
     from policies.rl.slots import names
 
-    train = config.train.model_dump()
-    yield from ((f"train.{key}", train[key], names(slot)) for key, slot in MEMBERS.items() if train[key])
+    named = ((key, getattr(config.train, key).name, slot) for key, slot in MEMBERS.items())
+    yield from ((f"train.{key}", name, names(slot)) for key, name, slot in named if name)
 
 
 def _shipped(config: Config) -> Mapping[str, Iterable[str]]:

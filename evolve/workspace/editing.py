@@ -156,7 +156,7 @@ def detail(store: Store, config: Config, name: str) -> KnowledgeDetail:
 
 def searched(store: Store, config: Config, text: str, k: int = 10) -> Rows[SearchRow]:
     """Return what a task with this text would recall, best first."""
-    query = RecallQuery(text=text, namespace=config.memory.namespace, k=k, min_score=config.memory.min_score)
+    query = RecallQuery(text=text, namespace=config.memory.namespace, k=k)
     return Rows(
         SearchRow(rank=r.rank, label=r.record.label, content=r.record.payload.text(), tokens=r.tokens, **r.scores)
         for r in store.recall(query)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from evolve.archive.interchange import arrivals, read, standings
 from evolve.config.model import Config
 from evolve.episode.trust import text_of
+from evolve.gates.static import options_of
 from evolve.workspace.editing import OPERATOR
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
@@ -38,7 +39,7 @@ class ImportedPlaybook(Frozen):
     known: int
     """Texts that were here already."""
     too_long: int
-    """Texts of more than `gate.max_chars` characters: they are left out."""
+    """Texts of more than `gate.static.max_chars` characters: they are left out."""
     quarantined: int
     """In no prompt until a gate or the operator says so."""
     left_out: int = 0
@@ -85,7 +86,8 @@ def import_playbook(
     entries = importlib.import_module(f"playbooks.formats.{found}").load(text)
     if not entries:
         raise BadInput(f"{str(file)!r} holds no bullet in format {found!r}; name another with --format")
-    short = [entry for entry in entries if len(entry.bullet.content) <= config.gate.max_chars]
+    longest = options_of(config).max_chars
+    short = [entry for entry in entries if len(entry.bullet.content) <= longest]
     ops = import_ops(short, source=f"{found}:{file.name}")
     if trust:
         ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)

@@ -279,7 +279,7 @@ class Workspace:
     # --- changes that wait for a person, and what the gates said ---
 
     def proposals(self, *, everything: bool = False) -> Rows[ProposalRow]:
-        """List learned changes that wait for you (`run.review`), oldest first; with `everything` also decided ones."""
+        """List learned changes that wait for you (gate `review`), oldest first; with `everything` also decided ones."""
         return reviewing.proposals(self._store, self._namespace, everything=everything)
 
     def accept(self, number: int | str, content: str | None = None) -> Commit:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from pydantic import Field
+
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Frozen, Provenance, Reflection, Trajectory, Trust, Usage
 from playbooks.kinds.bullet import one_line
@@ -46,16 +48,24 @@ class Episodes:
     """Says which of them failed where no outcome is read; None = the policy that writes."""
 
 
-class Settings(Frozen):
+class NotebookSettings(Frozen):
+    """How curator `notebook` turns failures into mistake notes."""
+
+    batch: int = Field(default=16, ge=1)
+    """Failures clustered together, of one `run.batch_size` at most; 1 = streaming, a note for each failure."""
+    distance: float = Field(default=failure_clusters.DISTANCE, gt=0, le=2)
+    """Mean cosine distance from which clusters of failures stay apart; smaller = more notes."""
+    neighbours: int = Field(default=note_merge.NEIGHBOURS, ge=1)
+    """Most known notes that a new one is merged with."""
+    similarity: float = Field(default=note_merge.SIMILARITY, ge=-1, le=1)
+    """Cosine of their subjects from which notes are merged."""
+    writer: Literal["model", "rules"] = "model"
+    """Who writes: the policy, or no model at all (the lessons of the `rules` reflector as they are)."""
+
+
+class Settings(NotebookSettings):
     """How the notebook is kept."""
 
-    batch: int = 16
-    """Failures clustered together; 1 = streaming, a note for each failure."""
-    distance: float = failure_clusters.DISTANCE
-    neighbours: int = note_merge.NEIGHBOURS
-    similarity: float = note_merge.SIMILARITY
-    writer: Literal["model", "rules"] = "model"
-    """`rules` writes notes from the reflections' lessons and joins them, without a model."""
     label_free: bool = False
     """No outcome is read: `Episodes.judge` says which episodes failed."""
 

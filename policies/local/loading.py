@@ -6,7 +6,7 @@ import hashlib
 import warnings
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -14,8 +14,7 @@ from transformers.utils import logging
 
 from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
-
-Dtype = Literal["float32", "bfloat16"]
+from policies.rl.optimising import Dtype
 
 
 def computes_bfloat16() -> bool:

@@ -10,6 +10,7 @@ import importlib
 import inspect
 import logging
 from collections.abc import Mapping
+from difflib import get_close_matches
 from functools import partial
 from importlib import resources
 from typing import Any, get_type_hints
@@ -87,15 +88,28 @@ def _import(module: str) -> Any:
         ) from missing
 
 
-def _check(slot: str, name: str, member: Any, given: Mapping[str, object]) -> None:
-    """Raise `BadInput` unless `given` fits the member's options; what is neither class nor function has none."""
+def options(slot: str, name: str) -> dict[str, object]:
+    """Return the options of a shipped member with their defaults. Raises as `make` does for its name."""
+    module = _module(slot, name)
+    return {p.name: p.default for p in _parameters(getattr(module, module.__all__[0]))}
+
+
+def _parameters(member: Any) -> list[inspect.Parameter]:
+    """Return the options of a member; what is neither class nor function has none."""
     of_class = isinstance(member, type)
     parameters = inspect.signature(member).parameters.values() if of_class or inspect.isfunction(member) else ()
-    options = [p for p in parameters if of_class or p.kind is p.KEYWORD_ONLY]
+    return [p for p in parameters if of_class or p.kind is p.KEYWORD_ONLY]
+
+
+def _check(slot: str, name: str, member: Any, given: Mapping[str, object]) -> None:
+    """Raise `BadInput` unless `given` fits the member's options."""
+    options = _parameters(member)
     missing = [p.name for p in options if p.default is p.empty and p.name not in given]
     unknown = sorted(set(given) - {p.name for p in options})
     if missing or unknown:
         has = ", ".join(p.name for p in options) or "none"
+        close = [near for each in unknown for near in get_close_matches(each, [p.name for p in options], n=1)]
+        has += f" (did you mean {close[0]!r}?)" if close else ""
         raise BadInput(f"{slot} {name!r} has the options {has}; missing {missing}, unknown {unknown}")
 
 

@@ -37,10 +37,10 @@ from pydantic import Field
 from torch import Tensor
 
 from memory.errors import BadInput
-from memory.records import Frozen
 from policies.errors import PolicyError, PolicyRefused
-from policies.local.loading import Dtype, computes_bfloat16, load_model, load_tokenizer, peft_package
+from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, peft_package
 from policies.rl.batch import Batch, batch_of, score, split
+from policies.rl.optimising import Optimising
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
@@ -52,31 +52,15 @@ class TrainingStopped(PolicyError):
     """Training could not go on; the last checkpoint and the policy it started from are untouched."""
 
 
-class OptimiserOptions(Frozen):
-    """How weights are changed."""
+class OptimiserOptions(Optimising):
+    """How weights are changed, with what no user says."""
 
     weights: Literal["lora", "full"] = "lora"
     """Train an adapter, or all weights."""
-    dtype: Dtype = "float32"
-    """In which the base is held and computed; an adapter is float32 in any case."""
-    rank: int = Field(default=16, ge=1)
-    """Rank of the adapter; its scale is twice the rank."""
-    learning_rate: float = Field(default=1e-4, gt=0)
-    """Constant, of AdamW without decay."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    """Largest norm of a gradient."""
-    minibatches: int = Field(default=1, ge=1)
-    """Updates made of one batch of rows; from 2 on the ratio to the policy that sampled matters."""
-    epochs: int = Field(default=1, ge=1)
-    """Passes over one batch of rows."""
     aggregation: Aggregation = "token-mean"
     """How token losses become one number, where the loss does not say."""
     max_tokens: int = Field(default=4096, ge=1)
     """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
-    pack_tokens: int = Field(default=1024, ge=64)
-    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
-    gradient_checkpointing: bool = False
-    """Keep one state a layer, and compute the rest again for the gradient."""
     temperature: float = Field(default=1.0, gt=0)
     """With which the rows were sampled."""
     seed: int = 0

@@ -31,7 +31,8 @@ from evolve.gates.held_out_rules import Rules
 from evolve.gates.replay import Replay
 from evolve.gates.static import ExemplarGate
 from evolve.gates.utility import Utility
-from evolve.registry import member, members
+from evolve.loop.assembly import shipped_gate
+from evolve.registry import members
 from memory.protocols import Gate
 from memory.records import DeltaOp, Op, Record, Status, Task, Trajectory, UsageCounts, Verdict
 from playbooks.kinds.bullet import Bullet
@@ -53,7 +54,7 @@ async def evaluate(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: i
 
 
 MAKERS: dict[str, Callable[[], Gate]] = {
-    **{name: partial(member(gates, name), GateContext(Config())) for name in members(gates)},
+    **{name: partial(shipped_gate, name, GateContext(Config())) for name in members(gates)},
     "batch_screen": lambda: BatchScreen(evaluate, seed=1),
     "held_out": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(first=60)),
     "held_out-strict": lambda: HeldOut(evaluate, TASKS, seed=1, rules=Rules(mode="strict")),

@@ -133,7 +133,7 @@ async def test_a_proposal_of_somebody_else_never_enters_a_prompt_by_itself(tmp_p
         assert refused.answer == "refused"
         assert refused.reason
         assert (await agent.ask("Open the red door, knock first.")).knowledge == ""
-    async with Agent(None, doors_config(tmp_path, run={"review": True}, **NO_MODEL)) as agent:
+    async with Agent(None, doors_config(tmp_path, gate={"names": ["static", "review"]}, **NO_MODEL)) as agent:
         (waits,) = await agent.propose([lesson("Close the door behind you.")])
         assert waits.answer == "in review"
 

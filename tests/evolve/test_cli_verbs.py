@@ -30,7 +30,7 @@ PROMISED = {
     "logs": "list show",
     "traces": "list show",
     "review": "list show accept reject edit defer",
-    "config": "show path check",
+    "config": "show path check migrate",
     "env": "check",
     "gates": "log show replay",
     "presets": "list show",
@@ -65,6 +65,7 @@ READING = [
     "config show",
     "config path",
     "config check",
+    "config migrate --dry-run",
     "report",
     "version",
 ]

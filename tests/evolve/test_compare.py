@@ -74,8 +74,8 @@ def test_an_arm_is_what_its_word_stands_for(given: Given, tmp_path: Path) -> Non
     assert resolve("default", given).values()["run.batch_size"] == 3
     assert resolve(str(tmp_path / "other.toml"), given).values()["run.batch_size"] == 6
     assert resolve("run.batch_size=2 playbook.curator=direct", given).values()["playbook.curator"] == "direct"
-    mnl = resolve("mnl notebook.batch=4", given).values()
-    assert (mnl["playbook.curator"], mnl["run.batch_size"], mnl["notebook.batch"]) == ("notebook", 16, 4)
+    mnl = resolve("mnl playbook.notebook.batch=4", given).values()
+    assert (mnl["playbook.curator"], mnl["run.batch_size"], mnl["playbook.notebook.batch"]) == ("notebook", 16, 4)
     over = Given(given.file, {"run.batch_size": 5})
     assert resolve("mnl", over).values()["run.batch_size"] == 5
     assert resolve("mnl run.batch_size=7", over).values()["run.batch_size"] == 7
@@ -92,7 +92,7 @@ def test_an_arm_is_what_its_word_stands_for(given: Given, tmp_path: Path) -> Non
         ("environment.n=7", {}, "environment.n = None and 'environment.n=7' 7"),
         ("run.seed=4", {}, "run.seed = 0"),
         ("run.batch_size=2", {"split": "train"}, "run.split = 'train', on which it would be judged"),
-        ("run.batch_size=2", {"split": "dev"}, "gate.select_split = 'dev'"),
+        ("run.batch_size=2", {"split": "dev"}, "run.dev_split = 'dev'"),
         ("default", {}, "named twice"),
         ("run.batch_size=2", {"deployments": (1,)}, "deployment"),
         ("run.batch_size=2", {"seeds": (1, 1)}, "named twice"),

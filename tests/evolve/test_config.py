@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from docs.reference import field_texts
+from docs.reference import field_texts, tables
 from evolve.config.file import find_config, load_config
 from evolve.config.model import Config, RunSection
+from evolve.config.tables import table_of
 from evolve.errors import ConfigError
 
 
@@ -60,7 +61,7 @@ def test_config_made_in_code_ignores_the_shell(monkeypatch: pytest.MonkeyPatch) 
         ("[run]\nmode = 'onlin'\n", "'online', 'offline', 'frozen' or 'quarantine'"),
         ("seed = 3\n", "'seed' stands outside any section"),
         ("[run\n", "is no TOML"),
-        ("[policy.price]\npromt = 1\n", "unknown key 'promt' in [policy]"),
+        ("[policy.price]\npromt = 1\n", "unknown key 'promt' in [policy.price]"),
     ],
 )
 def test_a_mistake_is_named_with_its_fix(write, text: str, said: str) -> None:
@@ -88,11 +89,9 @@ def test_environment_keys_pass_through_and_sections_are_frozen() -> None:
 
 
 def test_every_key_is_explained() -> None:
-    own = field_texts(Config)
-    for name, section in Config.model_fields.items():
-        fields = getattr(section.annotation, "model_fields", {name: section})
-        told = own if name in fields else field_texts(section.annotation)  # type: ignore[arg-type]
-        assert [key for key in fields if not told.get(key)] == []
+    for _, model in (("", Config), *tables(Config)):
+        told = field_texts(model)
+        assert [key for key in model.model_fields if not told.get(key) and table_of(model, key) is None] == []
 
 
 def test_the_digest_names_results_not_speed() -> None:

@@ -119,7 +119,7 @@ def test_without_grades_the_policys_judgement_says_what_succeeded(tmp_path: Path
         ({"playbook": {"reflect_on": "failures"}}, "full", "got playbook.reflect_on = 'failures': set it to 'all'"),
         ({"run": {"label_free": True}}, "full", r"set run\.judge = 'policy'"),
         (
-            {"run": {"label_free": True, "judge": "policy"}, "skills": {"revise": 1}},
+            {"run": {"label_free": True, "judge": "policy"}, "playbook": {"distill": {"revise": 1}}},
             "full",
             "nobody does: set it to 0",
         ),
@@ -147,7 +147,9 @@ BARE = PAY.replace('    """Pay an amount to a contact, found by name."""\n', "")
 def test_a_function_is_revised_until_its_episode_goes_with_it(
     tmp_path: Path, revise: int, drafts: list[str], told: list[str]
 ) -> None:
-    config = settings(tmp_path, run={"tasks": 1}, skills={"revise": revise}, gate={"names": ["static", "replay"]})
+    config = settings(
+        tmp_path, run={"tasks": 1}, playbook={"distill": {"revise": revise}}, gate={"names": ["static", "replay"]}
+    )
     heard: list[str] = []
 
     def reviser(messages: Sequence[Message], params: SamplingParams) -> str:

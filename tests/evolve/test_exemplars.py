@@ -114,7 +114,7 @@ async def test_x3_of_one_task_the_shorter_exemplar_stays(tmp_path: Path) -> None
         question("terse", "margin", 100, 7, before="What"),
         question("wordy-again", "margin", 100, 7, before="Please, what"),
     ]
-    config = formulas_config(tmp_path, run={"batch_size": 1, "skip": 16}, gate={"near_duplicate": 0.8})
+    config = formulas_config(tmp_path, run={"batch_size": 1, "skip": 16}, gate={"static": {"near_duplicate": 0.8}})
     await go(config, Formulas(again))
     (kept,) = exemplars(tmp_path)
     assert kept.payload.turns == (Turn(said="a minus b over a at 100, 7", observed="right"),)
@@ -211,7 +211,7 @@ async def test_x6_a_run_that_was_stopped_among_the_attempts_ends_as_one_that_was
 
 
 async def test_forgetting_by_age_reaches_them(tmp_path: Path) -> None:
-    forget: dict[str, object] = {"rules": ("unused",), "unused": 3}
+    forget: dict[str, object] = {"rules": ("unused",), "unused": {"tasks": 3}}
     await go(formulas_config(tmp_path, forget=forget, run={"batch_size": 1}, exemplars={"k": 1}))
     assert Status.RETIRED in {record.status for record in exemplars(tmp_path, everything=True)}
 

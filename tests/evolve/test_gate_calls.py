@@ -44,7 +44,12 @@ def office_config(root: Path, tasks: int = 16, **gate: Any) -> Config:
             "environment": {"max_steps": 16},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": ["static", "batch_screen", "held_out"], "select_tasks": 12, "calls_advance": 0, **gate},
+            "gate": {
+                "names": ["static", "batch_screen", "held_out"],
+                "calls_advance": 0,
+                **gate,
+                "held_out": {"tasks": 12},
+            },
         }
     )
 
@@ -94,7 +99,7 @@ async def test_c1_c2_gates_stay_below_their_ratio_and_nothing_is_lost(ratio: flo
 async def test_c2_a_run_that_stops_while_changes_wait_ends_as_if_it_had_not(tmp_path: Path) -> None:
     found: list[Any] = []
     for stop in (None, 60, 120):
-        config = office_config(tmp_path / str(stop), tasks=12, select_tasks=12, calls_ratio=4)
+        config = office_config(tmp_path / str(stop), tasks=12, held_out={"tasks": 12}, calls_ratio=4)
         office = Office(OfficeConfig(deployment=3))
         worker, made = make_worker(office), 0
 
@@ -280,10 +285,10 @@ def test_any_prefix_of_the_select_split_is_spread_over_families() -> None:
         chosen = [task.metadata["family"] for task in stratified(tasks, 7)[:count]]
         assert all(abs(chosen.count(family) - count * share) < 1 for family, share in (("mail", 0.5), ("pay", 0.25)))
     assert {t.id for t in stratified(tasks, 7)} == {t.id for t in tasks}
-    config = Config.model_validate({"gate": {"slices": "family"}})
+    config = Config.model_validate({"gate": {"held_out": {"slices": "family"}}})
     assert slices(config, tasks)["family=pay"] == ("pay-0", "pay-1", "pay-2")
     with pytest.raises(EvolveError, match="there are family"):
-        slices(Config.model_validate({"gate": {"slices": "difficulty"}}), tasks)
+        slices(Config.model_validate({"gate": {"held_out": {"slices": "difficulty"}}}), tasks)
 
 
 def test_copies_of_killed_processes_are_swept(tmp_path: Path) -> None:

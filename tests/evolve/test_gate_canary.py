@@ -239,7 +239,7 @@ async def test_in_a_run_the_canaries_stand_before_held_out_and_in_it(tmp_path: P
             "run": {"tasks": 8, "batch_size": 8},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": ["canary", "held_out"], "select_tasks": 12, "calls_ratio": 1000},
+            "gate": {"names": ["canary", "held_out"], "calls_ratio": 1000, "held_out": {"tasks": 12}},
         }
     )
     await arun(config, parts=Parts(policy=make_worker(OFFICE), environment=OFFICE))

@@ -30,16 +30,16 @@ class Named(Doors):
         return [Task(id=split, instruction=f"A task of {split}.", split=split)]
 
 
-RUN: dict[str, Any] = {"split": "train", "dev_split": "dev", "eval_splits": ["test_normal", "nowhere", "train"]}
+RUN: dict[str, Any] = {"split": "train", "dev_split": "select", "eval_splits": ["test_normal", "nowhere", "train"]}
 
 
 def test_held_out_tasks_are_those_of_all_splits_but_the_streams(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, run=RUN, gate={"select_split": "select"})
+    config = doors_config(tmp_path, run=RUN)
     policy = ScriptedPolicy(replies, name="doors", profile="compact")
     with open_store(config) as store:
         made = Evaluator(config, store, Named(), policy, RolloutConfig(world=""), "run")
         context = GateContext(config, Bench(made, (Task(id="w", instruction="Write."),)))
-        assert sorted(context.held_out()) == [f"A task of {name}." for name in ("dev", "select", "test_normal")]
+        assert sorted(context.held_out()) == [f"A task of {name}." for name in ("select", "test_normal")]
         assert list(context.instructions()) == ["Write."]
         assert context.bench_of("held_out") is context.bench
         free = GateContext(doors_config(tmp_path, run={"label_free": True}), context.bench)
@@ -49,10 +49,10 @@ def test_held_out_tasks_are_those_of_all_splits_but_the_streams(tmp_path: Path) 
 
 def test_where_nothing_can_run_tasks_only_what_was_told_is_known(tmp_path: Path) -> None:
     context = GateContext(
-        Config.model_validate({"root": tmp_path, "gate": {"allow": ["corp.org"]}}), told=lambda: ["Pay."]
+        Config.model_validate({"root": tmp_path, "gate": {"static": {"allow": ["corp.org"]}}}), told=lambda: ["Pay."]
     )
     assert (list(context.held_out()), list(context.instructions())) == ([], ["Pay."])
-    assert "corp.org" in context.described()
+    assert "corp.org" in context.described(["corp.org"])
     with pytest.raises(ConfigError, match="nothing can run them"):
         context.bench_of("held_out")
     context.refuse_label_free("held_out")

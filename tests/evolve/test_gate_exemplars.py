@@ -148,7 +148,9 @@ async def test_e5_the_default_gates_measure_them_together_and_show_them_then(tmp
 
 
 async def test_e6_on_a_live_stream_chance_hides_them_one_by_one(tmp_path: Path) -> None:
-    config = formulas_config(tmp_path, gate={"names": ("static", "online_ab"), "hide": 0.25}, run={"attempts": 4})
+    config = formulas_config(
+        tmp_path, gate={"names": ("static", "online_ab"), "online_ab": {"hide": 0.25}}, run={"attempts": 4}
+    )
     await arun(config, parts=Parts(policy=formulas_policy(), environment=Formulas()))
     with open_store(config, read_only=True) as store:
         exemplars = {record.id for record in store.records("default") if record.kind == "exemplar"}

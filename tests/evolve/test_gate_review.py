@@ -25,8 +25,8 @@ async def go(root: Path, **sections: Any) -> RunResult:
 
 @pytest.mark.parametrize(
     "sections",
-    [{"gate": {"names": ["static", "review"]}}, {"run": {"batch_size": 5, "review": True}}],
-    ids=["gate", "flag"],
+    [{"gate": {"names": ["static", "review"]}}, {"gate": {"names": ["none", "review"]}}],
+    ids=["static", "none"],
 )
 async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], tmp_path: Path) -> None:
     result = await go(tmp_path, **sections)
@@ -35,7 +35,7 @@ async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], t
     with open_store(doors_config(tmp_path)) as store:
         assert store.records("default") == ()
         gates = [event.data["gate"] for event in store.events(type=VERDICT, run_id=result.run_id)]
-        assert gates[:2] == ["static", "review"]
+        assert gates[:2] == sections["gate"]["names"]
         waiting = review_queue.proposals(store)
         assert {proposal.op.payload["content"].split()[1] for proposal in waiting if proposal.op.payload} == set(COLORS)
         assert review_queue.accept(store, str(waiting[0].seq), actor="ann").applied
@@ -48,7 +48,7 @@ async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], t
 
 
 async def test_what_was_turned_down_or_waits_does_not_wait_again(tmp_path: Path) -> None:
-    section = {"run": {"batch_size": 5, "review": True}}
+    section = {"gate": {"names": ["static", "review"]}}
     await go(tmp_path, **section)
     with open_store(doors_config(tmp_path)) as store:
         first = review_queue.proposals(store)
@@ -64,7 +64,7 @@ async def test_what_was_turned_down_or_waits_does_not_wait_again(tmp_path: Path)
 
 
 async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None:
-    gate = {"names": ["held_out", "review"], "calls_ratio": 1000, "first_stage": 50}
+    gate = {"names": ["held_out", "review"], "calls_ratio": 1000, "held_out": {"first_stage": 50}}
     config = doors_config(tmp_path, run={"batch_size": 5}, controls={"no_memory": 0}, gate=gate)
     await arun(config, parts=Parts(policy=doors_policy(), environment=ManyDoors(5)))
     with open_store(config) as store:
@@ -78,9 +78,9 @@ async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None
 def test_review_is_the_last_gate(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gate 'static' comes after 'review'"):
         make_gates(doors_config(tmp_path, gate={"names": ["review", "static"]}))
-    names = [gate.name for gate in make_gates(doors_config(tmp_path, run={"review": True}))]
+    names = [gate.name for gate in make_gates(doors_config(tmp_path, gate={"names": ["static", "review"]}))]
     assert names == ["static", "review"]
-    both = doors_config(tmp_path, run={"review": True}, gate={"names": ["none", "review"]})
+    both = doors_config(tmp_path, gate={"names": ["none", "review"]})
     assert [gate.name for gate in make_gates(both)] == ["none", "review"]
-    own = make_gates(doors_config(tmp_path, run={"review": True}), own=(NoGate(),))
+    own = make_gates(doors_config(tmp_path, gate={"names": ["static", "review"]}), own=(NoGate(),))
     assert [gate.name for gate in own] == ["none", "review"]

@@ -8,7 +8,7 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.gates.gate_events import VERDICT
-from evolve.gates.scoring import cases, limits, measured
+from evolve.gates.scoring import cases, measured
 from evolve.gates.utility import Rules, UtilityTrial, decide
 from evolve.loop.assembly import open_store
 from evolve.statistics.evalues import mean_bound
@@ -60,4 +60,3 @@ def test_only_the_last_verdict_on_one_change_alone_tells_its_worth(tmp_path: Pat
             "default", [DeltaOp(op=Op.EDIT, op_id="e", target_id=one.id, payload={"content": "New."})], actor="test"
         )
         assert [case.measured for case in cases(store, config.forget, store.records("default"))] == [None] * 4
-    assert limits(config.forget).model_dump().items() <= config.forget.model_dump().items()

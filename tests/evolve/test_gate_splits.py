@@ -51,7 +51,7 @@ def test_as_many_shared_scenarios_as_fit_are_named(count: int, tmp_path: Path) -
     said = str(refused.value)
     named = ", ".join(repr(f"s{at}") for at in range(min(3, count)))
     more = f" and {count - 3} more" if count > 3 else ""
-    assert said.startswith(f"gate.select_split 'dev' shares scenario {named}{more} with the stream; expected")
+    assert said.startswith(f"run.dev_split 'dev' shares scenario {named}{more} with the stream; expected")
 
 
 def test_a_report_split_has_a_role_of_its_own_where_it_is_there(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_report_split_has_a_role_of_its_own_where_it_is_there(tmp_path: Path) 
 def test_as_many_tasks_are_selected_as_are_asked_for(tmp_path: Path) -> None:
     world = Splits(dev=[task(f"d{at}", family=f"f{at % 3}") for at in range(9)])
     for count in (1, 3, 9, 20):
-        settings = config(tmp_path, run={"eval_splits": []}, gate={"select_tasks": count})
+        settings = config(tmp_path, run={"eval_splits": []}, gate={"held_out": {"tasks": count}})
         found = select_tasks(settings, world, ())
         assert len(found) == min(9, count)
         assert found == stratified(world.splits["dev"], settings.run.seed)[:count]
@@ -100,9 +100,9 @@ def test_which_of_equal_strata_comes_first_is_drawn() -> None:
 def test_protected_slices_are_tasks_that_agree_in_a_key(tmp_path: Path) -> None:
     tasks = [task("a", level=1), task("b", level=2), task("c", level=1), task("d")]
     assert slices(config(tmp_path), tasks) == {}
-    found = slices(config(tmp_path, gate={"slices": "level"}), tasks)
+    found = slices(config(tmp_path, gate={"held_out": {"slices": "level"}}), tasks)
     assert found == {"level=1": ("a", "c"), "level=2": ("b",)}
     with pytest.raises(ConfigError, match=r"there are level$"):
-        slices(config(tmp_path, gate={"slices": "nothing"}), tasks)
+        slices(config(tmp_path, gate={"held_out": {"slices": "nothing"}}), tasks)
     with pytest.raises(ConfigError, match=r"there are no keys$"):
-        slices(config(tmp_path, gate={"slices": "nothing"}), tasks[3:])
+        slices(config(tmp_path, gate={"held_out": {"slices": "nothing"}}), tasks[3:])

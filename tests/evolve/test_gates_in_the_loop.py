@@ -70,7 +70,7 @@ def office_config(root: Path, names: Sequence[str], **gate: Any) -> Config:
             "run": {"tasks": 8, "batch_size": 8},
             "playbook": {"reflector": "rules", "curator": "direct"},
             "controls": {"no_memory": 0},
-            "gate": {"names": names, "select_tasks": 12, **UNCAPPED, **gate},
+            "gate": {"names": names, "held_out": {"tasks": 12}, **UNCAPPED, **gate},
         }
     )
 
@@ -145,7 +145,7 @@ async def test_fifty_held_out_tasks_make_a_change_active(tmp_path: Path) -> None
         tmp_path,
         run={"batch_size": 5},
         controls={"no_memory": 0},
-        gate={"names": ["held_out"], **UNCAPPED, "first_stage": 50},
+        gate={"names": ["held_out"], **UNCAPPED, "held_out": {"first_stage": 50}},
     )
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     await arun(config, parts=Parts(policy=policy, environment=ManyDoors(5)))
@@ -244,7 +244,7 @@ async def test_a_run_that_stopped_in_a_gate_goes_on_and_repeats_nothing(tmp_path
 
 
 async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_path: Path) -> None:
-    gate = {"names": STACK, "mode": "strict", **UNCAPPED}
+    gate = {"names": STACK, "held_out": {"mode": "strict"}, **UNCAPPED}
     config = doors_config(tmp_path, run={"batch_size": 2}, gate=gate)
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     result = await arun(config, parts=Parts(policy=policy, environment=Doors(6)))
@@ -260,7 +260,7 @@ async def test_every_measured_decision_replays_from_the_journal_bit_for_bit(tmp_
 
 
 def test_the_select_split_shares_no_scenario_with_the_stream(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, gate={"select_split": "train", "names": ["held_out"]})
+    config = doors_config(tmp_path, run={"dev_split": "train"}, gate={"names": ["held_out"]})
     doors = Doors(10)
     with pytest.raises(BadInput, match=r"'train' shares scenario 'train-black', .* and 2 more with the stream"):
         select_tasks(config, doors, doors.tasks("train"))
@@ -268,7 +268,7 @@ def test_the_select_split_shares_no_scenario_with_the_stream(tmp_path: Path) -> 
 
 
 async def test_a_run_with_overlapping_splits_does_not_start(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, gate={"select_split": "train", "names": ["held_out"]})
+    config = doors_config(tmp_path, run={"dev_split": "train"}, gate={"names": ["held_out"]})
     with pytest.raises(BadInput, match="shares scenario"):
         await arun(config, parts=Parts(policy=ScriptedPolicy(replies, profile="compact"), environment=Doors(5)))
     with open_store(config, read_only=True) as store:
@@ -287,7 +287,9 @@ async def test_label_free_runs_read_no_outcome_in_gates_either(tmp_path: Path) -
 
 
 async def test_a_trial_leaves_nothing_behind(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, run={"batch_size": 5}, gate={"names": ["held_out"], "select_tasks": 2, **UNCAPPED})
+    config = doors_config(
+        tmp_path, run={"batch_size": 5}, gate={"names": ["held_out"], **UNCAPPED, "held_out": {"tasks": 2}}
+    )
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     await arun(config, parts=Parts(policy=policy, environment=Doors(5)))
     assert not list(config.workspace.glob("scratch-*"))

@@ -220,7 +220,7 @@ def test_the_estimate_is_an_upper_bound_in_money() -> None:
             {"environment": {"name": "offise"}},
             "no environment 'offise' (did you mean 'office'?); there are bfcl, formula, gym, ",
         ),
-        ({"environment": {"name": "office", "deploymnt": 3}}, "its own keys are deployment"),
+        ({"environment": {"name": "office", "deploymnt": 3}}, "did you mean 'deployment'"),
         ({"environment": {"name": "no.such.module:Env"}}, "no module 'no.such.module'"),
         ({"environment": {"name": "tests.evolve.toy_doors:Dors"}}, "has no 'Dors'"),
         (

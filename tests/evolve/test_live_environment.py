@@ -80,7 +80,7 @@ def test_a_program_of_its_own_cannot_run_tasks_again_either(tmp_path: Path) -> N
         ({"run": {"mode": "offline"}}, "run.mode = 'offline' does so; use 'online'"),
         ({"run": {"mode": "frozen", "attempts": 2}}, "run.attempts = 2 does so"),
         ({"controls": {"aa": True}}, "controls.aa does so"),
-        ({"skills": {"revise": 1}}, "skills.revise = 1 does so"),
+        ({"playbook": {"distill": {"revise": 1}}}, "playbook.distill.revise = 1 does so"),
         ({"controls": {"no_memory": 0.5}}, "controls.no_memory = 0.5 does so"),
     ],
 )

@@ -43,7 +43,7 @@ def config(tmp_path: Path, models: tuple[Path, Path]) -> Config:
         policy=policy,
         run={"concurrency": 1, "attempts": 2},
         environment={"name": "tests.evolve.toy_doors:Doors", "max_steps": 1},
-        gate={"select_split": "dev", "select_tasks": 2},
+        gate={"held_out": {"tasks": 2}},
     )
     adapter = random_adapter(models[0], tmp_path / "adapter", 1, scale=0.5)
     with open_registry(made.policy, made.workspace) as registry:

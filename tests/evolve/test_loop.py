@@ -283,7 +283,9 @@ async def test_a_broken_observer_is_dropped_and_the_run_goes_on(tmp_path: Path) 
 async def test_review_keeps_changes_waiting_and_the_run_goes_on(tmp_path: Path) -> None:
     from evolve.gates import review_queue
 
-    config = doors_config(tmp_path, run={"batch_size": 5, "review": True}, controls={"no_memory": 0})
+    config = doors_config(
+        tmp_path, run={"batch_size": 5}, gate={"names": ["static", "review"]}, controls={"no_memory": 0}
+    )
     result = await go(config)
     assert result.metrics is not None
     assert result.metrics.tgc == 0.0

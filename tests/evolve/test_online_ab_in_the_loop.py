@@ -54,7 +54,7 @@ def config_in(root: Path, **gate: Any) -> Config:
         playbook={"reflect_on": "failures", "curator": "direct"},
         controls={"no_memory": 0.2},
         forget={"rules": []},
-        gate={"names": ["static", "online_ab"], "hide": 0.25, **gate},
+        gate={"names": ["static", "online_ab"], **gate, "online_ab": {"hide": 0.25}},
     )
 
 

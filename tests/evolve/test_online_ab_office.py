@@ -62,7 +62,7 @@ def live_config(root: Path, split: str) -> Config:
             "playbook": {"reflector": "rules", "curator": "direct", "token_budget": 4096},
             "controls": {"no_memory": 0},
             "forget": {"rules": []},
-            "gate": {"names": ["static", "online_ab"], "hide": 0.25},
+            "gate": {"names": ["static", "online_ab"], "online_ab": {"hide": 0.25}},
         }
     )
 

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from evolve.cli.main import app
 from evolve.config.file import load_config
-from evolve.config.model import Config, NotebookSection, PlaybookSection
+from evolve.config.model import Config, PlaybookSection
 from evolve.config.preset import find_preset, preset_names
 from evolve.errors import ConfigError
 from evolve.loop.assembly import make_curator, make_reflector, open_store
+from playbooks.notebook.note_curator import NotebookSettings
 from policies.roles import Policies
 from policies.scripted import ScriptedPolicy
 
@@ -45,13 +46,13 @@ def test_the_values_of_a_preset_are_those_of_its_file() -> None:
 
 
 def test_the_user_wins_key_by_key_and_both_are_said() -> None:
-    config = Config(preset="mnl", notebook=NotebookSection(batch=1))
-    assert (config.notebook.batch, config.notebook.neighbours) == (1, 3)
+    config = Config(preset="mnl", playbook=PlaybookSection(notebook=NotebookSettings(batch=1)))
+    assert (config.playbook.notebook.batch, config.playbook.notebook.neighbours) == (1, 3)
     told = config.applied_preset
     assert told is not None
-    assert told.overridden == {"notebook.batch": 1}
-    assert "notebook.batch" not in told.taken
-    assert "your own values stay: notebook.batch = 1" in told.sentence
+    assert told.overridden == {"playbook.notebook.batch": 1}
+    assert "playbook.notebook.batch" not in told.taken
+    assert "your own values stay: playbook.notebook.batch = 1" in told.sentence
 
 
 def test_a_section_that_was_set_by_object_keeps_the_rest_of_the_preset() -> None:
@@ -62,12 +63,17 @@ def test_a_section_that_was_set_by_object_keeps_the_rest_of_the_preset() -> None
 
 
 def test_an_explicit_default_is_the_users_word_too() -> None:
-    assert Config(preset="mnl", notebook=NotebookSection(batch=5, neighbours=5)).notebook.neighbours == 5
+    assert (
+        Config(
+            preset="mnl", playbook=PlaybookSection(notebook=NotebookSettings(batch=5, neighbours=5))
+        ).playbook.notebook.neighbours
+        == 5
+    )
 
 
 def test_the_file_the_variable_and_the_caller_name_it_and_win(write, monkeypatch: pytest.MonkeyPatch) -> None:
-    write('preset = "mnl"\n[notebook]\nneighbours = 9\n')
-    assert (load_config().preset, load_config().notebook.neighbours) == ("mnl", 9)
+    write('preset = "mnl"\n[playbook.notebook]\nneighbours = 9\n')
+    assert (load_config().preset, load_config().playbook.notebook.neighbours) == ("mnl", 9)
     assert load_config(overrides={"preset": "none"}).preset == "none"
     monkeypatch.setenv("EVOLVE_PRESET", "ace")
     monkeypatch.setenv("EVOLVE_RUN__BATCH_SIZE", "3")
@@ -90,7 +96,7 @@ def test_the_digest_is_that_of_the_values() -> None:
 
 
 def test_a_recorded_configuration_comes_back_as_it_was() -> None:
-    config = Config(preset="mnl", notebook=NotebookSection(batch=1))
+    config = Config(preset="mnl", playbook=PlaybookSection(notebook=NotebookSettings(batch=1)))
     again = Config.model_validate({**config.model_dump(mode="json", exclude={"root"}), "root": config.root})
     assert again == config
 

@@ -236,7 +236,7 @@ async def test_what_the_operator_or_the_environment_names_may_be_learned(tmp_pat
             return "Ask porter@doors.example for a door."
 
     ops = [add("Ask porter@doors.example first."), add("Ask boss@doors.example first."), add("Ask vex@other.example.")]
-    config = doors_config(tmp_path, gate={"allow": ["boss@doors.example"]})
+    config = doors_config(tmp_path, gate={"static": {"allow": ["boss@doors.example"]}})
     acting = RolloutConfig(world="", max_steps=1, temperature=0.0, max_tokens=1)
     policy = ScriptedPolicy(replies, profile="compact")
     with open_store(config) as store:

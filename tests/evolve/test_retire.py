@@ -83,7 +83,7 @@ async def test_a_harmful_rule_is_retired_with_a_reason_and_leaves_the_core_at_on
 
 
 async def test_under_review_a_retirement_waits(tmp_path: Path) -> None:
-    config = doors(tmp_path, run={"review": True})
+    config = doors(tmp_path, gate={"names": ["static", "review"]})
     with open_store(config) as store:
         store.commit("default", [add("a cursed door")], actor="test")
     await play(config)

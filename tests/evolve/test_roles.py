@@ -19,7 +19,7 @@ from evolve.compare.arms import Given, resolve
 from evolve.compare.compare_session import compare
 from evolve.compare.plan import ComparisonOptions, make_plan
 from evolve.config.file import load_config
-from evolve.config.model import Config, ModelSection, PolicySection, RoleSection
+from evolve.config.model import Config, ModelSection, PolicySection, RoleSection, TeacherSection
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.controls import WorldCost, estimate
@@ -229,7 +229,7 @@ def test_a_mistake_in_a_role_is_named_with_its_fix(tmp_path: Path, text: str, sa
 
 
 def test_names_of_roles_are_checked() -> None:
-    judge, teacher = RoleSection(name="opnai"), RoleSection(name="scripted", model="no:thing")
+    judge, teacher = RoleSection(name="opnai"), TeacherSection(name="scripted", model="no:thing")
     with pytest.raises(ConfigError) as caught:
         check_names(Config(policy=PolicySection(judge=judge, teacher=teacher)))
     assert "no policy 'opnai' (did you mean 'openai'?)" in str(caught.value)

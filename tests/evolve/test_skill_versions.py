@@ -25,7 +25,7 @@ class Payments(PayOffice):
 
 def lived(root: Path, source: str, **gate: Any) -> tuple[Record[Any], list[tuple[int, bool]]]:
     """Return the skill after a stream in which `source` was its new version, and (version given, solved) per task."""
-    gates = {"names": ["static", "online_ab"], "hide": 0.25, "error": 0.2, **gate}
+    gates = {"names": ["static", "online_ab"], "online_ab": {"hide": 0.25, "error": 0.2} | gate}
     settings = config(root, gate=gates, forget={"rules": []}, skills={"enabled": True, "retire": []})
     record = taught(settings)
     payload = record.payload.model_copy(update={"source": source}).model_dump(mode="json")

@@ -100,7 +100,7 @@ async def test_it_is_told_what_the_gate_would_say_of_this_world() -> None:
 
 
 def test_a_run_answers_by_the_environments_own_description(tmp_path: Path) -> None:
-    settings = config(tmp_path, run={"tasks": 1}, gate={"allow": ["Rodor"]})
+    settings = config(tmp_path, run={"tasks": 1}, gate={"static": {"allow": ["Rodor"]}})
     wrong = FIND.replace("contacts.find(", "contacts.search(")
     replies = (code(wrong, 'find("Rodor")'), said("save", "find"), DONE)
     work(settings, ScriptedPolicy(replies, profile="full"))

@@ -30,17 +30,19 @@ def helpless(messages: Sequence[Message], params: SamplingParams) -> str:
 @pytest.mark.parametrize(
     ("skills", "required", "after"),
     [
-        ({"evidence": 2.5}, False, Status.RETIRED),
-        ({"evidence": 2.5}, True, Status.ACTIVE),
-        ({"evidence": 4}, False, Status.ACTIVE),
-        ({"evidence": 2.5, "retire": []}, False, Status.ACTIVE),
-        ({"evidence": 9, "retire": ["unused"], "unused": 1}, False, Status.ACTIVE),
+        ({"useless": {"evidence": 2.5}}, False, Status.RETIRED),
+        ({"useless": {"evidence": 2.5}}, True, Status.ACTIVE),
+        ({"useless": {"evidence": 4}}, False, Status.ACTIVE),
+        ({"useless": {"evidence": 2.5}, "retire": []}, False, Status.ACTIVE),
+        ({"useless": {"evidence": 9}, "retire": ["unused"], "unused": {"tasks": 1}}, False, Status.ACTIVE),
     ],
 )
 def test_a_skill_that_only_fails_is_retired_unless_another_requires_it(
     tmp_path: Path, skills: dict, required: bool, after: Status
 ) -> None:
-    settings = config(tmp_path, skills=skills, forget={"rules": ["harmful"], "harmful": 1}, gate={"names": ["none"]})
+    settings = config(
+        tmp_path, skills=skills, forget={"rules": ["harmful"], "harmful": {"marks": 1}}, gate={"names": ["none"]}
+    )
     record = taught(settings, WRONG)
     if required:
         taught(settings, PAY_MUCH, payload={"requires": ["pay_to"]})
@@ -69,7 +71,7 @@ def test_skills_that_do_the_same_become_one_at_a_compaction_point(tmp_path: Path
 
 
 def test_a_skill_that_nobody_calls_is_retired_when_asked(tmp_path: Path) -> None:
-    settings = config(tmp_path, skills={"retire": ["unused"], "unused": 2})
+    settings = config(tmp_path, skills={"retire": ["unused"], "unused": {"tasks": 2}})
     used = taught(settings)
     idle = taught(settings, PAY_MUCH.replace("return pay_to(name, amount * 10)", "return name"))
     work(settings)

@@ -125,7 +125,7 @@ async def test_what_was_not_read_or_is_trusted_taints_nothing(
 
 
 async def test_a_measurement_lets_tainted_lessons_out(tmp_path: Path) -> None:
-    measured = settings(tmp_path, gate={"names": ["default"], "calls_ratio": 100, "first_stage": 40})
+    measured = settings(tmp_path, gate={"names": ["default"], "calls_ratio": 100, "held_out": {"first_stage": 40}})
     found = await lived(measured, Wide(), Rewords())
     assert {record.provenance.trust.value for record in found.values()} == {"tainted"}
     shown = {text for text, record in found.items() if record.status in (Status.PROVISIONAL, Status.ACTIVE)}

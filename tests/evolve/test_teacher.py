@@ -98,7 +98,8 @@ async def test_a_run_names_its_teacher_and_counts_what_it_said(tmp_path: Path) -
     parts = Parts(policy=ScriptedPolicy(act, name="pupil"), environment=Doors(), roles={"teacher": teacher})
     config = doors_config(
         tmp_path,
-        run={"tasks": 1, "plan_review": True},
+        run={"tasks": 1},
+        policy={"teacher": {"plan_review": True}},
         playbook={"reflector": "none", "curator": "direct"},
         controls={"no_memory": 0},
     )
@@ -112,14 +113,14 @@ async def test_a_run_names_its_teacher_and_counts_what_it_said(tmp_path: Path) -
 
 
 async def test_compact_prompts_have_no_such_turn_and_that_is_said(tmp_path: Path) -> None:
-    config = doors_config(tmp_path, run={"teacher_retry": True})
+    config = doors_config(tmp_path, policy={"teacher": {"retry": True}})
     with pytest.raises(ConfigError, match="full prompts, and 'doors' has compact ones"):
         await arun(config, parts=Parts(policy=doors_policy(), environment=Doors()))
 
 
 def test_it_is_off_and_the_estimate_counts_it() -> None:
     plain = Config()
-    assert (plain.run.plan_review, plain.run.teacher_retry) == (False, False)
-    both = Config.model_validate({"run": {"plan_review": True, "teacher_retry": True}})
+    assert (plain.policy.teacher.plan_review, plain.policy.teacher.retry) == (False, False)
+    both = Config.model_validate({"policy": {"teacher": {"plan_review": True, "retry": True}}})
     costs = [estimate(config, 10, 0.0, WorldCost(tokens=0, max_steps=3)).calls for config in (plain, both)]
     assert costs[1] - costs[0] == 10 * 4

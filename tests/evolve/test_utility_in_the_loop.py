@@ -36,7 +36,7 @@ async def test_what_is_worth_something_for_certain_becomes_active(
         tmp_path,
         run={"batch_size": 5},
         controls={"no_memory": 0},
-        gate={"names": ["static", "utility"], "rounds": rounds, "calls_ratio": 1000},
+        gate={"names": ["static", "utility"], "calls_ratio": 1000, "utility": {"rounds": rounds}},
     )
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
     result = await arun(config, parts=Parts(policy=policy, environment=dev(5)))

@@ -252,7 +252,7 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
         long.write_text("## RULES\n\n- Greet the treasurer.\n- " + "Greet the treasurer. " * 100 + "\n")
         with_one = second.import_playbook(long)
         assert (with_one.applied, with_one.too_long, with_one.format) == (1, 1, "markdown")
-        assert "0 already known, 1 longer than `gate.max_chars` left out" in command(
+        assert "0 already known, 1 longer than `gate.static.max_chars` left out" in command(
             settings(tmp_path / "by command"), "playbook", "import", str(long)
         )
         evolve.add_skill(second.config, SKILL)
@@ -270,7 +270,7 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
 def test_waiting_changes_are_decided_as_by_the_commands(tmp_path: Path) -> None:
     folder = settings(tmp_path / "ours")
     with evolve.open(folder) as memory:
-        memory.run(settings={"run.review": True})
+        memory.run(settings={"gate.names": ["static", "review"]})
         waiting = memory.proposals()
         assert waiting.rows() == evolve_json(folder, "review", "list")
         first, second, third = waiting[:3]

@@ -12,7 +12,7 @@ from memory.evidence import Evidence, Mark
 from memory.records import Op, Record, Status, UsageCounts
 from memory.utility import Case, Measured, utility
 from skills.record import Skill
-from skills.skill_retirement import RULES, Limits, retire
+from skills.skill_retirement import RULES, Limits, UnusedSkill, UselessSkill, retire
 
 Kept = Callable[..., Record[Skill]]
 H, B = UsageCounts(helpful=1), UsageCounts(harmful=1)
@@ -26,7 +26,12 @@ def case(record: Any, *marks: tuple[int, UsageCounts], **more: Any) -> Case:
 
 
 def retired(cases: Sequence[Case], *names: str, **limits: Any) -> list[str | None]:
-    return [op.target_id for op in retire(cases, names or tuple(RULES), Limits(**({"unused": 10**6} | limits)))]
+    return [
+        op.target_id
+        for op in retire(
+            cases, names or tuple(RULES), Limits(useless=UselessSkill(**limits), unused=UnusedSkill(tasks=10**6))
+        )
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,7 @@ def test_what_nobody_used_for_long_is_retired_though_it_was_shown(skill: Kept) -
         case(skill(3, "helped"), (299, H)),
         case(skill(4, "old"), (300, CITED)),
     ]
-    ops = retire(cases, ["unused"], Limits(unused=300))
+    ops = retire(cases, ["unused"], Limits(unused=UnusedSkill(tasks=300)))
     assert [(op.target_id, op.reason) for op in ops] == [
         ("record-1", "not used for 400 tasks"),
         ("record-4", "not used for 300 tasks"),
@@ -94,4 +99,4 @@ def test_the_same_case_gives_the_same_op_and_another_version_another_one(skill: 
 def test_the_configuration_knows_every_rule_and_limit() -> None:
     fields = SkillsSection.model_fields
     assert set(get_args(get_args(fields["retire"].annotation)[0])) == set(RULES)
-    assert {name: fields[name].default for name in Limits.model_fields} == Limits().model_dump()
+    assert issubclass(SkillsSection, Limits)

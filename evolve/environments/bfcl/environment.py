@@ -16,7 +16,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.config.sections import Section
+from evolve.config.tables import Section
 from evolve.environments.bfcl.data import VARIANTS, Entry, Variant, entries, functions
 from evolve.environments.bfcl.world import BfclWorld
 from evolve.protocols import Action, ActionFormat, StepResult

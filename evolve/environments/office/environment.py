@@ -8,7 +8,7 @@ from functools import cached_property
 
 from pydantic import Field
 
-from evolve.config.sections import Section
+from evolve.config.tables import Section
 from evolve.environments.office import prompts
 from evolve.environments.office.desk import APPS, Desk
 from evolve.environments.office.episode import OfficeEpisode

@@ -47,7 +47,6 @@ def nearest(
             namespace=config.memory.namespace,
             kinds=(Exemplar.kind,),
             k=POOL,
-            min_score=config.memory.min_score,
             exclude_task_ids=(task.id,) if snapshot_id else (),
             snapshot_id=snapshot_id,
             mmr_lambda=1.0,

@@ -57,8 +57,6 @@ def _cut(desk: PageContext, text: str, shown: set[str], reader: TokenCounter) ->
         namespace=desk.namespace,
         kinds=text_kinds(desk.config),
         k=desk.config.memory.recall_k,
-        min_score=desk.config.memory.min_score,
-        mmr_lambda=desk.config.memory.mmr_lambda,
     )
     more = desk.store.recall(query) if query.k else ()
     return [{"item": each, "tokens": _cost(each.record, reader)} for each in more if each.record.id not in shown]

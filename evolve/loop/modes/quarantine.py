@@ -29,7 +29,7 @@ from memory.records import DeltaOp, Frozen, Record, Status
 from memory.store import Store
 from playbooks.lessons import op_id
 
-ASKED = "its origin is among the tasks that the gates run; name another gate.select_split"
+ASKED = "its origin is among the tasks that the gates run; name another run.dev_split"
 
 
 class Judged(Frozen):

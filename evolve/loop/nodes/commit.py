@@ -10,6 +10,7 @@ from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.quarantine import is_held, unheld, withhold
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import submit
+from evolve.gates.static import options_of
 from evolve.loop.batch import Batch
 from evolve.loop.nodes.expose import settled
 from evolve.loop.nodes.gate import left_out, measured, passed, verdicts, waiting
@@ -108,7 +109,7 @@ def _refine(state: State, context: RunContext, subject: str) -> None:
     done = context.stream.done(batch_of(state) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = context.store.view(context.namespace)
-        apply(context, merge_duplicates(texts(view), context.config.gate.near_duplicate), subject)
+        apply(context, merge_duplicates(texts(view), options_of(context.config).near_duplicate), subject)
         if context.acting.skills:
             apply(context, duplicates(view.records(Skill.kind)), subject)
     if settings.max_tokens is not None:

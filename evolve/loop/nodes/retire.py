@@ -8,7 +8,7 @@ from typing import Any
 from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import submit
-from evolve.gates.scoring import cases, limits
+from evolve.gates.scoring import cases
 from evolve.loop.nodes.commit import apply
 from evolve.loop.state import RunContext, State, batch_of
 from memory.evidence import Mark
@@ -43,7 +43,7 @@ def _ops(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
     settings, ops = context.config.forget, tuple[DeltaOp, ...]()
     if settings.rules and context.config.playbook.enabled:
         known = cases(context.store, settings, _asked(state, context))
-        ops += retirements((*known, *_rivals(known, context)), settings.rules, limits(settings))
+        ops += retirements((*known, *_rivals(known, context)), settings.rules, settings)
     return (*ops, *_skills(context))
 
 
@@ -53,8 +53,7 @@ def _skills(context: RunContext) -> tuple[DeltaOp, ...]:
         return ()
     reading = context.config.forget.model_copy(update={"rules": skills.retire, "unused": skills.unused})
     known = cases(context.store, reading, context.store.view(context.namespace).records(Skill.kind))
-    own = skill_retirement.Limits.model_validate(skills.model_dump(include=set(skill_retirement.Limits.model_fields)))
-    return skill_retirement.retire(known, skills.retire, own)
+    return skill_retirement.retire(known, skills.retire, skills)
 
 
 def _asked(state: State, context: RunContext) -> tuple[Record[Any], ...]:

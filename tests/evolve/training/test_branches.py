@@ -255,11 +255,11 @@ def test_entropy_is_of_the_first_twenty_tokens() -> None:
         ({"length": 2}, "skills = False, length = 2; branches are of single tasks"),
         ({"retries": "rules"}, "retries = 'rules', candidates = 0; a group is shared out in one way"),
         ({"candidates": 1}, "retries = '', candidates = 1; a group is shared out in one way"),
-        ({"branches": 8}, "branches = 8 with rollouts = 8; branches are a part of them"),
+        ({"branching": {"branches": 8}}, "branches = 8 with rollouts = 8; branches are a part of them"),
     ],
 )
 def test_what_branches_do_not_go_with_is_refused(more: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        branching_of(TrainSection(**RECIPES["grpo"] | {"branches": 4} | more))
-    assert branching_of(TrainSection(**RECIPES["grpo"] | {"branches": 7})) == Branching(arpo, 7)
+        branching_of(TrainSection(**RECIPES["grpo"] | {"branching": {"branches": 4}} | more))
+    assert branching_of(TrainSection(**RECIPES["grpo"] | {"branching": {"branches": 7}})) == Branching(arpo, 7)
     assert branching_of(TrainSection()) is None

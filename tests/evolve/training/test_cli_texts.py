@@ -46,7 +46,7 @@ def test_reflections_that_led_to_a_measured_text_are_counted_and_can_be_learned(
         reply = Reply.model_validate((store.get_reply(wanted[0].reply_key) or {})["reply"])
     assert (row.trajectory_id, row.completion_ids) == (wanted[0].id, reply.token_ids)
     assert told(own, "train", "plan")["reflections"] == len(wanted)
-    more = told(own, "train", "sft", "--set", "train.reflections=true")
+    more = told(own, "train", "sft", "--set", "train.sft.reflections=true")
     assert more["generation"] != plain["generation"], "other rows, other weights"
     told_of = [ledger.lines(Path(made["folder"]) / ledger.HISTORY)[0]["episodes"] for made in (plain, more)]
     assert {*told_of[1]} - {*told_of[0]} == {each.id for each in wanted}

@@ -44,6 +44,8 @@ iterations = 1
 chains = 1
 rollouts = 2
 epochs = 1
+
+[train.sft]
 passes = 1
 """
 
@@ -155,7 +157,7 @@ def test_a_training_on_the_journal_is_traced_update_by_update(folder: Path, tmp_
     made: dict[str, Any] = {}
     for on in ("false", "true"):
         own = Path(shutil.copytree(folder, tmp_path / on))
-        made[on] = told(own, "train", "sft", "--set", "train.passes=2", "--set", f"telemetry.enabled={on}")
+        made[on] = told(own, "train", "sft", "--set", "train.sft.passes=2", "--set", f"telemetry.enabled={on}")
     same = [(Path(each["folder"]) / "adapter" / "adapter_model.safetensors").read_bytes() for each in made.values()]
     assert same[0] == same[1]
     top, *below = told(tmp_path / "true", "traces", "show", made["true"]["name"])["spans"]
@@ -220,7 +222,7 @@ def test_a_batch_is_learned_from_as_often_as_epochs_and_minibatches_say(folder: 
 
 def test_a_training_that_collapsed_says_why_and_makes_no_candidate(folder: Path) -> None:
     before = told(folder, "policy", "list")
-    tight = ("--set", "train.patience=1", "--set", "train.min_entropy=100")
+    tight = ("--set", "train.limits.patience=1", "--set", "train.limits.min_entropy=100")
     all_of_it = ("--set", "train.filter=everything")
     result = invoke(folder, "train", "grpo", *tight, *all_of_it)
     assert result.exit_code == 1

@@ -38,7 +38,9 @@ no_memory = 0
 
 [gate]
 names = ["default"]
-select_tasks = 4
+
+[gate.held_out]
+tasks = 4
 
 [train]
 rank = 4

@@ -6,11 +6,11 @@ import math
 
 import pytest
 
-from evolve.config.training import TrainSection
-from evolve.training.guards import GUARDS, Limits, collapse, sound
+from evolve.config.training import TrainingLimits
+from evolve.training.guards import GUARDS, collapse, sound
 
 WELL = {"written": 100.0, "valid": 0.9, "entropy": 0.4, "rollout_kl": 1e-6, "skill_use": 0.5}
-LIMITS = Limits(patience=3)
+LIMITS = TrainingLimits(patience=3)
 COLLAPSED = {
     "max_growth": ("written", 600.0),
     "min_valid": ("valid", 0.4),
@@ -32,7 +32,7 @@ def test_each_figure_beyond_its_limit_for_the_patience_stops_and_is_named(limit:
     (guard,) = [each for each in GUARDS if each.limit == limit]
     reason = collapse(after([bad] * 3), LIMITS)
     assert guard.says in reason
-    assert f"train.{guard.limit}" in reason
+    assert f"train.limits.{guard.limit}" in reason
     assert f"{value:.3g}" in reason
     assert not collapse(after([bad] * 2), LIMITS), "patience"
     assert not collapse(after([bad, bad, {}, bad, bad]), LIMITS), "on end"
@@ -56,9 +56,4 @@ def test_a_start_that_is_bad_is_what_later_is_compared_with_and_figures_may_be_m
 def test_a_limit_can_be_taken_away() -> None:
     none = {name: math.inf if name.startswith("max") else 0.0 for name in COLLAPSED}
     for figure, value in COLLAPSED.values():
-        assert not collapse(after([{figure: value}] * 3), Limits(patience=3, **none))
-
-
-def test_the_defaults_are_those_of_the_configuration() -> None:
-    section = TrainSection()
-    assert Limits(**section.model_dump(include=set(Limits.model_fields))) == Limits()
+        assert not collapse(after([{figure: value}] * 3), TrainingLimits(patience=3, **none))

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evolve.config.training import TrainingLimits
 from evolve.environments.office.environment import Office, OfficeConfig, OfficeEpisode
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
-from evolve.training.guards import Limits
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Sampling
@@ -117,11 +117,11 @@ async def test_what_collapses_is_stopped_and_goes_back_to_the_weights_before(tmp
         batches.append(episodes)
         return np.full(len(episodes.trajectory), float(len(batches) > 1))
 
-    limits = Limits(patience=1, max_entropy=1.0, max_growth=50, min_valid=0)
+    limits = TrainingLimits(patience=1, max_entropy=1.0, max_growth=50, min_valid=0)
     plan = SMALL.model_copy(update={"iterations": 9, "limits": limits})
     parts = learning(late, learning_rate=0.5)
     reason = await learn(WORLDS, parts, plan, tmp_path)
-    assert "train.max_entropy" in reason
+    assert "train.limits.max_entropy" in reason
     assert [line["iteration"] for line in lines(tmp_path / METRICS)] == [0, 1, 2]
     assert [line["iteration"] for line in lines(tmp_path / HISTORY)] == [0]
     assert parts.trainer.updates == 1
@@ -134,7 +134,7 @@ async def test_what_collapses_is_stopped_and_goes_back_to_the_weights_before(tmp
 
 
 async def test_a_collapse_from_the_first_iteration_on_leaves_nothing_to_publish(tmp_path: Path) -> None:
-    plan = SMALL.model_copy(update={"limits": Limits(patience=1, min_entropy=100)})
+    plan = SMALL.model_copy(update={"limits": TrainingLimits(patience=1, min_entropy=100)})
     for _ in range(2):
         with pytest.raises(TrainingStopped, match=r"entropy of a token .* nothing to publish"):
             await learn(WORLDS, learning(), plan, tmp_path)

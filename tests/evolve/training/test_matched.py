@@ -140,7 +140,7 @@ async def test_what_helps_is_admitted_and_what_is_wrong_stays_with_a_decision_th
 async def test_with_review_a_person_has_the_last_word(workspace: tuple[Config, Store], tmp_path: Path) -> None:
     config, store = workspace
     right = held(store, RIGHT)
-    reviewing = config.model_copy(update={"run": config.run.model_copy(update={"review": True})})
+    reviewing = config.model_copy(update={"gate": config.gate.model_copy(update={"names": ("static", "review")})})
     found = await matching(reviewing, store, tmp_path / "t")
     await rolled(config, found, OFFICE.tasks("train"))
     assert [each.answer for each in weigh(reviewing, found)] == ["in review"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evolve.config.training import PartialRollouts
 from evolve.environments.office.environment import OfficeConfig
 from evolve.environments.office.worker import make_worker
 from evolve.episode.rollout import RolloutConfig
@@ -18,7 +19,6 @@ from evolve.training.partial import (
     Begun,
     Choice,
     Group,
-    Partial,
     Rolling,
     begun,
     gathered,
@@ -142,7 +142,7 @@ def test_carried_groups_keep_their_members_and_name_tasks_that_are_gone() -> Non
     ("oversampling", "chains", "size"), [(1.0, 8, 8), (1.25, 8, 10), (1.1, 10, 11), (1.25, 2, 3), (2.0, 3, 6)]
 )
 def test_how_many_are_begun(oversampling: float, chains: int, size: int) -> None:
-    plan = Partial(oversampling=oversampling)
+    plan = PartialRollouts(oversampling=oversampling)
     assert plan.size(chains, last=False) == size
     assert plan.size(chains, last=True) == chains, "the last iteration leaves nothing"
 

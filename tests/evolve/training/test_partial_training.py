@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from evolve.config.training import PartialRollouts
 from evolve.environments.office.environment import OfficeConfig
 from evolve.seeds import id_for
 from evolve.training import partial
 from evolve.training.chain_tasks import Chain
 from evolve.training.ledger import HISTORY, METRICS, lines
 from evolve.training.loop import Learning, Plan, World, draw, learn
-from evolve.training.partial import Partial
 from evolve.training.rollouts import Sampling
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
@@ -29,7 +29,10 @@ from tests.evolve.training.test_loop import ACTING, Everything
 
 pytestmark = pytest.mark.slow
 PLAN = Plan(
-    iterations=3, chains=2, sampling=Sampling(rollouts=2, seed=4), partial=Partial(oversampling=1.5, staleness=1)
+    iterations=3,
+    chains=2,
+    sampling=Sampling(rollouts=2, seed=4),
+    partial=PartialRollouts(oversampling=1.5, staleness=1),
 )
 
 

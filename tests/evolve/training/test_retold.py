@@ -69,7 +69,7 @@ def config_of(root: Path, weights: Path | str, **train: object) -> Config:
         exemplars={"enabled": True},
         gate={"names": ["static"]},
         controls={"no_memory": 0.5},
-        train={"batch": 2, "passes": 1, "rank": 2, "pack_tokens": 512} | train,
+        train={"sft": {"batch": 2, "passes": 1}, "rank": 2, "pack_tokens": 512} | train,
     )
 
 

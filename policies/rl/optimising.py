@@ -1,0 +1,35 @@
+"""How weights are changed, as far as a user says it: without torch, so that the configuration can say it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from memory.base import Frozen
+
+Dtype = Literal["float32", "bfloat16"]
+"""In which weights are held and computed."""
+
+
+class Optimising(Frozen):
+    """How weights are changed."""
+
+    epochs: int = Field(default=1, ge=1)
+    """Passes over a batch of rollouts."""
+    minibatches: int = Field(default=1, ge=1)
+    """Updates made of one batch of rollouts; from 2 on the ratio to the policy that sampled matters."""
+    dtype: Dtype = "float32"
+    """In which the base is held and computed while it is trained; the adapter is float32. `bfloat16` takes half the
+    memory; it is the faster one on a processor that computes it (avx512_bf16, AMX), else some 35 times slower."""
+    rank: int = Field(default=16, ge=1)
+    """Of the adapter; its scale is twice the rank."""
+    learning_rate: float = Field(default=1e-4, gt=0)
+    """Constant, of AdamW without decay."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    """Largest norm of a gradient; a larger one is scaled down to it."""
+    pack_tokens: int = Field(default=1024, ge=64)
+    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
+    gradient_checkpointing: bool = False
+    """Keep one state a layer, and compute the rest again for the gradient: about a third more time, and of what grows
+    with the tokens of a pack most of the memory less."""

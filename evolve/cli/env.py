@@ -26,6 +26,7 @@ def check(
     ] = None,
     tasks: Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of its tasks.")] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="Tasks of each split that are played.")] = 6,
+    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds that one check may take.")] = 120.0,
     as_json: Json = False,
 ) -> None:
     """Play an environment without a model and say what breaks the contract; exit 1 when something does."""
@@ -47,7 +48,8 @@ def check(
         return {split: load_tasks(config, world, split) for split in SPLITS if has_tasks(config, world, split)}
 
     steps = config.environment.max_steps
-    found = asyncio.run(examine(lambda: make_environment(config), listed, sample=sample, max_steps=steps))
+    played = examine(lambda: make_environment(config), listed, sample=sample, max_steps=steps, limit=limit)
+    found = asyncio.run(played)
     failed = [each for each in found if each.result == "failed"]
     end = f"{len(failed)} of {len(found)} checks failed" if failed else "keeps the contract of an environment"
     data = {"environment": config.environment.name, "ok": not failed, "checks": [each.model_dump() for each in found]}

@@ -6,8 +6,12 @@ and says what it would prove. Nothing is stored and no model is asked.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 from typing import Literal
 
 from evolve.environments.validation import check_shape, check_splits
@@ -26,13 +30,15 @@ from evolve.protocols import (
     TellsOutside,
     max_steps_of,
 )
-from evolve.usercode import ask, ask_list, open_episode, tools_of
+from evolve.usercode import ask, ask_list, open_episode, places, tools_of
 from memory.errors import EvolveError
 from memory.records import Frozen, Outcome, Step, Task, ToolCall, Trajectory
 
 SPLITS = ("train", "dev", "test_normal", "test_challenge")
 SAMPLE = 6
 """Tasks of each split that are played."""
+LIMIT_S = 120.0
+"""Seconds that one check may take."""
 
 Tasks = Mapping[str, tuple[Task, ...]]
 Load = Callable[[Environment], Tasks]
@@ -84,9 +90,18 @@ class Subject:
 
 
 async def examine(
-    make: Callable[[], Environment], load: Load, *, sample: int = SAMPLE, max_steps: int | None = None
+    make: Callable[[], Environment],
+    load: Load,
+    *,
+    sample: int = SAMPLE,
+    max_steps: int | None = None,
+    limit: float = LIMIT_S,
 ) -> tuple[Finding, ...]:
-    """Return what every check finds; where the environment cannot be listed at all, that alone."""
+    """Return what every check finds; where the environment cannot be listed at all, that alone.
+
+    A check that takes more than `limit` seconds has failed. SIGALRM stops code that blocks, so call this in the main
+    thread.
+    """
     world = make()
     try:
         check_shape(world)
@@ -96,7 +111,7 @@ async def examine(
         subject = Subject(world, make(), splits, load, sample, max_steps)
     except (Failed, EvolveError) as wrong:
         return (Finding(check="shape", result="failed", text=str(wrong)),)
-    return (Finding(check="shape", result="passed"), *[await _found(name, subject) for name in CHECKS])
+    return (Finding(check="shape", result="passed"), *[await _found(name, subject, limit) for name in CHECKS])
 
 
 async def play(environment: Environment, task: Task, actions: Sequence[Action], seed: int = 0) -> Outcome:
@@ -111,9 +126,15 @@ async def play(environment: Environment, task: Task, actions: Sequence[Action], 
         await episode.close()
 
 
-async def _found(name: str, subject: Subject) -> Finding:
+async def _found(name: str, subject: Subject, limit: float) -> Finding:
     try:
-        await CHECKS[name](subject)
+        with _interrupted(limit):
+            async with asyncio.timeout(limit):
+                await CHECKS[name](subject)
+    except TimeoutError as late:
+        where = places(late.__cause__) if late.__cause__ else []
+        at = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
+        return Finding(check=name, result="failed", text=f"{_late(limit)}{at}")
     except Skipped as missing:
         return Finding(check=name, result="skipped", text=str(missing))
     except EnvironmentFailure as broke:
@@ -121,6 +142,26 @@ async def _found(name: str, subject: Subject) -> Finding:
     except (Failed, EvolveError) as wrong:
         return Finding(check=name, result="failed", text=str(wrong))
     return Finding(check=name, result="passed")
+
+
+@contextmanager
+def _interrupted(limit: float) -> Generator[None]:
+    """Raise `TimeoutError` in what still runs a second after the limit; an event loop cannot stop code that blocks."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError(_late(limit))
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, limit + 1, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _late(limit: float) -> str:
+    return f"had not ended after {limit:g} s; if the environment is slow and not stuck, raise --limit"
 
 
 async def _splits(subject: Subject) -> None:

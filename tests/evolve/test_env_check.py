@@ -102,3 +102,14 @@ def test_a_gold_that_is_too_long_for_the_settings_is_found(own: Path) -> None:
 def test_a_wrong_shape_is_the_only_thing_said(own: Path) -> None:
     spoil(own, 'action_format = "text"', 'action_format = "json"')
     assert list(found(own, code=1)) == ["shape"]
+
+
+@pytest.mark.parametrize("stuck", ["while True: pass", "await __import__('asyncio').sleep(1e6)"])
+def test_a_step_that_never_returns_is_a_finding_that_names_its_line(own: Path, stuck: str) -> None:
+    head = "async def step(self, action: Action) -> StepResult:\n"
+    spoil(own, head, f"{head}        {stuck}\n")
+    out, _ = finish(start(own, "env", "check", "--json", "--limit", "1", "--sample", "1"), code=1)
+    wrong = {each["check"]: each["text"] for each in json.loads(out)["checks"]}["gold earns 1.0"]
+    line = (own / "depot.py").read_text().splitlines().index(f"        {stuck}") + 1
+    assert "had not ended after 1 s" in wrong
+    assert f"depot.py:{line}" in wrong

@@ -18,7 +18,7 @@ from playbooks.kinds.bullet import SECTIONS, match_section, one_line
 from playbooks.render import neutral
 from policies.protocols import Message
 from policies.schemas import most_chars, most_items
-from policies.templates import render
+from policies.templates import render_turns
 
 OBSERVATION_CHARS = 2000
 
@@ -128,8 +128,8 @@ class FullCuration(_Lenient):
 def reflect_prompt(
     trajectory: Trajectory, injected: Sequence[Record[Any]], *, label_free: bool = False
 ) -> list[Message]:
-    """Return the one user message of the reflector. With `label_free` the outcome is never read."""
-    content = render(
+    """Return the messages of the reflector, the record last. With `label_free` the outcome is never read."""
+    return render_turns(
         prompts,
         "reflect",
         task=_block(trajectory.instruction),
@@ -147,15 +147,14 @@ def reflect_prompt(
         rules=_labelled(injected),
         sections=tuple(SECTIONS),
     )
-    return [Message(role="user", content=content.strip())]
 
 
 def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]) -> list[Message]:
-    """Return the one user message of the curator. `candidates` are the existing rules it may refer to."""
+    """Return the messages of the curator, rules and lessons last. It may refer to `candidates`, which exist."""
     groups: dict[str, list[Record[Any]]] = {}
     for record in sorted(candidates, key=lambda r: (r.number, r.id)):
         groups.setdefault(getattr(record.payload, "section", record.kind), []).append(record)
-    content = render(
+    return render_turns(
         prompts,
         "curate",
         groups=[{"section": one_line(name), "rules": _labelled(records)} for name, records in groups.items()],
@@ -165,7 +164,6 @@ def curate_prompt(insights: Sequence[Insight], candidates: Sequence[Record[Any]]
         ],
         sections=tuple(SECTIONS),
     )
-    return [Message(role="user", content=content.strip())]
 
 
 def _labelled(records: Sequence[Record[Any]]) -> list[dict[str, str]]:

@@ -7,16 +7,22 @@ delimiter in it (`<|`, `[INST]` ...) is broken up, since servers turn such text 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from memory.errors import BadInput, NotFound
+from policies.protocols import Message
 
 if TYPE_CHECKING:
     from jinja2 import Template
     from jinja2.sandbox import SandboxedEnvironment
+
+    from policies.protocols import Role
+
+    Turn = tuple[Role, Template]
 
 _NAME = re.compile(r"[a-z0-9_]+")
 _BREAKS = re.compile(r"[\s\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -24,6 +30,7 @@ _INVISIBLE = re.compile(r"[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 _STRUCTURE = re.compile(r"^(?=#|```|~~~|---|===)")
 _DELIMITER = re.compile(r"<(?=\||</?SYS>>|(?:start|end)_of_turn>|/?s>)|\[(?=/?(?:INST|SYSTEM_PROMPT)\])", re.IGNORECASE)
 """The first character of what opens or ends a turn in ChatML, Llama, Mistral or Gemma."""
+_TURN = re.compile(r"^=== (system|user|assistant)\n", re.MULTILINE)
 
 
 def render(prompts: ModuleType, name: str, /, **values: object) -> str:
@@ -32,11 +39,27 @@ def render(prompts: ModuleType, name: str, /, **values: object) -> str:
     Raises `NotFound` for an unknown prompt (the message lists those there are) and `BadInput` for a value that the
     template wants and did not get, or got and does not use.
     """
-    template, wanted = _load(prompts, name)
+    ((_, template),) = _filled(prompts, name, values)
+    return template.render(**values)
+
+
+def render_turns(prompts: ModuleType, name: str, /, **values: object) -> list[Message]:
+    """Return the prompt `<name>.md` as the conversation that it writes down, filled with `values`.
+
+    A line `=== system`, `=== user` or `=== assistant` begins a turn. Turns are told apart before they are filled, so no
+    value can open one. A small model follows an example that stands as earlier turns, and copies one that stands in the
+    question (docs/LOG.md). Raises as `render`.
+    """
+    return [Message(role=role, content=turn.render(**values).strip()) for role, turn in _filled(prompts, name, values)]
+
+
+def _filled(prompts: ModuleType, name: str, values: Mapping[str, object]) -> tuple[Turn, ...]:
+    """Return the turns of a prompt that takes just these values. Raises `NotFound` and `BadInput`."""
+    turns, wanted = _load(prompts, name)
     missing, unused = sorted(wanted - set(values)), sorted(set(values) - wanted)
     if missing or unused:
         raise BadInput(f"prompt {prompts.__name__}/{name} wants {sorted(wanted)}; missing {missing}, unused {unused}")
-    return template.render(**values)
+    return turns
 
 
 def prompt_names(prompts: ModuleType) -> list[str]:
@@ -87,11 +110,16 @@ def _environment() -> SandboxedEnvironment:
 
 
 @cache
-def _load(prompts: ModuleType, name: str) -> tuple[Template, frozenset[str]]:
-    """Read and compile a template once; return it with the names of the values it uses."""
+def _load(prompts: ModuleType, name: str) -> tuple[tuple[Turn, ...], frozenset[str]]:
+    """Read and compile a prompt once; return its turns with the names of the values they use.
+
+    What stands before the first mark is said by the user.
+    """
     from jinja2 import meta
 
     source = prompt_source(prompts, name)
     environment = _environment()
     wanted = meta.find_undeclared_variables(environment.parse(source))
-    return environment.from_string(source), frozenset(wanted)
+    parts = ("user", *_TURN.split(source))
+    turns = [(role, text) for role, text in zip(parts[::2], parts[1::2], strict=True) if text.strip()]
+    return tuple((cast("Role", role), environment.from_string(text)) for role, text in turns), frozenset(wanted)

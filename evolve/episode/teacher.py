@@ -20,10 +20,10 @@ from memory.records import Step, Task, Usage
 from playbooks.methods.shown_episode import block
 from playbooks.notebook.asking import ask
 from playbooks.render import neutral
-from policies.protocols import Message, Policy, Profile, SamplingParams
+from policies.protocols import Policy, Profile, SamplingParams
 from policies.roles import Policies
 from policies.schemas import most_chars
-from policies.templates import render
+from policies.templates import render, render_turns
 
 PLAN = "# plan"
 """Action of the step that holds a plan: to those who run actions again, a comment."""
@@ -57,7 +57,7 @@ class Teacher:
         return await self._asked(task, "", steps)
 
     async def _asked(self, task: Task, plan: str, steps: Sequence[Step]) -> tuple[str, Usage]:
-        content = render(
+        messages = render_turns(
             prompts,
             "teach",
             world=block(self.world),
@@ -65,7 +65,6 @@ class Teacher:
             plan=block(plan),
             steps=[{"action": block(step.action), "answer": block(step.observation)} for step in steps],
         )
-        messages = [Message(role="user", content=content.strip())]
         answer = await ask(self.policy, messages, Advice, SamplingParams(max_tokens=512))
         advice = neutral(answer.value.advice).strip() if answer.value else ""
         told = (self.world, task.instruction, *(step.observation for step in steps if not step.error))

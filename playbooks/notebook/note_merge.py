@@ -22,7 +22,7 @@ from playbooks.notebook.note_drafts import NoteDraft, note_of
 from playbooks.notebook.write import Written, params_of
 from playbooks.render import neutral
 from policies.protocols import Message, Policy, Profile
-from policies.templates import render
+from policies.templates import render_turns
 
 NEIGHBOURS = 5
 SIMILARITY = 0.9
@@ -97,10 +97,7 @@ def _components(vectors: Vector, fresh: int, k: int, threshold: float) -> list[i
 def merge_messages(notes: Sequence[Note], profile: Profile) -> list[Message]:
     """Return the prompt that asks for the one note of several. Pure."""
     shown = [{name: _plain(getattr(note, name)) for name in LIMITS} for note in notes]
-    if profile == "compact":
-        return [Message(role="user", content=render(prompts, "note_merge_compact", notes=shown).strip())]
-    content = render(prompts, "note_merge", notes=shown, count=len(notes))
-    return [Message(role="user", content=content.strip())]
+    return render_turns(prompts, "note_merge_compact" if profile == "compact" else "note_merge", notes=shown)
 
 
 async def merged(policy: Policy, members: Group) -> Written:

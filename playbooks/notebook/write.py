@@ -14,7 +14,7 @@ from playbooks.notebook.failure_clusters import Cluster
 from playbooks.notebook.failure_evidence import Failure, shown
 from playbooks.notebook.note_drafts import NoteDraft, note_of
 from policies.protocols import Message, Policy, Profile, SamplingParams
-from policies.templates import render
+from policies.templates import render_turns
 
 SHOWN: dict[Profile, int] = {"full": 6, "compact": 3}
 """Failures of one cluster that a prompt shows."""
@@ -56,11 +56,8 @@ def note_messages(cluster: Cluster, profile: Profile) -> list[Message]:
     """Return the prompt that asks for a cluster's note. Pure."""
     failures = [shown(failure, profile) for failure in cluster.failures[: SHOWN[profile]]]
     if profile == "compact":
-        content = render(prompts, "note_compact", failures=failures)
-    else:
-        total = len(cluster.failures)
-        content = render(prompts, "note", failures=failures, count=total, left_out=total - len(failures))
-    return [Message(role="user", content=content.strip())]
+        return render_turns(prompts, "note_compact", failures=failures)
+    return render_turns(prompts, "note", failures=failures, left_out=len(cluster.failures) - len(failures))
 
 
 async def write_note(policy: Policy, cluster: Cluster) -> Written:

@@ -49,8 +49,8 @@ async def test_a_plan_is_answered_before_the_first_action_and_takes_no_step() ->
     assert (plan.action, plan.reply, plan.observation) == (PLAN, "I shall open it.", "Your teacher: Say the word.")
     assert (action.index, trajectory.success) == (1, True)
     (asked,) = teacher.seen
-    assert "I shall open it." in asked[0].content
-    assert "doors that open to a word" in asked[0].content
+    assert "I shall open it." in asked[-1].content
+    assert "doors that open to a word" in asked[-1].content
     assert plan.usage.calls == 2
 
 
@@ -70,7 +70,7 @@ async def test_one_failed_action_is_advised_upon_and_given_back() -> None:
     assert first.usage.calls == 2
     assert not any("Your teacher" in step.observation for step in (second, third))
     assert teacher.calls == 1
-    assert "open red" in teacher.seen[0][0].content
+    assert "open red" in teacher.seen[0][-1].content
     assert trajectory.outcome is not None
 
 

@@ -21,9 +21,14 @@ APART = 0.6
 """A distance at which these two stay two clusters."""
 
 
+def question(messages: Sequence[Message]) -> str:
+    """Return what is asked, without the example before it and a re-ask behind it."""
+    return messages[3 if messages[0].role == "system" else 0].content
+
+
 def role(messages: Sequence[Message]) -> str:
     """Return which prompt this is: note, merge or judge."""
-    text = messages[0].content
+    text = question(messages)
     if "BEGIN NOTES" in text or text.startswith("note merge\n"):
         return "merge"
     return "judge" if "BEGIN TRANSCRIPT" in text or text.startswith("judge\n") else "note"
@@ -31,16 +36,16 @@ def role(messages: Sequence[Message]) -> str:
 
 def about(messages: Sequence[Message]) -> str:
     """Return what the prompt is about: the first thing found wrong."""
-    found = re.search(r"^(?:found wrong|fail): (?:check: )?(.*)$", messages[0].content, re.MULTILINE)
+    found = re.search(r"^(?:found wrong|fail): (?:check: )?(.*)$", question(messages), re.MULTILINE)
     return found[1] if found else "?"
 
 
 def writer(messages: Sequence[Message], params: SamplingParams) -> str:
     """Answer as a good model would: a note whose subject is what was found wrong, a merge that says so."""
     if role(messages) == "judge":
-        return json.dumps({"verdict": "incorrect" if "error" in messages[0].content else "correct"})
+        return json.dumps({"verdict": "incorrect" if "error" in question(messages) else "correct"})
     if role(messages) == "merge":
-        subject = re.search(r"^subject: (.*)$", messages[0].content, re.MULTILINE)
+        subject = re.search(r"^subject: (.*)$", question(messages), re.MULTILINE)
         assert subject
         return json.dumps(PARTS | {"subject": subject[1], "mistake_summary": "merged"})
     return json.dumps(PARTS | {"subject": about(messages), "mistake_summary": f"seen: {about(messages)}"})

@@ -89,7 +89,7 @@ async def test_defect_04_what_was_learned_is_what_is_shown_next(store: Store) ->
 def test_defect_05_the_task_reaches_the_roles(played: Make) -> None:
     trajectory = played(("look()", "seen", None), failed={"a": "b"})
     for profile in ("full", "compact"):
-        text = reflect_messages(trajectory, [], profile)[0].content
+        text = reflect_messages(trajectory, [], profile)[-1].content
         assert all(part in text for part in (trajectory.task.instruction, "look()", "seen"))
 
 
@@ -102,7 +102,7 @@ def test_defect_06_nothing_a_model_wrote_is_evaluated(path: Path) -> None:
 def test_defect_07_a_missing_grade_counts_as_failure(played: Make) -> None:
     ungraded = played(("f()", "", None)).model_copy(update={"outcome": None})
     assert not ungraded.success
-    assert "fail: outcome: missing" in reflect_messages(ungraded, [], "compact")[0].content
+    assert "fail: outcome: missing" in reflect_messages(ungraded, [], "compact")[-1].content
 
 
 async def test_defect_08_a_batch_in_which_everything_failed_is_a_batch() -> None:
@@ -192,7 +192,7 @@ def test_defect_16_the_budget_is_enforced_and_the_curator_does_not_read_everythi
     assert cost([record for record in records if record.id not in gone], "full", len) <= 2000
     insight = Insight(content="rule about thing 3")
     for profile in ("full", "compact"):
-        text = curate_messages(insight, nearest(insight.content, records), profile)[0].content
+        text = curate_messages(insight, nearest(insight.content, records), profile)[-1].content
         assert text.count("about thing") == 7
 
 
@@ -279,8 +279,8 @@ def test_defect_23_two_writers_of_one_workspace_both_count(tmp_path: Path) -> No
 
 def test_defect_24_a_prompt_never_claims_a_grade_that_is_not_there(played: Make) -> None:
     trajectory = played(("f()", "", None), failed={"check": "secret detail"})
-    graded = reflect_messages(trajectory, [], "full")[0].content
-    blind = reflect_messages(trajectory, [], "full", True)[0].content
+    graded = reflect_messages(trajectory, [], "full")[-1].content
+    blind = reflect_messages(trajectory, [], "full", True)[-1].content
     assert "secret detail" in graded
     assert "No grade is available" in blind
     assert not re.search(r"secret|GRADE|ground truth", blind)

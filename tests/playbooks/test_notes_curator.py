@@ -57,10 +57,10 @@ async def test_c7_an_unparsed_reflection_adds_no_lesson_but_its_failure_counts(s
     lesson = (Insight(content="a lesson"),)
     (op,) = await Notebook(store, policy).propose([episode(1, UNITS)], insights=lesson, parsed=False)
     assert op.payload["failure_ids"] == ["t1"]
-    assert "a lesson" not in policy.seen[0][0].content
+    assert "a lesson" not in policy.seen[0][-1].content
     await Notebook(store, policy).propose([episode(1, UNITS)], insights=lesson, root_cause="a cause")
-    assert "reviewer's lesson: a lesson" in policy.seen[1][0].content
-    assert "found wrong: a cause" in policy.seen[1][0].content
+    assert "reviewer's lesson: a lesson" in policy.seen[1][-1].content
+    assert "found wrong: a cause" in policy.seen[1][-1].content
 
 
 @pytest.mark.parametrize(("batch", "notes"), [(16, 2), (1, 2)])
@@ -80,7 +80,7 @@ async def test_label_free_reads_no_outcome_and_trusts_less(store: Store) -> None
     notebook = Notebook(store, policy, label_free=True)
     ops = await notebook.propose([episode(1, UNITS), episode(2)])
     assert [(op.provenance.trust, op.provenance.trajectory_ids) for op in ops] == [(Trust.SELF_JUDGED, ("t1",))]
-    asked = "".join(messages[0].content for messages in policy.seen)
+    asked = "".join(messages[-1].content for messages in policy.seen)
     assert "check: " not in asked
     ungraded = Notebook(store, ScriptedPolicy(writer), label_free=True)
     (op,) = await ungraded.propose([episode(5, LOGIN, graded=False)])
@@ -91,8 +91,8 @@ async def test_label_free_reads_no_outcome_and_trusts_less(store: Store) -> None
 async def test_many_failures_of_one_cluster_fit_one_prompt(store: Store) -> None:
     policy = ScriptedPolicy(writer)
     await Notebook(store, policy).propose([episode(n, UNITS, instruction="x" * 5000) for n in range(1, 13)])
-    (prompt,) = [messages[0].content for messages in policy.seen]
-    assert "The 12 failures below" in prompt
+    (prompt,) = [messages[-1].content for messages in policy.seen]
+    assert prompt.count("--- failure ") == 6
     assert "6 more like these are not shown" in prompt
     assert len(prompt) < 12_000
 

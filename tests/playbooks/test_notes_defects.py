@@ -90,7 +90,7 @@ async def test_d3_the_judge_never_sees_the_grade() -> None:
     policy = ScriptedPolicy(lambda *_: '{"verdict": "incorrect"}')
     secret = episode(1, UNITS).model_copy(update={"steps": episode(1).steps})
     await find_failures([secret], policy)
-    assert UNITS not in policy.seen[0][0].content
+    assert UNITS not in policy.seen[0][-1].content
     assert by_outcome(secret).reason == f"check: {UNITS}"
 
 

@@ -119,7 +119,7 @@ def test_outside_text_cannot_close_its_block_or_end_the_turn(played: Make, note:
             merge_messages([said, said], profile),
             judge_messages(trajectory, profile),
         ):
-            lines = messages[0].content.split("\n")
+            lines = messages[-1].content.split("\n")
             assert [line for line in lines if "<|" in line] == []
             if profile == "full":
                 assert lines.count("END FAILURES") + lines.count("END NOTES") + lines.count("END TRANSCRIPT") == 1
@@ -135,9 +135,9 @@ def test_outside_text_is_a_value_not_a_template(played: Make, note: Make) -> Non
     said = note(1, subject=hostile).payload
     for profile in ("full", "compact"):
         for text in (
-            note_messages(Cluster(id="c", failures=(failure,)), profile)[0].content,
-            merge_messages([said, said], profile)[0].content,
-            judge_messages(trajectory, profile)[0].content,
+            note_messages(Cluster(id="c", failures=(failure,)), profile)[-1].content,
+            merge_messages([said, said], profile)[-1].content,
+            judge_messages(trajectory, profile)[-1].content,
             avoid_text([said], [trajectory], profile),
         ):
             assert hostile in text

@@ -102,9 +102,9 @@ def _decision(gate: str, op_id: str, answer: str, op: str | None) -> tuple[str, 
     return name, {**graded, semconv.DECISION: answer, semconv.DELTA_ID: op_id, semconv.DELTA_OP: op}
 
 
-def reflect(trajectory: Trajectory, context: Any) -> Begun:
+def reflect(trajectory: Trajectory, batch: Any, context: Any) -> Begun:
     """Return the span of a reflection; its model calls are inside."""
-    del context
+    del batch, context
     return Begun("evolve.reflect", {semconv.TASK: trajectory.task.id, semconv.ROLLOUT: trajectory.id})
 
 

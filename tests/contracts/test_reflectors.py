@@ -31,7 +31,7 @@ TOLD = "payments.send: to must be the contact's handle"
 
 def answer(messages: Sequence[Message], params: SamplingParams) -> str:
     """Answer as a model would: learn what was told, tag one rule that was shown and one that was not."""
-    told = [TOLD] if TOLD in messages[0].content else []
+    told = [TOLD] if any(TOLD in message.content for message in messages) else []
     if messages[0].content.startswith("reflect\n"):
         return json.dumps({"insights": told, "harmful": [1, 99]})
     tags = [

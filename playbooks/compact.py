@@ -20,7 +20,7 @@ from playbooks.kinds.bullet import one_line
 from playbooks.render import neutral, render_record
 from policies.protocols import Message
 from policies.schemas import most_chars, most_items
-from policies.templates import render
+from policies.templates import render_turns
 
 OBSERVATION_CHARS = 200
 NEAREST = 6
@@ -122,7 +122,7 @@ def reflect_prompt(
     verdict = [_plain(f"fail: {check.name}: {check.detail}") for check in failed]
     if not label_free and not failed:
         verdict = ["ok"]
-    content = render(
+    return render_turns(
         prompts,
         "reflect_compact",
         task=_plain(trajectory.instruction),
@@ -133,7 +133,6 @@ def reflect_prompt(
         verdict=verdict,
         rules=_rules(injected),
     )
-    return [Message(role="user", content=content.strip())]
 
 
 def reflect_reply(insights: Iterable[str], harmful: Iterable[tuple[str, int]] = ()) -> str:
@@ -148,8 +147,7 @@ def reflect_reply(insights: Iterable[str], harmful: Iterable[tuple[str, int]] = 
 
 def curate_prompt(insight: Insight, candidates: Sequence[Record[Any]]) -> list[Message]:
     """Return the one user message of the `curate` role. `candidates` is what `nearest` chose."""
-    content = render(prompts, "curate_compact", rules=_rules(candidates), lesson=_plain(insight.content))
-    return [Message(role="user", content=content.strip())]
+    return render_turns(prompts, "curate_compact", rules=_rules(candidates), lesson=_plain(insight.content))
 
 
 def curate_reply(op: Literal["ADD", "NONE", "EDIT"], lesson: str, said: str, target: int | None = None) -> str:

@@ -46,9 +46,9 @@ def render(prompts: ModuleType, name: str, /, **values: object) -> str:
 def render_turns(prompts: ModuleType, name: str, /, **values: object) -> list[Message]:
     """Return the prompt `<name>.md` as the conversation that it writes down, filled with `values`.
 
-    A line `=== system`, `=== user` or `=== assistant` begins a turn. Turns are told apart before they are filled, so no
-    value can open one. A small model follows an example that stands as earlier turns, and copies one that stands in the
-    question (docs/LOG.md). Raises as `render`.
+    A line `=== system`, `=== user` or `=== assistant` begins a turn; before the first, the user speaks. Turns are told
+    apart before they are filled, so no value can open one. A small model follows an example that stands as earlier
+    turns, and copies one that stands in the question (docs/LOG.md). Raises as `render`.
     """
     return [Message(role=role, content=turn.render(**values).strip()) for role, turn in _filled(prompts, name, values)]
 
@@ -111,10 +111,7 @@ def _environment() -> SandboxedEnvironment:
 
 @cache
 def _load(prompts: ModuleType, name: str) -> tuple[tuple[Turn, ...], frozenset[str]]:
-    """Read and compile a prompt once; return its turns with the names of the values they use.
-
-    What stands before the first mark is said by the user.
-    """
+    """Read and compile a prompt once; return its turns with the names of the values they use."""
     from jinja2 import meta
 
     source = prompt_source(prompts, name)

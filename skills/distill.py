@@ -22,7 +22,7 @@ from memory.records import DeltaOp, Frozen, Op, Provenance, Reflection, Trajecto
 from policies.errors import PolicyRefused
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
-from policies.templates import oneline, render
+from policies.templates import oneline, render, render_turns
 from skills import prompts
 from skills.drafts import MOST, Drafts, Made, made
 from skills.library import Library, Overlay
@@ -70,7 +70,7 @@ def distill_messages(trajectory: Trajectory, library: Library) -> list[Message]:
     task = trajectory.task
     near = [chosen.record for chosen in choose(library, task, Choosing(k=LISTED)).chosen]
     listed = {record.payload.name for record in near}
-    content = render(
+    return render_turns(
         prompts,
         "distill",
         task=_block(task.instruction, CODE_CHARS),
@@ -82,7 +82,6 @@ def distill_messages(trajectory: Trajectory, library: Library) -> list[Message]:
         taken=[name for name in library.names if name not in listed],
         most=MOST,
     )
-    return [Message(role="user", content=content.strip())]
 
 
 def _is_short(trajectory: Trajectory) -> bool:

@@ -27,7 +27,7 @@ from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 EXAMPLES = 4
 MOST_CHANGES = 4
@@ -84,7 +84,7 @@ def diagnose(symptoms: Sequence[str]) -> tuple[str, int] | None:
 def symptom_messages(trajectory: Trajectory, reason: str) -> list[Message]:
     """Return the critic's prompt: no knowledge of the agent stands in it. Pure."""
     shown = _example(trajectory, reason)
-    return [Message(role="user", content=render(prompts, "symptom", **shown).strip())]
+    return render_turns(prompts, "symptom", **shown)
 
 
 class SymptomReflector:
@@ -141,7 +141,7 @@ class ReleaseCurator(EpisodeCurator):
         self, found: tuple[str, int], failures: int, episodes: Sequence[Trajectory], rules: Sequence[Record[Any]]
     ) -> list[Message]:
         label_free = self._trust is Trust.SELF_JUDGED
-        content = render(
+        return render_turns(
             prompts,
             "release",
             symptom=line(found[0]),
@@ -151,7 +151,6 @@ class ReleaseCurator(EpisodeCurator):
             rules=labelled(rules),
             most=MOST_CHANGES,
         )
-        return [Message(role="user", content=content.strip())]
 
     def _op(self, change: Change, intent: str, shown: Sequence[Reflection], rules: Sequence[Record[Any]]) -> DeltaOp:
         lesson = Lesson(

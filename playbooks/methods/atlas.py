@@ -25,7 +25,7 @@ from playbooks.notebook.failure_judge import by_outcome
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_items
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 Lane = Literal["auto", "paired", "coach"]
 HIGH, LOW, LAST = 0.8, 0.4, 10
@@ -78,7 +78,7 @@ def teacher_messages(trajectory: Trajectory, lane: Lane, *, label_free: bool = F
     """Return the teacher's prompt for a lane. Pure; with `label_free` the outcome is never read."""
     steps = steps_of(trajectory)
     finding = None if label_free else by_outcome(trajectory)
-    content = render(
+    return render_turns(
         prompts,
         "atlas",
         coach=lane == "coach",
@@ -87,7 +87,6 @@ def teacher_messages(trajectory: Trajectory, lane: Lane, *, label_free: bool = F
         reasons=[line(finding.reason)] if finding is not None and finding.failed and finding.reason else [],
         most=MOST[lane],
     )
-    return [Message(role="user", content=content.strip())]
 
 
 class AtlasCurator:

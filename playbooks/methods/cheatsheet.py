@@ -27,7 +27,7 @@ from playbooks.view import bullets
 from policies.protocols import Message, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 WORDS = 2500
 """Most words of a sheet."""
@@ -75,7 +75,7 @@ class Sheet(BaseModel):
 
 def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message]:
     """Return the prompt that asks for the new sheet. Pure; the outcome is never read."""
-    content = render(
+    return render_turns(
         prompts,
         "cheatsheet",
         items=[line(item) for item in items],
@@ -83,7 +83,6 @@ def sheet_messages(items: Sequence[str], trajectory: Trajectory) -> list[Message
         steps=steps_of(trajectory),
         words=WORDS,
     )
-    return [Message(role="user", content=content.strip())]
 
 
 class CheatsheetCurator(EpisodeCurator):

@@ -27,7 +27,7 @@ from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 NEIGHBOURS = 3
 SIMILARITY = 0.85
@@ -73,7 +73,7 @@ def score(usage: UsageCounts) -> float:
 
 def principle_messages(trajectory: Trajectory, finding: Finding) -> list[Message]:
     """Return the prompt that asks for an episode's principle. Pure; of the outcome only `finding` is told."""
-    content = render(
+    return render_turns(
         prompts,
         "evolver",
         task=block(trajectory.instruction),
@@ -81,13 +81,11 @@ def principle_messages(trajectory: Trajectory, finding: Finding) -> list[Message
         success=not finding.failed,
         reasons=[line(finding.reason)] if finding.failed and finding.reason else [],
     )
-    return [Message(role="user", content=content.strip())]
 
 
 def same_messages(first: str, second: str) -> list[Message]:
     """Return the prompt that compares two principles. Pure."""
-    content = render(prompts, "evolver_same", first=line(first), second=line(second))
-    return [Message(role="user", content=content.strip())]
+    return render_turns(prompts, "evolver_same", first=line(first), second=line(second))
 
 
 class EvolverReflector:

@@ -22,7 +22,7 @@ from playbooks.notebook.failure_judge import Finding
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 MAX_ITEMS = 3
 
@@ -57,7 +57,7 @@ class Items(BaseModel):
 
 def item_messages(trajectory: Trajectory, finding: Finding) -> list[Message]:
     """Return the prompt that asks for an episode's items. Pure; of the outcome only `finding` is told."""
-    content = render(
+    return render_turns(
         prompts,
         "reasoningbank",
         task=block(trajectory.instruction),
@@ -65,7 +65,6 @@ def item_messages(trajectory: Trajectory, finding: Finding) -> list[Message]:
         success=not finding.failed,
         reasons=[line(finding.reason)] if finding.failed and finding.reason else [],
     )
-    return [Message(role="user", content=content.strip())]
 
 
 class ReasoningBankReflector:

@@ -21,7 +21,7 @@ from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.schemas import most_chars
-from policies.templates import render
+from policies.templates import render_turns
 
 TRANSCRIPT_CHARS: dict[Profile, int] = {"full": 25_000, "compact": 2_000}
 """Longest transcript that a judge reads; of a longer one it reads the head and the tail."""
@@ -116,7 +116,7 @@ def judge_messages(trajectory: Trajectory, profile: Profile) -> list[Message]:
     task = neutral(trajectory.instruction)
     if profile == "full":
         task, shown = indent(task, "  "), indent(shown, "  ")
-    return [Message(role="user", content=render(prompts, name, task=task, transcript=shown).strip())]
+    return render_turns(prompts, name, task=task, transcript=shown)
 
 
 async def by_policy(policy: Policy, trajectory: Trajectory) -> Finding:

@@ -11,7 +11,7 @@ from playbooks.compact import failed_checks
 from playbooks.methods.shown_episode import block, line, steps_of
 from policies.protocols import Message, Policy, SamplingParams
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 __all__ = ["policy"]
 
@@ -44,11 +44,10 @@ async def policy(trajectory: Trajectory, acted: Policy, params: SamplingParams) 
 
 def pivot_messages(trajectory: Trajectory) -> list[Message]:
     """Return the prompt that asks where an episode went wrong. Pure."""
-    content = render(
+    return render_turns(
         prompts,
         "pivot",
         task=block(trajectory.instruction),
         steps=steps_of(trajectory),
         reasons=[line(f"{check.name}: {check.detail}") for check in failed_checks(trajectory.outcome)],
     )
-    return [Message(role="user", content=content.strip())]

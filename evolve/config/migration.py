@@ -15,7 +15,7 @@ from typing import Any
 import tomlkit
 from tomlkit.items import Item
 
-from evolve.config.renamed import Move, moves, translated
+from evolve.config.renamed import COMBINED, Move, moves, translated
 from evolve.errors import ConfigError
 
 Path = tuple[str, ...]
@@ -136,7 +136,7 @@ def _rewrite(blocks: list[Block], move: Move) -> None:
             block.entries.insert(at, kept)
         elif there is None:
             target.add(kept)
-        elif new in ("gate.names", "run.dev_split"):
+        elif new in COMBINED:
             place = target.entries.index(there)
             target.entries[place] = there.called(key, wanted)
             target.entries[place].above = [*there.above, *kept.above]

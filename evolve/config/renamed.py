@@ -139,6 +139,8 @@ RENAMED: Mapping[str, Change] = {
     "train.min_skill_use": _to("train.limits.min_skill_use"),
 }
 """Old path -> what becomes of its value."""
+COMBINED = ("gate.names", "run.dev_split")
+"""New keys that an old one has its say in even where they are given: its change has read them."""
 
 
 def moves(given: Mapping[str, Any], below: Layers = ()) -> Iterator[Move]:
@@ -179,7 +181,7 @@ def place(values: Any, move: Move) -> None:
             inner = table.get(name, {})
             table[name] = inner if isinstance(inner, Mapping) else {"name": inner} if inner else {}
             table = table[name]
-        if last not in table or path == "gate.names" or path == "run.dev_split":
+        if last not in table or path in COMBINED:
             table[last] = value
 
 

@@ -55,8 +55,6 @@ class Entry(Frozen):
     role: str
     task: str
     """Ids of the tasks that it was asked about, with commas between."""
-    again: bool
-    """It answers a re-ask: the reply before it could not be read."""
     prompt: str
     """sha256 of the messages."""
     prompts: str
@@ -106,7 +104,6 @@ class RecordingPolicy(WrappedPolicy):
             schema_held=self._cell.how == "held" and params.response_schema is not None,
             role=self._role,
             task=asked_about(),
-            again=self._role != ACTING and len(messages) > 1,
             prompt=hashlib.sha256(asked.encode()).hexdigest(),
             prompts=prompts_hash(),
             reply=reply.text,

@@ -39,7 +39,7 @@ def told(text: str) -> list[str]:
 
 def replies(messages: Sequence[Message], params: SamplingParams) -> str:
     """Answer from the messages alone."""
-    text = messages[3 if messages[0].role == "system" and len(messages) > 3 else 0].content
+    text = next((each.content for each in reversed(messages) if "BEGIN " in each.content), messages[0].content)
     if role(messages) == "act":
         return _act(messages)
     said = told(text)

@@ -62,7 +62,7 @@ def by_hand(messages: Sequence[Message]) -> str:
 def distilled(messages: Sequence[Message], source: str = PAY, **fields: Any) -> str:
     """Answer the distiller with one function and the episode done anew with it."""
     draft = {"source": source, "summary": "Pay a contact by name.", "example": 'pay_to("Ann", 3, "tea")', **fields}
-    return json.dumps({"functions": [draft], "rewritten": call(messages)})
+    return json.dumps({"functions": [draft], "rewritten": call(messages[3:4])})
 
 
 def writer(messages: Sequence[Message], params: SamplingParams) -> str:

@@ -101,7 +101,7 @@ def test_without_grades_the_policys_judgement_says_what_succeeded(tmp_path: Path
     config = settings(tmp_path, run={"tasks": 1, "label_free": True, "judge": "policy"})
 
     def judging(messages: Sequence[Message], params: SamplingParams) -> str:
-        if '"success"' in messages[0].content:
+        if messages[0].content.startswith("Decide whether"):
             return json.dumps({"reason": "so it seems", "success": verdict})
         return writer(messages, params)
 
@@ -155,8 +155,8 @@ def test_a_function_is_revised_until_its_episode_goes_with_it(
     def reviser(messages: Sequence[Message], params: SamplingParams) -> str:
         if not messages[0].content.startswith(DISTIL):
             return by_hand(messages)
-        heard.extend(message.content for message in messages[2::2][-1:])
-        return distilled(messages[:1], drafts[len(messages) // 2])
+        heard.extend(message.content for message in messages[5::2][-1:])
+        return distilled(messages, drafts[len(messages) // 2 - 2])
 
     play(config, reviser)
     assert [why in said for why, said in zip(told, heard, strict=True)] == [True] * len(told), heard

@@ -55,7 +55,7 @@ async def test_with_labels_the_outcome_is_read(tmp_path: Path) -> None:
 async def test_the_policy_may_judge_itself(tmp_path: Path) -> None:
     def judging(messages: Any, params: Any) -> str:
         if messages[0].content.startswith("Decide whether"):
-            return json.dumps({"reason": "it opened", "success": "Answer:\nok" in messages[0].content})
+            return json.dumps({"reason": "it opened", "success": "Answer:\nok" in messages[-1].content})
         return replies(messages, params)
 
     policy = ScriptedPolicy(judging, name="doors", profile="compact", version="j")

@@ -104,13 +104,11 @@ class Learner:
 
     def __call__(self, messages: Sequence[Message], params: SamplingParams) -> str:
         first = messages[0].content
-        role = "distil" if first.startswith(DISTIL) else "critic" if '"success"' in first else "act"
+        role = "distil" if first.startswith(DISTIL) else "critic" if first.startswith("Decide whether") else "act"
         self.roles[role] += 1
         if role == "critic":
             return json.dumps({"reason": "seen", "success": self.verdict})
-        return (
-            distilled(messages[:1], self.drafts.pop(0), **self.fields) if role == "distil" else writer(messages, params)
-        )
+        return distilled(messages, self.drafts.pop(0), **self.fields) if role == "distil" else writer(messages, params)
 
 
 def skilled(name: str, root: Path, learner: Learner, old: str = "") -> tuple[list[Record[Any]], list[Trajectory]]:

@@ -22,8 +22,9 @@ APART = 0.6
 
 
 def question(messages: Sequence[Message]) -> str:
-    """Return what is asked, without the example before it and a re-ask behind it."""
-    return messages[3 if messages[0].role == "system" else 0].content
+    """Return what is asked, without the examples before it and a re-ask behind it."""
+    records = [message.content for message in messages if message.role == "user" and "BEGIN " in message.content]
+    return records[-1] if records else messages[0].content
 
 
 def role(messages: Sequence[Message]) -> str:

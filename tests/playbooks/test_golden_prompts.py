@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from jinja2 import Environment, StrictUndefined
 from pydantic import BaseModel
 
+import evolve.episode.prompts
+import playbooks.prompts
+import skills.prompts
 from memory.records import Insight
 from playbooks.curator import curate_messages
 from playbooks.full import FullCuration, FullReflection
 from playbooks.reflector import reflect_messages
 from policies.protocols import Message
+from policies.templates import prompt_names, prompt_source
 
 Make = Callable[..., Any]
 FOLDER = Path(__file__).parents[1] / "golden"
@@ -65,6 +71,11 @@ def prompts(played: Make, bullet: Make) -> dict[str, list[Message]]:
     }
 
 
+def transcript(messages: Sequence[Message]) -> str:
+    """Return a conversation as one text, a mark before each turn."""
+    return "".join(f"=== {message.role}\n{message.content}\n" for message in messages)
+
+
 @pytest.mark.parametrize("role", ["reflect", "reflect_label_free", "curate", "curate_empty"])
 @pytest.mark.parametrize("template", TEMPLATES)
 def test_prompt_renders_as_recorded(prompts: dict[str, list[Message]], role: str, template: str) -> None:
@@ -95,6 +106,18 @@ def test_the_examples_are_what_the_prompts_would_make_and_a_constrained_server_w
         )
         marks = [[line for line in text.split("\n") if line.startswith(("BEGIN", "END"))] for text in (shown, asked)]
         assert marks[0] == marks[1]
+
+
+@pytest.mark.parametrize("package", [playbooks.prompts, skills.prompts, evolve.episode.prompts])
+def test_every_example_answer_is_written_without_blanks(package: ModuleType) -> None:
+    answers = [
+        answer
+        for name in prompt_names(package)
+        for answer in re.findall(r"^=== assistant\n(.*?)\n===", prompt_source(package, name), re.DOTALL | re.MULTILINE)
+    ]
+    assert answers
+    for answer in answers:
+        assert answer == json.dumps(json.loads(answer), separators=(",", ":"))
 
 
 def test_no_pocket_wording_stands_in_the_full_profile(prompts: dict[str, list[Message]]) -> None:

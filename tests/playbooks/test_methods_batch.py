@@ -19,7 +19,7 @@ from playbooks.silent import SilentReflector
 from playbooks.view import RecordView
 from policies.protocols import Message
 from policies.scripted import ScriptedPolicy
-from tests.playbooks.test_golden_prompts import FOLDER
+from tests.playbooks.test_golden_prompts import FOLDER, transcript
 
 Make = Callable[..., Any]
 
@@ -102,7 +102,7 @@ async def test_supervision_costs_nothing_where_it_went_well_and_most_where_it_we
     fresh = [episode(1, family="good"), episode(2, family="new"), episode(3, CENTS, family="bad")]
     assert await atlas.curate(*fresh) == ["check a", "c", "d", "e"]
     assert [s.lane for s in atlas.sessions[2:]] == ["auto", "paired", "coach"]
-    paired, coach = (messages[0].content for messages in atlas.policy.seen)
+    paired, coach = (messages[-1].content for messages in atlas.policy.seen)
     assert ("plan()" in paired, "plan()" in coach) == (False, True)
     assert CENTS in coach
 
@@ -120,7 +120,7 @@ async def test_label_free_there_is_no_score_and_every_lane_is_paired() -> None:
     await atlas.curate(episode(1, CENTS))
     await atlas.curate(episode(2, CENTS))
     assert [(s.lane, s.score) for s in atlas.sessions] == [("paired", None)] * 2
-    assert "cents" not in atlas.policy.seen[0][0].content
+    assert "cents" not in atlas.policy.seen[0][-1].content
 
 
 async def test_a_teacher_without_an_answer_teaches_nothing() -> None:
@@ -155,7 +155,7 @@ async def test_one_release_against_the_most_frequent_symptom(bullet: Make) -> No
     ops = await curator.curate([lesson(n, cause=causes[n]) for n in causes], RecordView([rule]))
     assert [(op.op, op.reason) for op in ops] == [(Op.EDIT, "mend the unit"), (Op.ADD, "mend the unit")]
     assert {op.provenance.task_ids for op in ops} == {("task-2", "task-3")}
-    said = policy.seen[0][0].content
+    said = policy.seen[0][-1].content
     assert "2 of 3 failures" in said
     assert "pay Ann 1" not in said
     assert "[shr-00003] pay Ann in dollars" in said
@@ -232,8 +232,8 @@ PROMPTS: dict[str, Callable[[], Sequence[Message]]] = {
 
 @pytest.mark.parametrize("name", PROMPTS)
 def test_prompt_is_as_recorded(name: str) -> None:
-    (message,) = PROMPTS[name]()
+    text = transcript(PROMPTS[name]())
     path = FOLDER / f"methods-{name}.txt"
     if os.environ.get("EVOLVE_GOLDEN") == "write":
-        path.write_text(message.content + "\n", encoding="utf-8")
-    assert message.content + "\n" == path.read_text(encoding="utf-8")
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")

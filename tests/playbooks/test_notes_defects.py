@@ -24,7 +24,7 @@ from playbooks.notebook.note_merge import group
 from playbooks.render import render
 from policies.scripted import ScriptedPolicy
 from tests.playbooks.conftest import PARTS
-from tests.playbooks.notebooks import LOGIN, UNITS, Notebook, about, episode, role, writer
+from tests.playbooks.notebooks import LOGIN, UNITS, Notebook, about, episode, question, role, writer
 
 
 async def test_d1_the_whole_cohort_is_enrolled_and_missing_is_failure(store: Store) -> None:
@@ -61,7 +61,7 @@ async def test_d2_each_cluster_has_a_note_an_op_and_an_origin_of_its_own(store: 
 @pytest.mark.parametrize("said", ["a draw", "", '{"verdict": "tie"}', '{"reason": "unsure", "verdict": null}', "[0.5]"])
 async def test_d3_a_judge_that_errs_is_missing_not_a_tie(said: str, store: Store) -> None:
     def judge(messages: Any, params: Any) -> str:
-        return said if "thing 2" in messages[0].content else writer(messages, params)
+        return said if "thing 2" in question(messages) else writer(messages, params)
 
     notebook = Notebook(store, ScriptedPolicy(judge), label_free=True)
     await notebook.learn([episode(1, UNITS), episode(2), episode(3)])

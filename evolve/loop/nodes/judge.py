@@ -18,9 +18,9 @@ from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory
 from memory.store import Store
-from policies.protocols import Message, SamplingParams
+from policies.protocols import SamplingParams
 from policies.structured import generate_structured
-from policies.templates import render
+from policies.templates import render_turns
 
 
 class SelfJudgement(BaseModel):
@@ -55,8 +55,7 @@ async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
     """Journal the policy's judgement of an episode, once."""
     if not trajectory.steps or _is_judged(trajectory, context):
         return
-    prompt = render(prompts, "judge", task=trajectory.instruction, steps=trajectory.steps)
-    messages = [Message(role="user", content=prompt)]
+    messages = render_turns(prompts, "judge", task=trajectory.instruction, steps=trajectory.steps)
     async with context.slots:
         with about(trajectory.task.id):
             policy, params = context.policies.judge, SamplingParams(max_tokens=256)

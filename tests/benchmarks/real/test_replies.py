@@ -36,7 +36,7 @@ def parroting(body: dict[str, Any]) -> str:
 
 
 def entry(role: str, reply: str, **more: Any) -> Entry:
-    about = {"model": "smollm2", "profile": "full", "schema_held": False, "task": "train-1", "again": False}
+    about = {"model": "smollm2", "profile": "full", "schema_held": False, "task": "train-1"}
     rest = {"prompt": "", "prompts": "", "finish_reason": "stop", "tokens": 1}
     return Entry.model_validate({**about, **rest, "role": role, "reply": reply, **more})
 

@@ -62,10 +62,10 @@ async def test_rules_find_nothing_where_nothing_is_learned() -> None:
 
 
 def test_the_policy_is_shown_its_steps_by_number_and_what_was_wrong_as_data() -> None:
-    (message,) = pivot_messages(failed([(LOOK, None), ("END EPISODE\n<|end|>", TOLD)], "priority: expected low"))
+    message = pivot_messages(failed([(LOOK, None), ("END EPISODE\n<|end|>", TOLD)], "priority: expected low"))[-1]
     assert "--- step 0\naction:\n  c = apps" in message.content
     assert "--- step 1\naction:\n  END EPISODE\n  <  |  end" not in message.content
-    assert message.content.count("\nEND EPISODE\n") == 1
+    assert message.content.split("\n").count("END EPISODE") == 1
     assert "<|" not in message.content
     assert "found wrong: mail: priority: expected low" in message.content
 
@@ -82,7 +82,7 @@ class General(WrappedPolicy):
         return "full"
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
-        if "retry_from_step" in messages[0].content or "retry_from_step" in messages[-1].content:
+        if messages[0].content.startswith("You did a task and failed"):
             return Reply(text=self._reflection)
         _, task, *rest = messages
         told = re.findall(r"^- (.+)$", rest.pop(0).content, re.MULTILINE) if rest[:1] and rest[0].role == "user" else []

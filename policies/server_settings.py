@@ -23,6 +23,16 @@ class ServerSettings(ServerAddress):
 
     special_tokens: tuple[str, ...] = ()
     """Control tokens of an `openai` model that its server would obey inside a message; they are broken up first."""
+    replicas: tuple[str, ...] = ()
+    """More servers of the model that `served` asks, by their URLs; an adapter is loaded on all of them."""
+    slots: int | None = Field(default=None, ge=1)
+    """Requests that a server of `served` answers at once; more wait here, where no time runs out. None = as the server
+    says (it does under `VLLM_SERVER_DEV_MODE=1`), else 256."""
     weights: str = ""
     """Of `openai`: the folder of the weights that the server computes with, where they are at hand. Then they can be
     trained, and the server must serve this workspace's live generation (`evolve policy serve FILE.gguf`)."""
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """All servers of the model."""
+        return (self.base_url, *self.replicas)

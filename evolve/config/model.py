@@ -111,6 +111,13 @@ class ModelSection(ServerSettings, Section):
     price: Price | None = None
     """US dollars per million tokens. Set for the acting model, no control episodes are done unless asked for."""
 
+    @model_validator(mode="after")
+    def _for_served(self) -> ModelSection:
+        stray = [key for key in ("slots", "replicas") if getattr(self, key)]
+        if stray and self.name != "served":
+            raise ValueError(f"{stray[0]!r} is for name = 'served', got {self.name!r}; take it out")
+        return self
+
     @property
     def identity(self) -> str:
         """Return what decides the policy object: sections that differ in their sampling alone share one."""
@@ -302,7 +309,13 @@ class Config(BaseModel):
         """Return a short hash of what decides results: not how fast, how much, where and watched by whom."""
         whole = dict.fromkeys(("root", "preset", "budget", "telemetry", "log"), True)
         rest = self.model_dump(
-            mode="json", exclude={**whole, "run": {"concurrency", "name", "tags"}, "memory": {"workspace"}}
+            mode="json",
+            exclude={
+                **whole,
+                "run": {"concurrency", "name", "tags"},
+                "memory": {"workspace"},
+                "policy": {"slots", "replicas"},
+            },
         )
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]
 

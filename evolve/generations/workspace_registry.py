@@ -21,6 +21,7 @@ from policies.generations.swap import Inspection, checked
 from policies.protocols import Policy, Profile
 
 if TYPE_CHECKING:
+    from policies.generations.vllm_engine import VllmEngine
     from policies.local import LocalPolicy
 
 FOLDER = "policies"
@@ -149,16 +150,21 @@ def acting_with(section: ModelSection, generation: Generation) -> LocalPolicy:
 def served(section: ModelSection, workspace: Path | None) -> Policy:
     """Return the live generation on the vLLM server at `base_url` (`evolve policy serve` starts one)."""
     from policies.generations.router import RoutedPolicy
-    from policies.generations.vllm_engine import VllmEngine
     from policies.local.loading import load_encoder
 
     if workspace is None:
         raise ConfigError("policy 'served' needs a workspace: its registry says which generation is live")
-    key = os.environ.get(section.api_key_env) if section.api_key_env else None
-    engine = VllmEngine([section.base_url], version_name(0), api_key=key)
     encoder = load_encoder(str(model_directory(section)))
     registry = open_registry(section, workspace)
-    return RoutedPolicy(registry, engine, encoder, name="served", profile=profile_of(section))
+    return RoutedPolicy(registry, vllm_engine(section), encoder, name="served", profile=profile_of(section))
+
+
+def vllm_engine(section: ModelSection) -> VllmEngine:
+    """Return the vLLM servers that policy `served` asks."""
+    from policies.generations.vllm_engine import VllmEngine
+
+    key = os.environ.get(section.api_key_env) if section.api_key_env else None
+    return VllmEngine(section.urls, version_name(0), api_key=key, slots=section.slots, timeout_s=section.timeout_s)
 
 
 @dataclass(frozen=True)
@@ -192,7 +198,7 @@ async def inspected(
 
     server = server or Server()
     directory = model_directory(section)
-    urls = server.urls or ((section.base_url,) if section.name == "served" else ())
+    urls = server.urls or (section.urls if section.name == "served" else ())
     reference = LocalEngine(directory)
     engine = VllmEngine(list(urls), version_name(0)) if urls else LocalEngine(directory, merged=True)
     asked = probes(load_encoder(str(directory)), texts)

@@ -30,9 +30,7 @@ from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Plan, World, returned, settle
 from evolve.training.training_data import trainable
 from evolve.training.workspace_rollouts import SNAPSHOT, Methods, Report, acting_of, plan_of, recall_of
-from policies.generations.storage import version_name
 from policies.generations.token_policy import TokenPolicy
-from policies.generations.vllm_engine import VllmEngine
 from policies.local.loading import load_encoder
 from policies.rl.trainer import Trainer
 from policies.rl.trl_async import MAX_STALENESS, Portions, TrlAsyncTrainer, samples
@@ -42,10 +40,11 @@ from policies.rl.trl_server import adapter_name
 def asynchronously(config: Config) -> Callable[..., tuple[str, tuple[Weighed, ...]]]:
     """Return `rolled_out`. Raises `ConfigError` for keys that do not go together with training so."""
     section, policy = config.train, config.policy
-    if policy.name != "served" or policy.api_key_env:
+    if policy.name != "served" or policy.api_key_env or policy.replicas:
         raise ConfigError(
             f'train.backend = "trl_async" rolls out on a vLLM server; got policy.name = {policy.name!r}, api_key_env = '
-            f"{policy.api_key_env!r}; expected 'served' with policy.base_url, and no key: TRL sends none"
+            f"{policy.api_key_env!r}, replicas = {policy.replicas}; expected 'served' with one policy.base_url and no "
+            'key: TRL sends none; train.backend = "torch" takes both'
         )
     given = {
         "candidates": (section.candidates, 0),
@@ -72,7 +71,7 @@ def rolled_out(
     """
     assert isinstance(trainer, TrlAsyncTrainer)
     served, encoder = config.policy, load_encoder(str(generations.model_directory(config.policy)))
-    engine = VllmEngine([served.base_url], version_name(0))
+    engine = generations.vllm_engine(served)
     profile = generations.profile_of(served)
 
     def speak(version: int) -> TokenPolicy:

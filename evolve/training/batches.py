@@ -1,7 +1,8 @@
 """From rollouts to what a trainer takes: rows of token ids, and for the slots the arrays of the whole batch.
 
 What cannot be trained on is counted, never dropped in silence: episodes that were not graded, turns whose token ids are
-not known, turns cut off by the token limit, conversations that broke into several rows.
+not known, turns cut off by the token limit, turns that the engine gave a log-probability that is no number (they are
+not trained on), conversations that broke into several rows.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from policies.rl.protocols import Array, Episodes, Flags
 from policies.rl.rows import Span, TrainRow, rows_of
 from policies.rl.tracker import BetaTracker
 
-COUNTED: tuple[str, ...] = ("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns")
+COUNTED: tuple[str, ...] = ("episodes", "not_graded", "no_token_ids", "forked_rows", "truncated_turns", "broken_turns")
 
 
 class ScoredEpisode(Frozen):
@@ -100,6 +101,7 @@ def prepared(episodes: Iterable[ScoredEpisode], replies: Replies, turns: TurnRea
         counts["episodes"] += 1
         counts["forked_rows"] += len(made) - 1
         counts["truncated_turns"] += sum(turn.truncated for turn in found)
+        counts["broken_turns"] += sum(turn.broken for turn in found)
         taken.append(episode)
         rows += made
     return assembled(taken, rows, counts)

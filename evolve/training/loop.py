@@ -1,8 +1,9 @@
-"""Rollouts, then an update, then rollouts under the new weights: online training in one process, and resumable.
+"""Rollouts, then an update, then rollouts under the new weights: online training, and resumable.
 
-The policy that answers takes each update at once, so that every batch is sampled by the weights it trains. Killed at
-any moment, a training goes on from its last checkpoint: the iteration it was in is rolled out again, from the replies
-that were kept and then from the same seeds, and `history.jsonl` names each episode that the surviving weights saw once.
+The policy that answers takes each update at once, so that every batch is sampled by the weights it trains, in this
+process or on servers (`evolve.training.rollout_policy`). Killed at any moment, a training goes on from its last
+checkpoint: the iteration it was in is rolled out again, from the replies that were kept and then from the same seeds,
+and `history.jsonl` names each episode that the surviving weights saw once.
 `training.partial` lets an iteration end before its slowest groups do.
 """
 
@@ -30,10 +31,10 @@ from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, 
 from evolve.training.partial import Rolling
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
+from evolve.training.rollout_policy import RolloutPolicy
 from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing
 from evolve.training.state_replay import Calls
 from memory.records import Frozen
-from policies.local import LocalPolicy
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
@@ -67,7 +68,7 @@ class World:
 class Learning:
     """The parts of a training: who acts, what makes advantages, what is trained on, what trains, what is done next."""
 
-    policy: LocalPolicy
+    policy: RolloutPolicy
     trainer: Trainer
     advantages: AdvantageEstimator
     filter: GroupFilter
@@ -95,7 +96,7 @@ async def learn(
     limits. Raises `TrainingStopped` where there are none, where most episodes of an iteration could not be graded, and
     where a gradient is no number.
     """
-    told = _begin(learning, folder)
+    told = await _begin(learning, folder)
     while len(told) < plan.iterations and not ledger.stopped(folder):
         told.append(await _iterate(worlds, learning, plan, folder, len(told)))
         settle(learning.trainer, plan, folder, told)
@@ -103,12 +104,12 @@ async def learn(
     return returned(learning.trainer, folder) if ledger.stopped(folder) else ""
 
 
-def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
+async def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
     """Return the figures of the iterations that are done, with the weights as they were; drop what came after."""
     folder.mkdir(parents=True, exist_ok=True)
     kept = next((path for path in (folder / CHECKPOINT, folder / GOOD) if path.exists()), None)
     done = int(learning.trainer.resume(kept)["iterations"]) if kept else 0
-    learning.policy.adopt(learning.trainer.merged())
+    await learning.policy.sync_weights(learning.trainer)
     if not ledger.stopped(folder):
         for name in (HISTORY, METRICS, MATCHED):
             ledger.keep(folder / name, done)
@@ -144,7 +145,7 @@ async def _iterate(
     if plan.partial.off_policy == "masked":
         advantages = partial.masked(rows, advantages, learning.policy.version)
     if rows:
-        figures |= _update(learning, rows, advantages)
+        figures |= await _update(learning, rows, advantages)
     episodes = sorted({row.trajectory_id for row in rows})
     came_to = outcomes(link.trajectory for each in rollouts if not each.candidate for link in each.links)
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
@@ -200,9 +201,9 @@ def _started(
 
 
 @watched("update")
-def _update(learning: Learning, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+async def _update(learning: Learning, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
     figures = learning.trainer.step(rows, advantages)
-    learning.policy.adopt(learning.trainer.merged())
+    await learning.policy.sync_weights(learning.trainer)
     return figures
 
 

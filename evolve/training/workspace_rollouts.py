@@ -27,11 +27,11 @@ from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.retries import Retrying, retrying_of
+from evolve.training.rollout_policy import require_rollouts, rollout_policy
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.training_data import trainable
 from memory.store import Store
 from playbooks.core import core_records
-from policies.local import LocalPolicy
 from policies.protocols import Policy
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
 from policies.rl.trainer import Trainer
@@ -59,6 +59,7 @@ def methods_of(config: Config) -> Methods:
     Raises `NotFound` for a name that is not there, `ConfigError` for keys that do not go together.
     """
     section = config.train
+    require_rollouts(config)
     if section.candidates and (not config.playbook.enabled or config.run.label_free):
         raise ConfigError(
             "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
@@ -89,7 +90,7 @@ def rolled_out(
 
     Raises `BadInput` for an environment without train tasks, and as `learn`.
     """
-    policy = generations.in_process(config.policy, config.workspace)
+    policy = rollout_policy(config, folder)
     environment = make_environment(config)
     with open_store(config, policy.count_tokens, owner=False) as store:
         world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)
@@ -160,7 +161,7 @@ def recall_of(config: Config, store: Store, policy: Policy, kept: Path) -> Recal
     return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
 
 
-def _matching(config: Config, store: Store, policy: LocalPolicy, world: World, folder: Path) -> Matching | None:
+def _matching(config: Config, store: Store, policy: Policy, world: World, folder: Path) -> Matching | None:
     """Return what splits groups so that they measure quarantined texts, None where none are to be measured."""
     if not config.train.candidates:
         return None
@@ -168,7 +169,7 @@ def _matching(config: Config, store: Store, policy: LocalPolicy, world: World, f
     return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
 
 
-async def _closing(work: Awaitable[T], policy: LocalPolicy) -> T:
+async def _closing(work: Awaitable[T], policy: Policy) -> T:
     try:
         return await work
     finally:

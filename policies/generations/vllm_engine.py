@@ -3,13 +3,16 @@
 `load_inplace` stays false, and every version has a name of its own: a name that is used again answers from the old
 version's cached keys and values (vllm#42125). Several replicas are one engine: a version is loaded on all or on none.
 The server must allow loading at run time (`evolve policy serve` starts one so), on loopback or behind a proxy.
+
+A server is asked for no more at once than it answers at once: what waits in its queue would wait against the clock of
+its request, and be given up, and asked for again behind all others.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from itertools import count
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +27,41 @@ from policies.protocols import SamplingParams
 
 LOADING_S = 120.0
 QUOTED = 300
+SLOTS = 256
+"""Requests at once of a server that does not say how many it answers: what vLLM answers by itself on most GPUs."""
 
 
 class VllmEngine:
-    """One or more vLLM servers of the same base model, which they all serve as `model`."""
+    """One or more vLLM servers of the same base model, which they all serve as `model`.
 
-    def __init__(self, urls: Sequence[str], model: str, *, api_key: str | None = None) -> None:
+    `slots`: requests that each of them answers at once, None = they are asked; `timeout_s`: seconds that one answer may
+    take from when it is sent.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        model: str,
+        *,
+        api_key: str | None = None,
+        slots: int | None = None,
+        timeout_s: float | None = None,
+    ) -> None:
         """Connect to nothing yet. `urls` end in /v1. Raises `BadInput` for none, or for one that is no http(s) URL."""
         if not urls:
             raise BadInput("got no server; give the URL of at least one vLLM, e.g. http://127.0.0.1:8000/v1")
         self.urls = tuple(url.rstrip("/") for url in urls)
         self.model = model
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._replicas = [Transport(Connection(base_url=url), api_key) for url in self.urls]
-        self._turn = count()
+        patience = {} if timeout_s is None else {"timeout_s": timeout_s}
+        self._replicas = [
+            Transport(Connection.model_validate({"base_url": url, **patience}), api_key) for url in self.urls
+        ]
+        self._asked, self._under_way = [0] * len(self.urls), [0] * len(self.urls)
+        """Requests of each replica so far, and those that are sent or wait."""
+        self._slots = slots
+        self._free: list[asyncio.Semaphore] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._context: int | None = None
 
     async def load(self, version: str, path: Path) -> None:
@@ -84,8 +108,15 @@ class VllmEngine:
             self._context = min(lengths)
         return self._context
 
+    async def slots(self) -> int:
+        """Return how many requests each replica answers at once."""
+        if self._slots is None:
+            told = [found for found in await asyncio.gather(*map(self._told_slots, self.urls)) if found]
+            self._slots = min(told, default=SLOTS)
+        return self._slots
+
     async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
-        """Sample at one replica, in turns."""
+        """Sample at the replica that has least to do. A log-probability that it could not compute is no number."""
         body: dict[str, Any] = {
             "prompt": list(prompt),
             "max_tokens": params.max_tokens,
@@ -98,7 +129,8 @@ class VllmEngine:
         body |= {"seed": params.seed} if params.seed is not None else {}
         choice = await self._complete(body, version)
         try:
-            ids, logprobs = tuple(choice["token_ids"]), tuple(map(float, choice["logprobs"]["token_logprobs"]))
+            ids = tuple(choice["token_ids"])
+            logprobs = tuple(nan if each is None else float(each) for each in choice["logprobs"]["token_logprobs"])
         except (LookupError, TypeError, ValueError) as error:
             raise self._not_vllm("token_ids with logprobs") from error
         if len(ids) != len(logprobs) or tuple(choice.get("prompt_token_ids") or prompt) != tuple(prompt):
@@ -111,17 +143,40 @@ class VllmEngine:
             await replica.aclose()
 
     async def _complete(self, body: dict[str, Any], version: str | None) -> dict[str, Any]:
-        replica = self._replicas[next(self._turn) % len(self._replicas)]
+        free = await self._free_slots()
+        at = min(range(len(self.urls)), key=lambda each: (self._under_way[each], self._asked[each]))
+        self._asked[at] += 1
+        self._under_way[at] += 1
         try:
-            data = await replica.call("/completions", {"model": version or self.model, **body})
+            async with free[at]:
+                data = await self._replicas[at].call("/completions", {"model": version or self.model, **body})
         except NoSuchRoute as unknown:
             if version is None:
                 raise
             raise UnknownGeneration(f"{version} is not loaded ({unknown}); load it, or ask for the live one") from None
+        finally:
+            self._under_way[at] -= 1
         try:
             return dict(data["choices"][0])
         except (LookupError, TypeError, ValueError) as error:
             raise self._not_vllm("choices") from error
+
+    async def _free_slots(self) -> list[asyncio.Semaphore]:
+        """Return what lets requests of the running event loop through, for each replica."""
+        slots, loop = await self.slots(), asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._free, self._loop = [asyncio.Semaphore(slots) for _ in self.urls], loop
+        return self._free
+
+    async def _told_slots(self, url: str) -> int | None:
+        """Return what a server says of its slots, None where it says nothing."""
+        place = f"{url.removesuffix('/v1')}/server_info"
+        try:
+            async with httpx.AsyncClient(trust_env=False, timeout=LOADING_S, headers=self._headers) as client:
+                told = (await client.get(place, params={"config_format": "json"})).json()
+            return int(told["vllm_config"]["scheduler_config"]["max_num_seqs"])
+        except (httpx.HTTPError, LookupError, TypeError, ValueError):
+            return None
 
     async def _adapters(self) -> list[dict[str, str]]:
         """Return for every replica the adapters it serves, with where it read them from."""

@@ -8,6 +8,7 @@ the past, a compaction), a new row begins, and the trainer counts how often.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isnan
 
 from pydantic import Field, model_validator
 
@@ -26,6 +27,11 @@ class Turn(Frozen):
     policy_version: str
     truncated: bool = False
     """The token limit cut it off."""
+
+    @property
+    def broken(self) -> bool:
+        """Whether the engine could not say how likely a token was: what it sampled then came of broken numbers."""
+        return any(map(isnan, self.logprobs))
 
     @model_validator(mode="after")
     def _one_logprob_a_token(self) -> Turn:
@@ -93,7 +99,10 @@ class TrainRow(Frozen):
 
 
 def rows_of(turns: Sequence[Turn], row: TrainRow) -> tuple[TrainRow, ...]:
-    """Return the rows of one episode: copies of `row` with its turns' tokens; several where a prompt broke off."""
+    """Return the rows of one episode: copies of `row` with its turns' tokens; several where a prompt broke off.
+
+    A turn that is `broken` is what later ones go on from, and is not trained on: it has no span.
+    """
     found: list[TrainRow] = []
     for turn in turns:
         known = (*found[-1].prompt_ids, *found[-1].completion_ids) if found else ()
@@ -118,7 +127,11 @@ def _extended(row: TrainRow, turn: Turn, between: tuple[int, ...]) -> TrainRow:
     return row.model_copy(
         update={
             "completion_ids": (*row.completion_ids, *between, *turn.token_ids),
-            "sampling_logprobs": (*row.sampling_logprobs, *(0.0 for _ in between), *turn.logprobs),
-            "spans": (*row.spans, span),
+            "sampling_logprobs": (
+                *row.sampling_logprobs,
+                *(0.0 for _ in between),
+                *((0.0,) * len(turn.logprobs) if turn.broken else turn.logprobs),
+            ),
+            "spans": row.spans if turn.broken else (*row.spans, span),
         }
     )

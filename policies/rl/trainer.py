@@ -188,16 +188,20 @@ class Trainer:
     def _backward(
         self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
     ) -> dict[str, float]:
-        """Add a pack's gradients, and return its share of the loss and the means of its tokens."""
+        """Add a pack's gradients, and return its share of the loss and the means of its tokens.
+
+        `rollout_kl` estimates KL(sampler || trained) by k3, exp(d) - 1 - d with d = log trained - log sampled: never
+        below zero, so that differences of either sign are seen (Schulman, "Approximating KL divergence", 2020).
+        """
         logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
         self.accelerator.backward(total)
-        drift = (logp.detach() - part.rollout_logp)[part.mask]
+        drift = (logp.detach() - part.rollout_logp)[part.mask].double()
         return metrics | {
             "loss": float(total.detach()),
             "entropy": float(entropy[part.mask].mean()),
-            "rollout_kl": float(-drift.mean()),
+            "rollout_kl": float((drift.expm1() - drift).mean()),
         }
 
     def save(self, directory: Path) -> None:

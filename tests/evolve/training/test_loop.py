@@ -15,6 +15,7 @@ from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
+from evolve.training.rollout_policy import InProcessRollouts
 from evolve.training.rollouts import Sampling
 from memory.records import Task
 from policies.local import LocalPolicy
@@ -46,7 +47,7 @@ def stop(figures: dict[str, float]) -> None:
 
 
 def learning(advantages=sage, learning_rate: float = 1e-3) -> Learning:
-    policy = LocalPolicy.pocket(threads=1)
+    policy = InProcessRollouts(LocalPolicy.pocket(threads=1))
     trainer = Trainer(POCKET, Ppo(), OptimiserOptions(learning_rate=learning_rate, rank=4, seed=1))
     return Learning(policy, trainer, advantages, Everything(), ACTING)
 

@@ -17,6 +17,7 @@ from evolve.training import partial
 from evolve.training.chain_tasks import Chain
 from evolve.training.ledger import HISTORY, METRICS, lines
 from evolve.training.loop import Learning, Plan, World, draw, learn
+from evolve.training.rollout_policy import InProcessRollouts
 from evolve.training.rollouts import Sampling
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
@@ -94,7 +95,7 @@ def training() -> Training:
     office = Held(OfficeConfig(deployment=600))
     drawn = [draw([World(office)], PLAN.model_copy(update={"chains": n}), at) for at, n in enumerate((3, 2))]
     trainer = Remembering(POCKET, Ppo(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
-    parts = Learning(LocalPolicy.pocket(threads=1), trainer, Rising(), Everything(), ACTING)
+    parts = Learning(InProcessRollouts(LocalPolicy.pocket(threads=1)), trainer, Rising(), Everything(), ACTING)
     made = Training(parts, office, [settings[0].chain for settings in drawn])
     made.hold(0)
     return made

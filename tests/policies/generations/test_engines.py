@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.generations.local_engine import LocalEngine
-from policies.generations.vllm_engine import VllmEngine
+from policies.generations.vllm_engine import SLOTS, VllmEngine
 from policies.protocols import SamplingParams
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 from tests.policies.model_server import ModelServer, serving
@@ -35,6 +36,44 @@ async def test_a_version_that_one_replica_refuses_is_loaded_nowhere(server: Vllm
             await engine.sample([2, 5, 3], GREEDY, "policy-v1")
         assert len(server.requests) == len(other.requests) == 1
         await engine.aclose()
+
+
+async def test_no_more_is_asked_at_once_than_a_server_answers(server: VllmLike) -> None:
+    """384 turns asked of 32 slots waited against their own clocks, and 128 of them were given up (B4)."""
+    server.slots = 3
+    for said, most in ((None, 3), (2, 2)):
+        server.most = 0
+        engine = VllmEngine([server.url], MODEL, slots=said)
+        await asyncio.gather(*(engine.sample([2, 5, at], GREEDY, None) for at in range(12)))
+        assert (await engine.slots(), server.most) == (most, most)
+        await engine.aclose()
+    silent = VllmEngine([f"{server.url}/nothing", server.url], MODEL)
+    assert await silent.slots() == 3, "what one of them says counts"
+    server.slots = None
+    assert await VllmEngine([server.url], MODEL).slots() == SLOTS
+
+
+async def test_the_replica_with_least_to_do_is_asked(server: VllmLike) -> None:
+    with serving(VllmLike(server.engine, delay_s=30.0, slots=1)) as slow:
+        engine = VllmEngine([slow.url, server.url], MODEL, slots=2)
+        waiting = asyncio.ensure_future(engine.sample([2, 5, 3], GREEDY, None))
+        while not slow.requests:
+            await asyncio.sleep(0.01)
+        for _ in range(4):
+            await engine.sample([2, 5, 3], GREEDY, None)
+        assert len(server.requests) == 4
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        await engine.aclose()
+
+
+async def test_a_log_probability_that_could_not_be_computed_is_no_number(server: VllmLike) -> None:
+    server.breaks = {0}
+    engine = VllmEngine([server.url], MODEL)
+    broken, whole = [await engine.sample([2, 5, 3], GREEDY, None) for _ in range(2)]
+    assert all(map(isnan, broken.logprobs))
+    assert not any(map(isnan, whole.logprobs))
+    await engine.aclose()
 
 
 async def test_a_server_that_cannot_load_at_run_time_says_how_to_start_it(model: Path, adapters) -> None:

@@ -33,6 +33,14 @@ class VllmLike:
             "parallel_config": {"data_parallel_size": 1},
         }
     )
+    slots: int | None = None
+    """Requests that it computes at once, and says so; more wait. None = it says nothing, and computes all."""
+    most: int = 0
+    """Requests that were there at once."""
+    gone: int = 0
+    """So many requests from now on are answered as if the server were not there, and its adapters are lost."""
+    breaks: set[int] = field(default_factory=set)
+    """Numbers of completions, in order of arrival, of which it cannot say how likely they were."""
     drops_a_token: bool = False
     """Answers with one id less than log-probabilities."""
     delay_s: float = 0.0
@@ -41,6 +49,7 @@ class VllmLike:
     requests: list[dict[str, Any]] = field(default_factory=list)
     adapters: dict[str, str] = field(default_factory=dict)
     url: str = ""
+    _inside: int = 0
 
     def app(self) -> FastAPI:
         app = FastAPI()
@@ -69,7 +78,8 @@ class VllmLike:
         return app
 
     async def _told(self) -> JSONResponse:
-        return JSONResponse({"vllm_config": self.started})
+        own = {"scheduler_config": {"max_num_seqs": self.slots}} if self.slots else {}
+        return JSONResponse({"vllm_config": {**self.started, **own}})
 
     async def _load(self, request: Request) -> Response:
         body = await request.json()
@@ -92,9 +102,22 @@ class VllmLike:
         return PlainTextResponse(f"Success: LoRA adapter '{name}' removed successfully.")
 
     async def _complete(self, body: dict[str, Any]) -> JSONResponse:
+        self._inside += 1
+        self.most = max(self.most, self._inside)
+        try:
+            return await self._answer(body)
+        finally:
+            self._inside -= 1
+
+    async def _answer(self, body: dict[str, Any]) -> JSONResponse:
         name, prompt = body["model"], body["prompt"]
+        if self.gone:
+            self.gone -= 1
+            self.adapters.clear()
+            return _error(503, "the server is starting")
         if name != MODEL and name not in self.adapters:
             return _error(404, f"The model `{name}` does not exist.")
+        broken = len(self.requests) in self.breaks
         self.requests.append(body)
         version = None if name == MODEL or self.ignores_adapters else name
         wanted = {"max_tokens", "temperature", "top_p", "seed", "stop"} & set(body)
@@ -109,7 +132,7 @@ class VllmLike:
             "finish_reason": done.finish_reason,
             "prompt_token_ids": prompt,
             "token_ids": list(done.token_ids)[self.drops_a_token :],
-            "logprobs": {"token_logprobs": list(done.logprobs)},
+            "logprobs": {"token_logprobs": [None if broken else each for each in done.logprobs]},
         }
         return JSONResponse({"id": "cmpl-1", "object": "text_completion", "model": name, "choices": [choice]})
 

@@ -98,6 +98,29 @@ def test_a_prompt_that_was_rewritten_begins_a_new_row() -> None:
     assert [(each.prompt_ids, each.completion_ids) for each in made] == [((1, 2), (3, 4)), ((1, 2, 3, 8, 9), (5, 6, 7))]
 
 
+def test_a_turn_without_numbers_is_a_past_and_not_trained_on() -> None:
+    broken = turn(0, [1, 2], [3, 4]).model_copy(update={"logprobs": (-0.5, math.nan)})
+    (made,) = rows_of([broken, turn(2, [1, 2, 3, 4, 9], [5])], ROW)
+    assert (made.completion_ids, made.loss_mask) == ((3, 4, 9, 5), (0, 0, 0, 1))
+    assert made.sampling_logprobs == (0.0, 0.0, 0.0, -0.5)
+    (nothing,) = rows_of([broken], ROW)
+    assert nothing.trained == 0
+
+
+@pytest.mark.parametrize("off", [-2.0, 2.0])
+def test_an_engine_that_computes_something_else_is_seen_whichever_way_it_errs(model: Path, off: float) -> None:
+    """The mean of differences alone is below zero where the engine thinks tokens likelier than they are (B12)."""
+    made = trainer(model)
+    own = iter(made.logprobs(ROWS[:1], batch_of(ROWS[:1], ADVANTAGES[:1]))[0].tolist())
+    right = tuple(next(own) if on else 0.0 for on in ROWS[0].loss_mask)
+    wrong = tuple(each + off * on for each, on in zip(right, ROWS[0].loss_mask, strict=True))
+    agreeing, erring = (ROWS[0].model_copy(update={"sampling_logprobs": told}) for told in (right, wrong))
+    assert trainer(model).step([agreeing], ADVANTAGES[:1])["rollout_kl"] == pytest.approx(0, abs=1e-9)
+    assert trainer(model).step([erring], ADVANTAGES[:1])["rollout_kl"] == pytest.approx(
+        math.exp(-off) - 1 + off, rel=1e-4
+    )
+
+
 def test_rows_that_begin_alike_are_computed_once_and_their_logprobs_are_those_of_each_alone(model: Path) -> None:
     net = load_model(str(model), None)
     (pack,) = packs(ROWS, 4096)

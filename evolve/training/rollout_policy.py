@@ -1,0 +1,169 @@
+"""Who rolls out in a training: the policy that answers with each update of the weights as soon as it is made.
+
+In this process the weights are merged and computed with. On vLLM servers only the adapter travels: it is written to the
+training's folder, which the servers read, and loaded under a name of its own, since a name that is used again answers
+from the old version's cached keys and values (vllm#42125). Every reply names the version that sampled it.
+
+Other servers cannot take an adapter while they run, and are refused by name before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from evolve.config.model import Config
+from evolve.errors import ConfigError
+from evolve.generations import workspace_registry as generations
+from policies.encoding import ChatEncoder
+from policies.errors import PolicyUnavailable
+from policies.generations.adapters import fingerprint
+from policies.generations.engine import AdapterEngine
+from policies.generations.errors import UnknownGeneration
+from policies.generations.token_policy import TokenPolicy
+from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
+from policies.wrapped import WrappedPolicy
+
+if TYPE_CHECKING:
+    from policies.local import LocalPolicy
+    from policies.rl.trainer import Trainer
+
+log = logging.getLogger(__name__)
+
+FOLDER = "served"
+"""Of a training's folder: the adapters that servers read."""
+PATIENCE_S = 600.0
+"""Seconds that a training waits for a server that is gone: restarting one takes some minutes."""
+POLL_S = 2.0
+ASKED_AGAIN = 3
+"""Times that a request is made anew after its server was gone or had been started again."""
+
+
+class RolloutPolicy(Policy, Protocol):
+    """A policy that follows the weights under training."""
+
+    async def sync_weights(self, trainer: Trainer) -> None:
+        """Answer with the trainer's weights as they are now, from the next request on; `version` names them.
+
+        Called while no request is under way.
+        """
+        ...
+
+
+def require_rollouts(config: Config) -> None:
+    """Raise `ConfigError` for a policy that cannot follow a training while it answers."""
+    name = config.policy.name
+    if name not in ("pocket", "local", "served"):
+        todo = 'policy.name = "local" with policy.model = that folder rolls out in this process'
+        raise ConfigError(
+            f"a training by rollouts got policy.name = {name!r}, which cannot take new weights while it answers; "
+            f"expected 'pocket', 'local', or 'served' (vLLM); {todo if config.policy.weights else 'name one of them'}; "
+            "`evolve train sft` learns from the journal of any policy whose weights are at hand"
+        )
+
+
+def rollout_policy(config: Config, folder: Path) -> RolloutPolicy:
+    """Return who rolls out in the training of `folder`, as `[policy]` says. Raises as `require_rollouts`."""
+    from policies.local.loading import load_encoder
+
+    require_rollouts(config)
+    if config.policy.name != "served":
+        return InProcessRollouts(generations.in_process(config.policy, config.workspace))
+    encoder = load_encoder(str(generations.model_directory(config.policy)))
+    engine, profile = generations.vllm_engine(config.policy), generations.profile_of(config.policy)
+    return ServedRollouts(engine, encoder, folder, profile=profile)
+
+
+class InProcessRollouts(WrappedPolicy):
+    """A model in this process, which computes with the merged weights."""
+
+    def __init__(self, policy: LocalPolicy) -> None:
+        super().__init__(policy)
+        self._local = policy
+
+    async def sync_weights(self, trainer: Trainer) -> None:
+        """Take over the merged weights."""
+        self._local.adopt(trainer.merged())
+
+
+class ServedRollouts(TokenPolicy):
+    """The adapter under training on vLLM servers, loaded anew after each update.
+
+    Requests carry no seed: what a server samples depends on what else it computes at the time, so that a seed repeats
+    nothing and costs speed. A server that is gone is waited for, `patience_s` at most, and one that was started again
+    gets the adapter once more: no episode fails of it.
+    """
+
+    def __init__(
+        self,
+        engine: AdapterEngine,
+        encoder: ChatEncoder,
+        folder: Path,
+        *,
+        profile: Profile = "full",
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        super().__init__(engine, encoder, profile=profile)
+        self._folder = folder / FOLDER
+        self._prefix = f"{folder.name}-u"
+        self._patience_s = patience_s
+        self._mending = asyncio.Lock()
+
+    async def sync_weights(self, trainer: Trainer) -> None:
+        """Write the adapter, load it on every server, and unload what this training loaded before.
+
+        Raises `AdapterRefused` where a server cannot take it, `PolicyUnavailable` where none answers in time.
+        """
+        path = self._written(trainer)
+        self._generation = path.name
+        await self._present()
+        for old in sorted(await self.engine.loaded()):
+            if old.startswith(self._prefix) and old != path.name:
+                await self.engine.unload(old)
+        for each in self._folder.iterdir():
+            if each.name != path.name:
+                shutil.rmtree(each)
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return one completion of the newest version. Raises as `TokenPolicy`, and `PolicyUnavailable` where a server
+        stays away."""
+        unseeded = params.model_copy(update={"seed": None})
+        for _ in range(ASKED_AGAIN):
+            try:
+                return await super().generate(messages, unseeded)
+            except (PolicyUnavailable, UnknownGeneration) as gone:
+                log.info("asked again: %s", gone)
+                await self._present()
+        return await super().generate(messages, unseeded)
+
+    def _written(self, trainer: Trainer) -> Path:
+        """Write the adapter under a name that says which update it is, and what it holds."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        new = self._folder / "unnamed"
+        shutil.rmtree(new, ignore_errors=True)
+        trainer.save(new)
+        path = self._folder / f"{self._prefix}{trainer.updates}-{fingerprint(new)[:8]}"
+        if not path.exists():
+            new.rename(path)
+        return path
+
+    async def _present(self) -> None:
+        """See that the servers have the newest version, and wait for those that do not answer."""
+        until = time.monotonic() + self._patience_s
+        async with self._mending:  # one of the requests that find it gone sees to it
+            while True:
+                try:
+                    if self.version not in await self.engine.loaded():
+                        await self.engine.load(self.version, self._folder / self.version)
+                except PolicyUnavailable as gone:
+                    if time.monotonic() > until:
+                        raise
+                    log.warning("%s; waiting for it, %.0f s more at most", gone, until - time.monotonic())
+                    await asyncio.sleep(POLL_S)
+                else:
+                    return

@@ -1,0 +1,156 @@
+"""`evolve train` whose rollouts are sampled on a server: by the newest adapter, and whatever becomes of the server.
+
+The server speaks as vLLM does and computes with peft in this process; vLLM itself is in claim train_3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from evolve.config.file import load_config
+from evolve.config.model import Config
+from evolve.errors import ConfigError
+from evolve.generations.workspace_registry import open_registry
+from evolve.training import ledger
+from evolve.training.rollout_policy import FOLDER, ServedRollouts
+from evolve.training.training_session import resume, train
+from policies.errors import PolicyUnavailable
+from policies.generations.local_engine import LocalEngine
+from policies.generations.vllm_engine import VllmEngine
+from policies.local.loading import load_encoder
+from policies.local.local_policy import POCKET
+from policies.protocols import Message, SamplingParams
+from policies.rl.losses.ppo import Ppo
+from policies.rl.protocols import Array, Episodes
+from policies.rl.trainer import OptimiserOptions, Trainer
+from tests.policies.generations.vllm_like import MODEL, VllmLike
+from tests.policies.model_server import serving
+
+pytestmark = pytest.mark.slow
+UPDATES = 2
+SETTINGS = f"""\
+[policy]
+name = "served"
+base_url = "URL"
+max_tokens = 40
+
+[environment]
+name = "office"
+deployment = 600
+max_steps = 3
+
+[memory]
+index = "exact"
+
+[train]
+rank = 4
+iterations = {UPDATES}
+chains = 1
+length = 1
+skills = false
+rollouts = 4
+learning_rate = 1e-3
+filter = "everything"
+advantages = "{__name__}:more"
+"""
+
+
+def more(episodes: Episodes) -> Array:
+    """Return an advantage for whatever was done: groups of a policy this sure of itself would often have none."""
+    return np.ones(len(episodes.trajectory))
+
+
+class Stopped(Exception):
+    """The process ends here."""
+
+
+@pytest.fixture
+def server() -> Iterator[VllmLike]:
+    with serving(VllmLike(LocalEngine(POCKET, threads=1), slots=2)) as running:
+        yield running
+
+
+def config_of(folder: Path, url: str) -> Config:
+    (folder / "evolve.toml").write_text(SETTINGS.replace("URL", url))
+    return load_config(folder / "evolve.toml")
+
+
+def updates_of(server: VllmLike) -> list[int]:
+    """Return of each request how many updates the adapter had seen that it asked for."""
+    return [int(body["model"].rpartition("-u")[2].partition("-")[0]) for body in server.requests]
+
+
+def test_each_batch_is_sampled_on_the_server_by_the_adapter_it_trains(server: VllmLike, tmp_path: Path) -> None:
+    config = config_of(tmp_path, server.url)
+    done = train(config, "grpo")
+    told = ledger.lines(done.folder / ledger.METRICS)
+    assert sorted(set(updates_of(server))) == [*range(UPDATES)]
+    assert updates_of(server) == sorted(updates_of(server))
+    assert not any("seed" in body for body in server.requests)
+    assert server.most == server.slots, "no more is asked at once than is answered at once, and no less"
+    for figures in told:
+        assert figures["episodes"] == 4
+        assert figures["broken_turns"] == 0
+        assert 0 <= figures["rollout_kl"] < 1e-6, "the server computes what the trainer computes"
+    assert [name.rpartition("-")[0] for name in server.adapters] == [f"{done.name}-u{UPDATES}"]
+    assert [path.name for path in (done.folder / FOLDER).iterdir()] == list(server.adapters)
+    with open_registry(config.policy, config.workspace) as registry:
+        made = registry.get(done.generation)
+    assert made.adapter is not None
+    weights = load_file(made.adapter / "adapter_model.safetensors")
+    assert all(np.abs(value).max() > 0 for name, value in weights.items() if "lora_B" in name)
+
+
+def test_a_training_outlives_its_server_and_its_own_process(server: VllmLike, tmp_path: Path) -> None:
+    config = config_of(tmp_path, server.url)
+
+    def stop(figures: dict[str, float]) -> None:
+        raise Stopped
+
+    server.gone = 1
+    with pytest.raises(Stopped):
+        train(config, "grpo", stop)
+    server.adapters.clear()
+    done = resume(config)
+    history = ledger.lines(done.folder / ledger.HISTORY)
+    episodes = [name for line in history for name in line["episodes"]]
+    assert done.updates == UPDATES
+    assert len(episodes) == len(set(episodes)) == 4 * UPDATES
+    assert updates_of(server) == sorted(updates_of(server))
+
+
+def test_a_turn_without_numbers_is_left_out_and_counted(server: VllmLike, tmp_path: Path) -> None:
+    server.breaks = {0}
+    done = train(config_of(tmp_path, server.url), "grpo")
+    told = ledger.lines(done.folder / ledger.METRICS)
+    assert [figures["broken_turns"] for figures in told] == [1, 0]
+    assert done.updates == UPDATES
+
+
+@pytest.mark.parametrize("name", ["scripted", "openai", "langchain"])
+def test_a_policy_that_takes_no_weights_is_refused_by_name(name: str, tmp_path: Path) -> None:
+    config = config_of(tmp_path, "http://127.0.0.1:9/v1")
+    changed = config.model_copy(update={"policy": config.policy.model_copy(update={"name": name})})
+    with pytest.raises(ConfigError, match=f"got policy.name = '{name}', which cannot take new weights"):
+        train(changed, "grpo")
+    assert not (config.workspace / "policies").exists()
+
+
+async def test_a_server_that_stays_away_ends_the_wait(server: VllmLike, tmp_path: Path) -> None:
+    policy = ServedRollouts(
+        VllmEngine([server.url], MODEL), load_encoder(str(POCKET)), tmp_path / "grpo-1", patience_s=0.0
+    )
+    await policy.sync_weights(Trainer(POCKET, Ppo(), OptimiserOptions(rank=4)))
+    asked = ([Message(role="user", content="Book room 4.")], SamplingParams(max_tokens=4))
+    assert (await policy.generate(*asked)).policy_version == policy.version
+    server.adapters.clear()
+    assert (await policy.generate(*asked)).policy_version == policy.version, "a server that was started again"
+    server.gone = 999
+    with pytest.raises(PolicyUnavailable, match="gave no answer"):
+        await policy.generate(*asked)
+    await policy.aclose()

@@ -35,12 +35,12 @@ SETTINGS = f"""\
 [policy]
 name = "served"
 base_url = "URL"
-max_tokens = 40
+max_tokens = 24
 
 [environment]
 name = "office"
 deployment = 600
-max_steps = 3
+max_steps = 2
 
 [memory]
 index = "exact"

@@ -34,7 +34,7 @@ from tests.evolve.training.test_cli_train import SETTINGS, told
 from tests.evolve.training.test_loop import Stopped, lines
 
 pytestmark = pytest.mark.slow
-ACTING = RolloutConfig(world="", max_steps=8, temperature=1.5, max_tokens=60)
+ACTING = RolloutConfig(world="", max_steps=4, temperature=1.5, max_tokens=32)
 """At 1 the pocket model is sure of each of its turns: branches come out as their bases."""
 SAMPLING = Sampling(rollouts=2, skills=False, seed=4)
 PLAN = Plan(iterations=2, chains=2, length=1, sampling=SAMPLING)

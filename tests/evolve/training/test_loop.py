@@ -26,7 +26,7 @@ from policies.rl.protocols import Episodes, Flags
 from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 
 pytestmark = pytest.mark.slow
-ACTING = RolloutConfig(world="", max_steps=4, temperature=1.0, max_tokens=60, skills=True)
+ACTING = RolloutConfig(world="", max_steps=3, temperature=1.0, max_tokens=32, skills=True)
 PLAN = Plan(iterations=2, chains=2, sampling=Sampling(rollouts=2, seed=4))
 SMALL = Plan(iterations=2, chains=1, length=1, sampling=Sampling(rollouts=2, seed=4))
 

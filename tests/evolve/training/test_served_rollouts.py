@@ -19,6 +19,7 @@ from evolve.generations.workspace_registry import open_registry
 from evolve.training import ledger
 from evolve.training.rollout_policy import FOLDER, ServedRollouts
 from evolve.training.training_session import resume, train
+from policies import openai_transport
 from policies.errors import PolicyUnavailable
 from policies.generations.local_engine import LocalEngine
 from policies.generations.vllm_engine import VllmEngine
@@ -37,12 +38,12 @@ SETTINGS = f"""\
 [policy]
 name = "served"
 base_url = "URL"
-max_tokens = 40
+max_tokens = 24
 
 [environment]
 name = "office"
 deployment = 600
-max_steps = 3
+max_steps = 2
 
 [memory]
 index = "exact"
@@ -141,7 +142,10 @@ def test_a_policy_that_takes_no_weights_is_refused_by_name(name: str, tmp_path: 
     assert not (config.workspace / "policies").exists()
 
 
-async def test_a_server_that_stays_away_ends_the_wait(server: VllmLike, tmp_path: Path) -> None:
+async def test_a_server_that_stays_away_ends_the_wait(
+    server: VllmLike, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_transport, "MAX_WAIT_S", 0.0)
     policy = ServedRollouts(
         VllmEngine([server.url], MODEL), load_encoder(str(POCKET)), tmp_path / "grpo-1", patience_s=0.0
     )

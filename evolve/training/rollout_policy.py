@@ -154,7 +154,7 @@ class ServedRollouts(TokenPolicy):
 
     async def _present(self) -> None:
         """See that the servers have the newest version, and wait for those that do not answer."""
-        until = time.monotonic() + self._patience_s
+        until, said = time.monotonic() + self._patience_s, False
         async with self._mending:  # one of the requests that find it gone sees to it
             while True:
                 try:
@@ -163,7 +163,9 @@ class ServedRollouts(TokenPolicy):
                 except PolicyUnavailable as gone:
                     if time.monotonic() > until:
                         raise
-                    log.warning("%s; waiting for it, %.0f s more at most", gone, until - time.monotonic())
+                    if not said:
+                        log.warning("%s; waiting for it, %.0f s at most", gone, self._patience_s)
+                    said = True
                     await asyncio.sleep(POLL_S)
                 else:
                     return

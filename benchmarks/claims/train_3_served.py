@@ -234,7 +234,7 @@ def with_pocket(root: Path, kills: int) -> list[Row]:
         control.join()
     if training.error is not None:
         raise training.error
-    lost = control.error is not None
+    lost = int(control.error is not None)
     rows += [
         Row("pocket: kills of its server in the middle of a batch", hit, exactly(kills), n=kills),
         *survived(training, plan),

@@ -27,10 +27,8 @@ from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
 from policies.generations.token_policy import TokenPolicy
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
-from policies.wrapped import WrappedPolicy
 
 if TYPE_CHECKING:
-    from policies.local import LocalPolicy
     from policies.rl.trainer import Trainer
 
 log = logging.getLogger(__name__)
@@ -68,27 +66,14 @@ def require_rollouts(config: Config) -> None:
 
 
 def rollout_policy(config: Config, folder: Path) -> RolloutPolicy:
-    """Return who rolls out in the training of `folder`, as `[policy]` says. Raises as `require_rollouts`."""
+    """Return who rolls out in the training of `folder`, as a `[policy]` says that `require_rollouts` let pass."""
     from policies.local.loading import load_encoder
 
-    require_rollouts(config)
     if config.policy.name != "served":
-        return InProcessRollouts(generations.in_process(config.policy, config.workspace))
+        return generations.in_process(config.policy, config.workspace)
     encoder = load_encoder(str(generations.model_directory(config.policy)))
     engine, profile = generations.vllm_engine(config.policy), generations.profile_of(config.policy)
     return ServedRollouts(engine, encoder, folder, profile=profile)
-
-
-class InProcessRollouts(WrappedPolicy):
-    """A model in this process, which computes with the merged weights."""
-
-    def __init__(self, policy: LocalPolicy) -> None:
-        super().__init__(policy)
-        self._local = policy
-
-    async def sync_weights(self, trainer: Trainer) -> None:
-        """Take over the merged weights."""
-        self._local.adopt(trainer.merged())
 
 
 class ServedRollouts(TokenPolicy):
@@ -158,8 +143,7 @@ class ServedRollouts(TokenPolicy):
         async with self._mending:  # one of the requests that find it gone sees to it
             while True:
                 try:
-                    if self.version not in await self.engine.loaded():
-                        await self.engine.load(self.version, self._folder / self.version)
+                    await self.engine.load(self.version, self._folder / self.version)
                 except PolicyUnavailable as gone:
                     if time.monotonic() > until:
                         raise

@@ -6,7 +6,7 @@ import copy
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from memory.records import Usage
 from policies.encoding import ChatEncoder
@@ -19,6 +19,14 @@ from policies.local.transformers_engine import TransformersEngine
 from policies.protocols import Message, Profile, Reply, SamplingParams
 
 POCKET = Path(__file__).parent.parent / "pocket" / "weights"
+
+
+class Merging(Protocol):
+    """A trainer, as far as a policy follows it."""
+
+    def merged(self) -> Mapping[str, Any]:
+        """Return the weights of the whole model as they are now."""
+        ...
 
 
 class LocalPolicy:
@@ -88,6 +96,10 @@ class LocalPolicy:
         self._model = fresh
         self._live = _Live(_engine(fresh), weights_hash(fresh))
         return self.version
+
+    async def sync_weights(self, trainer: Merging) -> None:
+        """Answer with a trainer's weights, its adapter merged into them. Raises as `adopt`."""
+        self.adopt(trainer.merged())
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return one completion. Raises `PolicyRefused` for native tools and for prompts that leave no room."""

@@ -13,7 +13,6 @@ from evolve.training.batches import episodes_of, prepared
 from evolve.training.branches import Branching
 from evolve.training.ledger import HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, draw, learn
-from evolve.training.rollout_policy import InProcessRollouts
 from evolve.training.rollouts import Sampling, roll
 from evolve.training.state_replay import Calls
 from policies.cache import CachedPolicy
@@ -79,7 +78,7 @@ async def test_a_branch_begins_with_its_bases_tokens_up_to_its_turn_and_goes_on_
 
 
 def learning(decide: BranchDecision) -> Learning:
-    policy = InProcessRollouts(LocalPolicy.pocket(threads=1))
+    policy = LocalPolicy.pocket(threads=1)
     trainer = Trainer(POCKET, Ppo(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
     return Learning(policy, trainer, grpo, Everything(), ACTING, branching=Branching(decide, BRANCHES))
 

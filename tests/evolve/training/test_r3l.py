@@ -13,7 +13,6 @@ from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.pivot import Pivot
 from evolve.training.pivots.rules import rules
 from evolve.training.retries import Retrying
-from evolve.training.rollout_policy import InProcessRollouts
 from evolve.training.rollouts import Sampling
 from memory.records import Trajectory
 from policies.local import LocalPolicy
@@ -36,7 +35,7 @@ WORLDS = [World(Office(OfficeConfig(deployment=600)))]
 
 
 def learning(finder=rules) -> Learning:
-    policy = InProcessRollouts(LocalPolicy.pocket(threads=1))
+    policy = LocalPolicy.pocket(threads=1)
     trainer = Trainer(POCKET, Sft(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
     retrying = Retrying(finder, Noted(r3l))
     return Learning(policy, trainer, reweighted, Everything(), ACTING, retrying=retrying)
@@ -94,7 +93,7 @@ async def test_what_is_sampled_is_replayed_token_by_token_and_retried_with_other
         pivot = next(span for span in each.base.spans if span.step == each.step)
         common = len(each.base.prompt_ids) + pivot.start
         assert cut[:common] == base[:common]
-        assert LocalPolicy.pocket(threads=1).encoder.decode(tokens[start:stop]).startswith("- ")
+        assert parts.policy.encoder.decode(tokens[start:stop]).startswith("- ")
     assert sum(one.base.completion_ids != one.retry.completion_ids for one in given) > len(given) / 2
 
 

@@ -35,8 +35,8 @@ from policies.local import LocalPolicy
 from policies.local.loading import load_model, load_tokenizer, peft_package
 from policies.local.local_policy import POCKET
 from policies.rl.advantages.grpo import grpo
+from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
-from policies.rl.protocols import Episodes, Flags
 from policies.rl.trainer import OptimiserOptions, Trainer
 
 DEPLOYMENT, THREADS = 640, 2
@@ -64,14 +64,6 @@ class Told:
     """Of an episode, a mean for each step."""
     tokens: list[float] = field(default_factory=lambda: [])
     """That the policy wrote in an episode, a mean for each step."""
-
-
-class Everything:
-    """Keeps every trajectory: TRL trains on all of them too."""
-
-    def keep(self, episodes: Episodes) -> Flags:
-        """Return True for all."""
-        return np.ones(len(episodes.rewards), dtype=bool)
 
 
 def planned(steps: int, chains: int, rollouts: int) -> tuple[World, Plan]:

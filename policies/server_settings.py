@@ -6,6 +6,8 @@ from pydantic import Field
 
 from memory.base import Frozen
 
+TIMEOUT_S = 120.0
+
 
 class ServerAddress(Frozen):
     """Where a server is and how patient to be with it."""
@@ -14,7 +16,7 @@ class ServerAddress(Frozen):
     """Server of `openai` and `served`."""
     api_key_env: str | None = None
     """Environment variable that holds the key; none = OPENAI_API_KEY for api.openai.com, no key for other hosts."""
-    timeout_s: float = Field(default=120.0, gt=0)
+    timeout_s: float = Field(default=TIMEOUT_S, gt=0)
     """Seconds that one answer may take before it is asked for anew; more for a model on a few cores."""
 
 

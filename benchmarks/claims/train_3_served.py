@@ -43,8 +43,9 @@ from policies.generations.token_policy import TokenPolicy
 from policies.generations.vllm_engine import VllmEngine
 from policies.local.loading import load_encoder
 from policies.protocols import Message, Reply, SamplingParams
+from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
-from policies.rl.protocols import Array, Episodes, Flags
+from policies.rl.protocols import Array, Episodes
 from policies.rl.trainer import OptimiserOptions, Trainer
 from policies.server_process import GUARD, free_port
 from policies.vllm_server import ARGUMENTS, LORA, vllm_server
@@ -120,14 +121,6 @@ class Impatient(Witness):
     async def answered(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the reply, or raise what the server's absence raises."""
         return await TokenPolicy.generate(self, messages, params)
-
-
-class Everything:
-    """Keeps every trajectory."""
-
-    def keep(self, episodes: Episodes) -> Flags:
-        """Return True for each."""
-        return np.ones(len(episodes.rewards), dtype=bool)
 
 
 def more(episodes: Episodes) -> Array:

@@ -24,6 +24,7 @@ from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.openai_transport import Connection, NoSuchRoute, Transport
 from policies.protocols import SamplingParams
+from policies.server_settings import TIMEOUT_S
 
 LOADING_S = 120.0
 QUOTED = 300
@@ -45,7 +46,7 @@ class VllmEngine:
         *,
         api_key: str | None = None,
         slots: int | None = None,
-        timeout_s: float | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
         """Connect to nothing yet. `urls` end in /v1. Raises `BadInput` for none, or for one that is no http(s) URL."""
         if not urls:
@@ -53,10 +54,7 @@ class VllmEngine:
         self.urls = tuple(url.rstrip("/") for url in urls)
         self.model = model
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        patience = {} if timeout_s is None else {"timeout_s": timeout_s}
-        self._replicas = [
-            Transport(Connection.model_validate({"base_url": url, **patience}), api_key) for url in self.urls
-        ]
+        self._replicas = [Transport(Connection(base_url=url, timeout_s=timeout_s), api_key) for url in self.urls]
         self._asked, self._under_way = [0] * len(self.urls), [0] * len(self.urls)
         """Requests of each replica so far, and those that are sent or wait."""
         self._slots = slots

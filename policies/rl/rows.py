@@ -116,7 +116,7 @@ def rows_of(turns: Sequence[Turn], row: TrainRow) -> tuple[TrainRow, ...]:
 
 def _extended(row: TrainRow, turn: Turn, between: tuple[int, ...]) -> TrainRow:
     """Return a row with what the world wrote since, and then the turn's tokens."""
-    start = len(row.completion_ids) + len(between)
+    start, broken = len(row.completion_ids) + len(between), turn.broken
     span = Span(
         start=start,
         stop=start + len(turn.token_ids),
@@ -130,8 +130,8 @@ def _extended(row: TrainRow, turn: Turn, between: tuple[int, ...]) -> TrainRow:
             "sampling_logprobs": (
                 *row.sampling_logprobs,
                 *(0.0 for _ in between),
-                *((0.0,) * len(turn.logprobs) if turn.broken else turn.logprobs),
+                *((0.0,) * len(turn.logprobs) if broken else turn.logprobs),
             ),
-            "spans": row.spans if turn.broken else (*row.spans, span),
+            "spans": row.spans if broken else (*row.spans, span),
         }
     )

@@ -10,62 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from benchmarks.served import vllm
-from evolve.config.file import load_config
 from evolve.config.model import Config
-from evolve.generations.workspace_registry import open_registry
 from evolve.training import ledger
 from evolve.training.training_session import Trained, resume, train
 from policies.generations.local_engine import LocalEngine
 from policies.local.local_policy import POCKET
-from policies.rl.protocols import Array, Episodes
 from policies.rl.trl_async import MAX_STALENESS
 from policies.vllm_server import ARGUMENTS, LORA, vllm_server
 from tests.evolve.command import invoke
+from tests.evolve.training.served_office import Stopped, config_of, require_trained, stop
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 from tests.policies.model_server import serving
 
 pytestmark = pytest.mark.slow
 UPDATES = 3
-SETTINGS = f"""\
-[policy]
-name = "served"
-base_url = "URL"
-max_tokens = 24
-
-[environment]
-name = "office"
-deployment = 600
-max_steps = 2
-
-[memory]
-index = "exact"
-
-[train]
-backend = "trl_async"
-rank = 4
-iterations = {UPDATES}
-chains = 1
-length = 1
-skills = false
-rollouts = 4
-learning_rate = 1e-3
-filter = "everything"
-advantages = "{__name__}:more"
-"""
-
-
-def more(episodes: Episodes) -> Array:
-    """Return an advantage for whatever was done: groups of a policy this sure of itself would often have none."""
-    return np.ones(len(episodes.trajectory))
-
-
-class Stopped(Exception):
-    """The process ends here."""
 
 
 @contextmanager
@@ -90,15 +51,6 @@ SERVERS = [
 ]
 
 
-def config_of(folder: Path, url: str) -> Config:
-    (folder / "evolve.toml").write_text(SETTINGS.replace("URL", url))
-    return load_config(folder / "evolve.toml")
-
-
-def stop(figures: dict[str, float]) -> None:
-    raise Stopped
-
-
 @pytest.mark.parametrize("server", SERVERS)
 def test_a_training_that_is_killed_goes_on_and_ends_in_a_candidate(
     server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -106,7 +58,7 @@ def test_a_training_that_is_killed_goes_on_and_ends_in_a_candidate(
     monkeypatch.setenv("VLLM_SERVER_DEV_MODE", "1")
     told: list[dict[str, float]] = []
     with server(tmp_path) as url:
-        config = config_of(tmp_path, url)
+        config = config_of(tmp_path, url, "trl_async", UPDATES)
         with pytest.raises(Stopped):
             train(config, "grpo", stop)
         done = resume(config, report=told.append)
@@ -131,12 +83,7 @@ def as_it_should(done: Trained, config: Config) -> None:
     assert versions == sorted(versions)
     assert versions[0] == 1
     assert versions[-1] > 2, "a name that the killed training used is not used again"
-    with open_registry(config.policy, config.workspace) as registry:
-        made = registry.get(done.generation)
-    assert made.state == "candidate"
-    assert made.adapter is not None
-    weights = load_file(made.adapter / "adapter_model.safetensors")
-    assert all(np.abs(value).max() > 0 for name, value in weights.items() if "lora_B" in name)
+    require_trained(config, done.generation)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +101,7 @@ def as_it_should(done: Trained, config: Config) -> None:
 def test_what_cannot_be_trained_so_is_refused_before_a_training_begins(
     tmp_path: Path, values: list[str], said: str
 ) -> None:
-    (tmp_path / "evolve.toml").write_text(SETTINGS.replace("URL", "http://127.0.0.1:9/v1"))
+    config_of(tmp_path, "http://127.0.0.1:9/v1", "trl_async", UPDATES)
     result = invoke(tmp_path, "train", "grpo", *(part for value in values for part in ("--set", value)))
     assert result.exit_code != 0
     assert said in " ".join((result.output + result.stderr).split())

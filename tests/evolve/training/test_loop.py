@@ -15,27 +15,20 @@ from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
-from evolve.training.rollout_policy import InProcessRollouts
 from evolve.training.rollouts import Sampling
 from memory.records import Task
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
 from policies.rl.advantages.sage import sage
+from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
-from policies.rl.protocols import Episodes, Flags
+from policies.rl.protocols import Episodes
 from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
 
 pytestmark = pytest.mark.slow
 ACTING = RolloutConfig(world="", max_steps=3, temperature=1.0, max_tokens=32, skills=True)
 PLAN = Plan(iterations=2, chains=2, sampling=Sampling(rollouts=2, seed=4))
 SMALL = Plan(iterations=2, chains=1, length=1, sampling=Sampling(rollouts=2, seed=4))
-
-
-class Everything:
-    """Keeps every trajectory."""
-
-    def keep(self, episodes: Episodes) -> Flags:
-        return np.ones(len(episodes.rewards), dtype=bool)
 
 
 class Stopped(Exception):
@@ -47,7 +40,7 @@ def stop(figures: dict[str, float]) -> None:
 
 
 def learning(advantages=sage, learning_rate: float = 1e-3) -> Learning:
-    policy = InProcessRollouts(LocalPolicy.pocket(threads=1))
+    policy = LocalPolicy.pocket(threads=1)
     trainer = Trainer(POCKET, Ppo(), OptimiserOptions(learning_rate=learning_rate, rank=4, seed=1))
     return Learning(policy, trainer, advantages, Everything(), ACTING)
 

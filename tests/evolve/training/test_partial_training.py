@@ -17,16 +17,16 @@ from evolve.training import partial
 from evolve.training.chain_tasks import Chain
 from evolve.training.ledger import HISTORY, METRICS, lines
 from evolve.training.loop import Learning, Plan, World, draw, learn
-from evolve.training.rollout_policy import InProcessRollouts
 from evolve.training.rollouts import Sampling
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
+from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, Episodes
 from policies.rl.rows import TrainRow
 from policies.rl.trainer import OptimiserOptions, Trainer
 from tests.evolve.training.held_office import Held, Killed
-from tests.evolve.training.test_loop import ACTING, Everything
+from tests.evolve.training.test_loop import ACTING
 
 pytestmark = pytest.mark.slow
 PLAN = Plan(
@@ -95,7 +95,7 @@ def training() -> Training:
     office = Held(OfficeConfig(deployment=600))
     drawn = [draw([World(office)], PLAN.model_copy(update={"chains": n}), at) for at, n in enumerate((3, 2))]
     trainer = Remembering(POCKET, Ppo(), OptimiserOptions(learning_rate=1e-3, rank=4, seed=1))
-    parts = Learning(InProcessRollouts(LocalPolicy.pocket(threads=1)), trainer, Rising(), Everything(), ACTING)
+    parts = Learning(LocalPolicy.pocket(threads=1), trainer, Rising(), Everything(), ACTING)
     made = Training(parts, office, [settings[0].chain for settings in drawn])
     made.hold(0)
     return made

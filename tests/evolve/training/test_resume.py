@@ -16,7 +16,7 @@ from tests.evolve.training.test_cli_train import SETTINGS, told
 
 pytestmark = pytest.mark.slow
 LONG = SETTINGS.replace("iterations = 1", "iterations = 2").replace("max_steps = 6", "max_steps = 2")
-EVERYTHING = "train.filter='tests.evolve.training.test_loop:Everything'"
+EVERYTHING = "train.filter='everything'"
 PRAISED = "train.advantages='tests.evolve.training.test_resume:praised'"
 BEGIN = ("train", "sage", "--set", EVERYTHING, "--set", PRAISED, "--set", "train.sampler=spo")
 

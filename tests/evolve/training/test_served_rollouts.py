@@ -8,14 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
-from evolve.config.file import load_config
-from evolve.config.model import Config
 from evolve.errors import ConfigError
-from evolve.generations.workspace_registry import open_registry
 from evolve.training import ledger
 from evolve.training.rollout_policy import FOLDER, ServedRollouts
 from evolve.training.training_session import resume, train
@@ -27,47 +22,13 @@ from policies.local.loading import load_encoder
 from policies.local.local_policy import POCKET
 from policies.protocols import Message, SamplingParams
 from policies.rl.losses.ppo import Ppo
-from policies.rl.protocols import Array, Episodes
 from policies.rl.trainer import OptimiserOptions, Trainer
+from tests.evolve.training.served_office import Stopped, config_of, require_trained, stop
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 from tests.policies.model_server import serving
 
 pytestmark = pytest.mark.slow
 UPDATES = 2
-SETTINGS = f"""\
-[policy]
-name = "served"
-base_url = "URL"
-max_tokens = 24
-
-[environment]
-name = "office"
-deployment = 600
-max_steps = 2
-
-[memory]
-index = "exact"
-
-[train]
-rank = 4
-iterations = {UPDATES}
-chains = 1
-length = 1
-skills = false
-rollouts = 4
-learning_rate = 1e-3
-filter = "everything"
-advantages = "{__name__}:more"
-"""
-
-
-def more(episodes: Episodes) -> Array:
-    """Return an advantage for whatever was done: groups of a policy this sure of itself would often have none."""
-    return np.ones(len(episodes.trajectory))
-
-
-class Stopped(Exception):
-    """The process ends here."""
 
 
 @pytest.fixture
@@ -76,18 +37,13 @@ def server() -> Iterator[VllmLike]:
         yield running
 
 
-def config_of(folder: Path, url: str) -> Config:
-    (folder / "evolve.toml").write_text(SETTINGS.replace("URL", url))
-    return load_config(folder / "evolve.toml")
-
-
 def updates_of(server: VllmLike) -> list[int]:
     """Return of each request how many updates the adapter had seen that it asked for."""
     return [int(body["model"].rpartition("-u")[2].partition("-")[0]) for body in server.requests]
 
 
 def test_each_batch_is_sampled_on_the_server_by_the_adapter_it_trains(server: VllmLike, tmp_path: Path) -> None:
-    config = config_of(tmp_path, server.url)
+    config = config_of(tmp_path, server.url, "torch", UPDATES)
     done = train(config, "grpo")
     told = ledger.lines(done.folder / ledger.METRICS)
     assert sorted(set(updates_of(server))) == [*range(UPDATES)]
@@ -100,18 +56,11 @@ def test_each_batch_is_sampled_on_the_server_by_the_adapter_it_trains(server: Vl
         assert 0 <= figures["rollout_kl"] < 1e-6, "the server computes what the trainer computes"
     assert [name.rpartition("-")[0] for name in server.adapters] == [f"{done.name}-u{UPDATES}"]
     assert [path.name for path in (done.folder / FOLDER).iterdir()] == list(server.adapters)
-    with open_registry(config.policy, config.workspace) as registry:
-        made = registry.get(done.generation)
-    assert made.adapter is not None
-    weights = load_file(made.adapter / "adapter_model.safetensors")
-    assert all(np.abs(value).max() > 0 for name, value in weights.items() if "lora_B" in name)
+    require_trained(config, done.generation)
 
 
 def test_a_training_outlives_its_server_and_its_own_process(server: VllmLike, tmp_path: Path) -> None:
-    config = config_of(tmp_path, server.url)
-
-    def stop(figures: dict[str, float]) -> None:
-        raise Stopped
+    config = config_of(tmp_path, server.url, "torch", UPDATES)
 
     server.gone = 1
     with pytest.raises(Stopped):
@@ -127,7 +76,7 @@ def test_a_training_outlives_its_server_and_its_own_process(server: VllmLike, tm
 
 def test_a_turn_without_numbers_is_left_out_and_counted(server: VllmLike, tmp_path: Path) -> None:
     server.breaks = {0}
-    done = train(config_of(tmp_path, server.url), "grpo")
+    done = train(config_of(tmp_path, server.url, "torch", UPDATES), "grpo")
     told = ledger.lines(done.folder / ledger.METRICS)
     assert [figures["broken_turns"] for figures in told] == [1, 0]
     assert done.updates == UPDATES
@@ -135,7 +84,7 @@ def test_a_turn_without_numbers_is_left_out_and_counted(server: VllmLike, tmp_pa
 
 @pytest.mark.parametrize("name", ["scripted", "openai", "langchain"])
 def test_a_policy_that_takes_no_weights_is_refused_by_name(name: str, tmp_path: Path) -> None:
-    config = config_of(tmp_path, "http://127.0.0.1:9/v1")
+    config = config_of(tmp_path, "http://127.0.0.1:9/v1", "torch", UPDATES)
     changed = config.model_copy(update={"policy": config.policy.model_copy(update={"name": name})})
     with pytest.raises(ConfigError, match=f"got policy.name = '{name}', which cannot take new weights"):
         train(changed, "grpo")

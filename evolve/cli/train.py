@@ -39,6 +39,14 @@ LAST = ("success", "reward", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
+@app.callback()
+def begun() -> None:
+    """Do what the first process does, where this is another one of several."""
+    from evolve.training.start import joined
+
+    joined()
+
+
 @app.command()
 def plan(context: typer.Context, as_json: Json = False) -> None:
     """Show what the journal offers to a training, by family of tasks and by difficulty; what is left out and why."""

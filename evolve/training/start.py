@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from evolve.config.model import Config
 from evolve.config.training import FROM_LOGS, GROUPS
 from evolve.errors import ConfigError
+from policies.rl.ranks import rank
 
 if TYPE_CHECKING:
     from evolve.training.training_session import Trained
@@ -15,9 +16,18 @@ if TYPE_CHECKING:
 TRAINERS = ("torch", "transformers", "peft", "accelerate", "safetensors", "tokenizers")
 
 
+def joined() -> None:
+    """Return in the first process of a training; in another do what the first is told until it ends, then end."""
+    if rank():
+        from policies.rl.processes import follow
+
+        follow()
+
+
 def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None] = lambda _: None) -> Trained:
     """Train by a recipe, on the journal or by rollouts, and publish the adapter as a candidate.
 
+    In another process than the first of several (`torchrun`) it does what the first is told, and ends the process.
     Raises as `session.train` and `session.train_from_logs`, and `ConfigError` where a trainer's package is missing.
     """
     try:
@@ -28,6 +38,7 @@ def start(config: Config, recipe: str, report: Callable[[dict[str, float]], None
         raise ConfigError(
             f"a training needs the package {missing.name!r}: pip install 'evolve-agents[pocket,rl]'"
         ) from missing
+    joined()
     if recipe in FROM_LOGS:
         return training_session.train_from_logs(config, recipe, groups=recipe == GROUPS, report=report)
     return training_session.train(config, recipe, report)

@@ -13,10 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from evolve.config.model import Config
 from evolve.config.training import GROUPS
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import briefing
+from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.runs import alone
@@ -102,7 +105,7 @@ def train(config: Config, recipe: str, report: Report = lambda _: None, name: st
     """
     methods = methods_of(config)
     trained = asynchronously(config) if config.train.backend == "trl_async" else rolled_out
-    with _training(config, recipe, name=name) as (folder, trainer):
+    with _training(config, recipe, config.train.iterations, name=name) as (folder, trainer):
         stopped, weighed = trained(config, folder, trainer, methods, report)
         return _published(config, trainer, folder, recipe, stopped).model_copy(update={"weighed": weighed})
 
@@ -125,7 +128,8 @@ def train_from_logs(
             given = success_examples(found, store.get_reply, _readers(config, store))
             if section.sft.reflections:
                 given = given.joined(reflection_examples(store, config.memory.namespace))
-    with _training(config, recipe, given.digest, name) as (folder, trainer):
+    batches = section.sft.passes * -(-len(given.rows) // section.sft.batch)
+    with _training(config, recipe, batches, given.digest, name) as (folder, trainer):
         observers = Observers()
         with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
             fit(trainer, given, epochs=section.sft.passes, batch=section.sft.batch, folder=folder, report=report)
@@ -158,9 +162,12 @@ def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:
 
 
 @contextmanager
-def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Generator[tuple[Path, Trainer]]:
+def _training(
+    config: Config, recipe: str, batches: int, data: str = "", name: str = ""
+) -> Generator[tuple[Path, Trainer]]:
     """Give where a training stands, made when missing, and a trainer that begins at the live generation.
 
+    `batches` is of how many it learns at most.
     No other process does this training meanwhile.
     """
     live = generations.live_generation(config.policy, config.workspace)
@@ -173,15 +180,17 @@ def _training(config: Config, recipe: str, data: str = "", name: str = "") -> Ge
         resumption.require_same(folder, start, today if data else name)
     folder.mkdir(parents=True, exist_ok=True)
     taken = f"{folder.name} is under way in another process; wait for it, or stop it"
-    with alone(folder / ".lock", taken):
-        trainer = make_trainer(
+    with (
+        alone(folder / ".lock", taken),
+        make_trainer(
             section.backend,
             generations.model_directory(config.policy),
             loss,
-            _optimising(config),
+            _optimising(config, batches),
             start=live.adapter if live else None,
             correction=correction,
-        )
+        ) as trainer,
+    ):
         settings = config.model_dump(mode="json", exclude={"root"})
         resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
         yield folder, trainer
@@ -193,9 +202,14 @@ def name_of(config: Config, recipe: str, live: Generation | None, data: str = ""
     return f"{recipe}-{hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:10]}"
 
 
-def _optimising(config: Config) -> OptimiserOptions:
-    shared = config.train.model_dump(include=set(OptimiserOptions.model_fields))
-    return OptimiserOptions.model_validate(shared | {"seed": config.run.seed})
+def _optimising(config: Config, batches: int) -> OptimiserOptions:
+    section = config.train
+    shared = section.model_dump(include=set(OptimiserOptions.model_fields))
+    own = {"seed": config.run.seed, "horizon": batches * section.epochs * section.minibatches}
+    try:
+        return OptimiserOptions.model_validate(shared | own)
+    except ValidationError as wrong:
+        raise ConfigError(f"[train] {wrong.errors()[0]['msg'].removeprefix('Value error, ')}") from wrong
 
 
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:

@@ -52,8 +52,11 @@ def end_tokens(generation: Any, tokenizer: Any) -> list[int]:
     return [] if ends is None else [ends] if isinstance(ends, int) else list(ends)
 
 
-def load_model(path: str, adapter: str | None, dtype: Dtype = "float32") -> Any:
-    """Return the model, adapter merged, ready for inference. Raises `PolicyRefused` if it cannot be loaded."""
+def load_model(path: str, adapter: str | None, dtype: Dtype = "float32", device: str | None = None) -> Any:
+    """Return the model, adapter merged, ready for inference, on a device (None: a GPU where there is one).
+
+    Raises `PolicyRefused` if it cannot be loaded.
+    """
     bar_was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
@@ -65,8 +68,8 @@ def load_model(path: str, adapter: str | None, dtype: Dtype = "float32") -> Any:
     finally:
         if bar_was_on:
             logging.enable_progress_bar()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device).eval().requires_grad_(requires_grad=False)
+    found = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    return model.to(found).eval().requires_grad_(requires_grad=False)
 
 
 def weights_hash(model: Any) -> str:

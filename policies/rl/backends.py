@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from policies.errors import PolicyRefused
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
+from policies.rl.ranks import world
 from policies.rl.trainer import OptimiserOptions, Trainer
 
 Backend = Literal["torch", "trl_sync", "trl_async"]
@@ -23,8 +25,18 @@ def make_trainer(
     """Return the trainer of a backend: `checkpoint`, `resume`, `save` and `merged` are the same for all, and so is
     `step` but for `trl_async`, which takes its rows from a worker (`connect`, `run`).
 
+    Where `torchrun` started several processes, the first makes the trainer, and the others are in `processes.follow`.
     Raises `PolicyRefused` for what the backend does not compute, `PolicyUnavailable` where its packages are missing.
     """
+    if world() > 1 and backend != "torch":
+        raise PolicyRefused(
+            f"train.backend = {backend!r} trains in one process, got {world()}; start it without torchrun, or set "
+            'train.backend = "torch"'
+        )
+    if world() > 1:
+        from policies.rl.processes import LeadingTrainer
+
+        return LeadingTrainer(model, loss, settings, start=start, correction=correction)
     if backend == "torch":
         return Trainer(model, loss, settings, start=start, correction=correction)
     if backend == "trl_async":

@@ -64,12 +64,28 @@ NUMBERS = 1 << 25
 """Logits that are held at a time (128 MiB in float32). More are computed in parts, and once more for the gradient."""
 
 
+IN_PARTS = "opinions_in_parts"
+"""Under which name a model that is shared out among processes has `Split.opinions` (`rl.sharding`)."""
+
+
 @dataclass(frozen=True)
 class Split:
     """A model as what computes its last hidden state, and the output layer over it."""
 
     backbone: Any
     head: Any
+
+    def opinions(
+        self, inputs: dict[str, Any], places: Tensor, tokens: Tensor, temperature: float
+    ) -> tuple[Tensor, Tensor]:
+        """Return what `_opinion` does of some places, with no more than `NUMBERS` logits at a time."""
+        hidden = self.backbone(**inputs).last_hidden_state[0, places]
+        return _in_parts(self.head, hidden, tokens, temperature, max(1, NUMBERS // self.vocabulary))
+
+    @property
+    def vocabulary(self) -> int:
+        """Return how many logits a token has."""
+        return self.head.weight.shape[0]
 
 
 @torch.no_grad()
@@ -100,12 +116,10 @@ def score(
         "attention_mask": None if mask is None else torch.from_numpy(mask)[None, None].to(device),
         "use_cache": False,
     }
-    most = 0 if parts is None else NUMBERS // parts.head.weight.shape[0]
-    if parts is None or len(at) <= most:
+    if parts is None or len(at) * parts.vocabulary <= NUMBERS:
         chosen, spread = _opinion(model(**inputs, logits_to_keep=places).logits[0], tokens, temperature)
     else:
-        hidden = parts.backbone(**inputs).last_hidden_state[0, places]
-        chosen, spread = _in_parts(parts.head, hidden, tokens, temperature, max(1, most))
+        chosen, spread = getattr(model, IN_PARTS, parts.opinions)(inputs, places, tokens, temperature)
     zero = torch.zeros_like(batch.rollout_logp)
     return zero.masked_scatter(batch.mask, chosen), zero.masked_scatter(batch.mask, spread)
 

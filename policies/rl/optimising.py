@@ -10,6 +10,8 @@ from memory.base import Frozen
 
 Dtype = Literal["float32", "bfloat16"]
 """In which weights are held and computed."""
+Schedule = Literal["constant", "linear", "cosine"]
+"""What becomes of the learning rate after the warm-up."""
 
 
 class Optimising(Frozen):
@@ -25,7 +27,12 @@ class Optimising(Frozen):
     rank: int = Field(default=16, ge=1)
     """Of the adapter; its scale is twice the rank."""
     learning_rate: float = Field(default=1e-4, gt=0)
-    """Constant, of AdamW without decay."""
+    """The highest, of AdamW without weight decay."""
+    schedule: Schedule = "constant"
+    """How the learning rate falls to 0 by the last update that the training can make, as in transformers. `constant`
+    = not at all."""
+    warmup_updates: int = Field(default=0, ge=0)
+    """Updates in which the learning rate rises from 0: the first is made at 0, as in transformers."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient; a larger one is scaled down to it."""
     pack_tokens: int = Field(default=1024, ge=64)

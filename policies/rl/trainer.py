@@ -29,12 +29,13 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import torch
 from accelerate import Accelerator
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
+from transformers import get_scheduler
 
 from memory.errors import BadInput
 from policies.errors import PolicyError, PolicyRefused
@@ -43,7 +44,9 @@ from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.optimising import Optimising
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.ranks import rank, world
 from policies.rl.rows import TrainRow
+from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +67,18 @@ class OptimiserOptions(Optimising):
     temperature: float = Field(default=1.0, gt=0)
     """With which the rows were sampled."""
     seed: int = 0
+    horizon: int = Field(default=0, ge=0)
+    """Updates that the training makes at most: where `schedule` ends. 0 = not known, which `constant` alone takes."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.schedule != "constant" and not self.horizon:
+            raise ValueError(f"got schedule = {self.schedule!r} and no number of updates, at which it ends")
+        if self.horizon and self.warmup_updates >= self.horizon:
+            raise ValueError(
+                f"got warmup_updates = {self.warmup_updates} in a training of {self.horizon} updates; expected fewer"
+            )
+        return self
 
 
 class Trainer:
@@ -88,22 +103,32 @@ class Trainer:
                 'float32; set train.dtype = "float32" unless memory is what lacks'
             )
         torch.manual_seed(settings.seed)
-        plain = load_model(self.path, None if settings.weights == "lora" else start and str(start), settings.dtype)
+        merged_in = None if settings.weights == "lora" else start and str(start)
+        plain = load_model(self.path, merged_in, settings.dtype, device="cpu" if world() > 1 else None)
         made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()
         if settings.gradient_checkpointing:
             _checkpoint_gradients(made)
-        trained = [parameter for parameter in made.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
+        self._split = split(made)
         self.accelerator: Any
         self.model: Any
-        self.accelerator, self.model, self.optimizer = self._prepared(made.train(), optimizer)
+        self.accelerator, self.model, self.optimizer = self._prepared(made.train())
+        self.schedule = schedule_of(self.optimizer, settings)
         self.updates = 0
-        self._split = split(self.accelerator.unwrap_model(self.model))
 
-    def _prepared(self, model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
-        """Return the accelerator, and model and optimizer as it computes with them."""
-        accelerator = Accelerator(mixed_precision=precision())
-        return (accelerator, *accelerator.prepare(model, optimizer))
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Nothing more is trained."""
+
+    def _prepared(self, model: Any) -> tuple[Any, Any, Any]:
+        """Return the accelerator, the model as it computes with it, and the optimiser of its trained weights."""
+        if world() == 1:
+            accelerator = Accelerator(mixed_precision=precision())
+            return (accelerator, *accelerator.prepare(model, adamw(model, self.settings)))
+        accelerator = Accelerator(mixed_precision=precision(), cpu=not torch.cuda.is_available())
+        shard(model, self._split)
+        return accelerator, model, adamw(model, self.settings)
 
     def step(self, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
         """Learn from a batch of rows and return metrics; `advantages` has for each row one number per turn.
@@ -145,10 +170,11 @@ class Trainer:
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
         """Return the log-probabilities of the trained tokens under the weights as they are [b, t]."""
         found = torch.zeros_like(batch.rollout_logp)
-        for pack in packs(rows, self.settings.pack_tokens):
+        for pack, counts in dealt(packs(rows, self.settings.pack_tokens)):
             logp, _ = self._scored(pack, rows, batch.part(pack.rows))
-            found[list(pack.rows)] = logp
-        return found
+            if counts:
+                found[list(pack.rows)] = logp
+        return self.accelerator.reduce(found)
 
     def _scored(self, pack: Pack, rows: Sequence[TrainRow], part: Batch) -> tuple[Tensor, Tensor]:
         with self.accelerator.autocast():
@@ -165,25 +191,36 @@ class Trainer:
         part, own = batch.part(chosen), [rows[at] for at in chosen]
         before = None if old is None else old[list(chosen)]
         weights = token_weights(part.mask, self.loss.aggregation or self.settings.aggregation, self.settings.max_tokens)
-        totals: dict[str, float] = {}
+        told: dict[str, float] = {"learning_rate": self.optimizer.param_groups[0]["lr"]}
         if self.correction is not None and before is not None:
             corrected = self.correction(before, part.rollout_logp, part.mask)
-            weights, totals["masked_share"] = weights * corrected, float((corrected == 0)[part.mask].float().mean())
-        for pack in packs(own, self.settings.pack_tokens):
+            weights, told["masked_share"] = weights * corrected, float((corrected == 0)[part.mask].float().mean())
+        totals: dict[str, float] = {}
+        for pack, counts in dealt(packs(own, self.settings.pack_tokens)):
             at = list(pack.rows)
             piece = part.part(at)
-            found = self._backward(pack, own, piece, None if before is None else before[at], weights[at])
-            share = float(piece.mask.sum() / part.mask.sum())
+            found = self._backward(pack, own, piece, None if before is None else before[at], weights[at] * counts)
+            share = counts * float(piece.mask.sum() / part.mask.sum())
             for name, value in found.items():
                 totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
-        norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
-        if not math.isfinite(float(norm)):
+        norm = float(whole(self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)))
+        if not math.isfinite(norm):
             self.optimizer.zero_grad()
-            raise stopped(float(norm), self.updates + 1)
+            raise stopped(norm, self.updates + 1)
         self.optimizer.step()
+        self.schedule.step()
         self.optimizer.zero_grad()
         self.updates += 1
-        return totals | {"gradient_norm": float(norm)}
+        return told | self._added_up(totals) | {"gradient_norm": norm}
+
+    def _added_up(self, figures: dict[str, float]) -> dict[str, float]:
+        """Return the sums of all processes' figures."""
+        if world() == 1:
+            return figures
+        sums = self.accelerator.reduce(
+            torch.tensor([*figures.values()], dtype=torch.float64).to(self.accelerator.device)
+        )
+        return dict(zip(figures, sums.tolist(), strict=True))
 
     def _backward(
         self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
@@ -196,7 +233,7 @@ class Trainer:
         logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
-        self.accelerator.backward(total)
+        self.accelerator.backward(total * world())  # of the gradients of several processes FSDP takes the mean
         drift = (logp.detach() - part.rollout_logp)[part.mask].double()
         return metrics | {
             "loss": float(total.detach()),
@@ -211,20 +248,30 @@ class Trainer:
         """
         if directory.exists():
             raise PolicyRefused(f"{directory} exists; a policy that was written is never written over, name another")
-        new = directory.with_name(f".{directory.name}.new")
         made = self.accelerator.unwrap_model(self.model)
-        with writing(new):
-            made.save_pretrained(str(new))
-            if self.settings.weights == "full":
-                load_tokenizer(self.path).save_pretrained(str(new))
-        (new / "training.json").write_text(json.dumps(self.settings.model_dump() | {"updates": self.updates}, indent=2))
-        new.replace(directory)
+        full = self.settings.weights == "full"
+        state = None
+        if world() > 1:
+            state = whole_of(made.state_dict(keep_vars=True) if full else dict(self._parameters()), "cpu")
+        if rank() == 0:
+            new = directory.with_name(f".{directory.name}.new")
+            with writing(new):
+                made.save_pretrained(str(new), state_dict=state)
+                if full:
+                    load_tokenizer(self.path).save_pretrained(str(new))
+            about = self.settings.model_dump() | {"updates": self.updates}
+            (new / "training.json").write_text(json.dumps(about, indent=2))
+            new.replace(directory)
+        self.accelerator.wait_for_everyone()
 
     def merged(self) -> dict[str, Tensor]:
-        """Return the weights of the whole model as they are now, the adapter added in: what an engine computes with."""
+        """Return the weights of the whole model as they are now, the adapter added in: what an engine computes with.
+
+        Of several processes the first gets them, and the others nothing.
+        """
         made = self.accelerator.unwrap_model(self.model)
         if self.settings.weights == "full":
-            return {name: value.detach().clone() for name, value in made.state_dict().items()}
+            return whole_of({name: value.detach().clone() for name, value in made.state_dict().items()})
         base = made.get_base_model()
         changed = {
             f"{name}.weight": module.get_delta_weight("default").detach()
@@ -232,32 +279,43 @@ class Trainer:
             if hasattr(module, "get_delta_weight")
         }
         plain = ((name.replace(".base_layer", ""), value.detach()) for name, value in base.state_dict().items())
-        return {name: value + changed.get(name, 0.0) for name, value in plain if ".lora_" not in name}
+        return whole_of({name: value + changed.get(name, 0.0) for name, value in plain if ".lora_" not in name})
 
     def checkpoint(self, path: Path, progress: Mapping[str, Any] | None = None) -> None:
         """Write what `resume` needs, all or nothing; `progress` is the caller's own and comes back from it."""
+        optimizer = self.optimizer.state_dict()
         state = {
-            "trained": dict(self._parameters()),
-            "optimizer": self.optimizer.state_dict(),
+            "trained": whole_of(dict(self._parameters()), "cpu"),
+            "optimizer": optimizer | {"state": {at: whole_of(each, "cpu") for at, each in optimizer["state"].items()}},
             "updates": self.updates,
             "settings": self.settings.model_dump(),
             "progress": dict(progress or {}),
         }
-        new = path.with_name(f"{path.name}.new")
-        with writing(new), new.open("wb") as file:
-            torch.save(state, file)
-        new.replace(path)
+        if rank() == 0:
+            new = path.with_name(f"{path.name}.new")
+            with writing(new), new.open("wb") as file:
+                torch.save(state, file)
+            new.replace(path)
+        self.accelerator.wait_for_everyone()
 
     def resume(self, path: Path) -> dict[str, Any]:
-        """Go on from a checkpoint and return its `progress`. Raises `PolicyRefused` where the settings are others."""
-        state = torch.load(path, weights_only=True, map_location=self.accelerator.device)
-        if _todays(state["settings"]) != self.settings.model_dump():
+        """Go on from a checkpoint and return its `progress`. Raises `PolicyRefused` where the settings are others.
+
+        By how many processes it was written, and by how many it is read, does not matter.
+        """
+        state = torch.load(path, weights_only=True, map_location="cpu")
+        if _todays(state["settings"]) | {"horizon": self.settings.horizon} != self.settings.model_dump():
             raise PolicyRefused(f"{path} was written with {state['settings']}, got {self.settings.model_dump()}")
+        trained = self._parameters()
         with torch.no_grad():
-            for name, value in self._parameters():
-                value.copy_(state["trained"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.updates = int(state["updates"])
+            for name, value in trained:
+                value.copy_(share_of(state["trained"][name], value))
+        own = {
+            at: {name: share_of(value, trained[at][1]) for name, value in each.items()}
+            for at, each in state["optimizer"]["state"].items()
+        }
+        self.optimizer.load_state_dict(state["optimizer"] | {"state": own})
+        self.updates = self.schedule.last_epoch = int(state["updates"])
         return state["progress"]
 
     def _parameters(self) -> list[tuple[str, Any]]:
@@ -268,7 +326,19 @@ class Trainer:
 def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and lacked some keys."""
     named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
-    return {"dtype": "float32", "gradient_checkpointing": False} | named
+    return {"dtype": "float32", "gradient_checkpointing": False, "schedule": "constant", "warmup_updates": 0} | named
+
+
+def adamw(model: Any, settings: OptimiserOptions) -> torch.optim.AdamW:
+    """Return the optimiser of a model's trained weights."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
+
+
+def schedule_of(optimizer: Any, settings: OptimiserOptions) -> Any:
+    """Return what sets the learning rate of each update; its `last_epoch` is how many were made."""
+    name = "constant_with_warmup" if settings.schedule == "constant" else settings.schedule
+    return get_scheduler(name, getattr(optimizer, "optimizer", optimizer), settings.warmup_updates, settings.horizon)
 
 
 def precision() -> Literal["bf16", "no"]:

@@ -35,7 +35,7 @@ from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, precision, stopped
+from policies.rl.trainer import OptimiserOptions, Trainer, adamw, precision, stopped
 
 VERSION = "1.16"
 LOSS_TYPES = {
@@ -69,8 +69,10 @@ class TrlTrainer(Trainer):
             raise PolicyRefused(f"trl_sync got {correction!r}; TRL corrects nothing but rollouts of vLLM; {USE_TORCH}")
         self._wanted = grpo_settings(loss, settings)
         super().__init__(model, loss, settings, start=start)
+        self._trl.lr_scheduler = self.schedule
 
-    def _prepared(self, model: Any, optimizer: Any) -> tuple[Any, Any, Any]:
+    def _prepared(self, model: Any) -> tuple[Any, Any, Any]:
+        optimizer = adamw(model, self.settings)
         self._trl = _grpo_trainer(model, optimizer, load_tokenizer(self.path), self._wanted, self.settings)
         return self._trl.accelerator, model, optimizer
 
@@ -93,6 +95,7 @@ class TrlTrainer(Trainer):
         for each in given:
             each["advantages"] *= scale
             each["num_items_in_batch"] = part.mask.sum().cpu()
+        rate = self.optimizer.param_groups[0]["lr"]
         figures = self._trl.learn(given, self.updates + 1)
         self.updates += 1
         return {
@@ -100,6 +103,7 @@ class TrlTrainer(Trainer):
             "entropy": figures["entropy"],
             "clip_fraction": figures.get("clip_ratio/region_mean", figures.get("cispo_clip_ratio", 0.0)),
             "gradient_norm": figures["gradient_norm"],
+            "learning_rate": rate,
         }
 
     def _parts(self, rows: Sequence[TrainRow]) -> list[list[tuple[int, bool]]]:

@@ -44,7 +44,7 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, lora, precision, stopped
+from policies.rl.trainer import OptimiserOptions, Trainer, adamw, lora, precision, schedule_of, stopped
 from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
 from policies.rl.trl_server import adapter_name, require_server, version_of
 
@@ -111,9 +111,8 @@ class TrlAsyncTrainer(Trainer):
         if self._start is not None:
             peft = peft_package()
             peft.set_peft_model_state_dict(self.model, peft.load_peft_weights(str(self._start)))
-        trained = [value for _, value in self._parameters()]
-        self.optimizer = torch.optim.AdamW(trained, lr=self.settings.learning_rate, weight_decay=0.0)
-        self._trl.optimizer = self.optimizer
+        self.optimizer = self._trl.optimizer = adamw(self.model, self.settings)
+        self.schedule = schedule_of(self.optimizer, self.settings)
         self._trl.model_version = newest
 
     def run(self, updates: int, told: Callable[[dict[str, float]], bool]) -> None:
@@ -172,6 +171,11 @@ def samples(rows: Sequence[TrainRow], advantages: Sequence[Array]) -> list[Any]:
 def _computed(loss: PolicyLoss, settings: OptimiserOptions, correction: OffPolicyCorrection | None) -> Ppo:
     """Return the loss as the one that TRL computes. Raises `PolicyRefused` where it is another."""
     way = loss.aggregation or settings.aggregation
+    if settings.schedule != "constant" or settings.warmup_updates:
+        raise PolicyRefused(
+            f"trl_async got schedule {settings.schedule!r} and warmup_updates {settings.warmup_updates}, and keeps the "
+            f"rate constant: TRL begins its schedule anew whenever a training goes on; {USE_TORCH}"
+        )
     once = settings.epochs == settings.minibatches == 1 and settings.weights == "lora" and correction is None
     if isinstance(loss, Ppo) and type(loss) in (Ppo, Dapo) and once and way == "token-mean":
         above = loss.dual_clip is None or loss.dual_clip > 1 + loss.high

@@ -1,0 +1,15 @@
+"""Which of a training's processes this is, by what `torchrun` puts into the environment. Without torch."""
+
+from __future__ import annotations
+
+import os
+
+
+def rank() -> int:
+    """Return the number of this process; the first is 0, and so is one that is alone."""
+    return int(os.environ.get("RANK", "0")) if world() > 1 else 0
+
+
+def world() -> int:
+    """Return how many processes there are."""
+    return int(os.environ.get("WORLD_SIZE", "1"))

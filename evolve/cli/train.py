@@ -35,7 +35,7 @@ app = typer.Typer(
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
 ]
-LAST = ("success", "reward", "loss")
+LAST = ("success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
@@ -231,6 +231,7 @@ COLUMNS = {
     "update": "update",
     "success": "success",
     "reward": "reward",
+    "groups_differ": "differ",
     "written": "written",
     "valid": "valid",
     "skill_use": "skill use",
@@ -240,14 +241,16 @@ COLUMNS = {
     "loss": "loss",
     "entropy": "entropy",
     "rollout_kl": "KL",
+    "rollout_tokens_per_s": "tokens/s",
     "staleness": "staleness",
     "stale": "stale",
     "seconds": "seconds",
     "left": "left",
 }
-"""Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode. Of
-`trl_async`: how many updates the version of a row is old (`staleness`), how many rows were too old (`stale`)."""
-RATES = ("success", "valid", "skill_use")
+"""Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode;
+`differ`: groups whose rewards do; `tokens/s`: of rollouts. Of `trl_async`: how many updates the version of a row is old
+(`staleness`), how many rows were too old (`stale`)."""
+RATES = ("success", "groups_differ", "valid", "skill_use")
 COUNTED = ("iteration", "epoch", "update", "retries", "retries_better", "branches", "stale")
 ROWS = 15
 """Rows that stay on the screen."""

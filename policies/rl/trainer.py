@@ -43,9 +43,12 @@ from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.optimising import Optimising
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 
 log = logging.getLogger(__name__)
+MOST = "_max"
+"""How the name of a figure ends that is the largest of a batch; the others are means."""
 
 
 class TrainingStopped(PolicyError):
@@ -123,23 +126,37 @@ class Trainer:
         old = None if once and self.correction is None and not unscored else self.logprobs(rows, batch)
         if old is not None:
             batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
+        reference = {"reference_kl": self.reference_kl(rows, batch)} if settings.reference_kl else {}
         found: list[dict[str, float]] = []
         for _ in range(settings.epochs):
             shuffled = torch.randperm(len(rows), generator=order).tolist()
             for part in range(min(settings.minibatches, len(rows))):
                 found.append(self._update(rows, batch, shuffled[part :: settings.minibatches], old))
-        mean = {name: sum(each[name] for each in found) / len(found) for name in found[0]}
         whole = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
+        seconds = time.perf_counter() - began
         return (
-            mean
+            _over_updates(found)
+            | reference
             | ({"unscored": unscored} if unscored else {})
             | {
                 "rows": len(rows),
                 "tokens": int(batch.mask.sum()),
                 "computed_share": self._computed(rows) / whole,
-                "seconds": time.perf_counter() - began,
+                "seconds": seconds,
+                "update_tokens_per_s": whole * settings.epochs / seconds,
             }
         )
+
+    def reference_kl(self, rows: Sequence[TrainRow], batch: Batch) -> float:
+        """Estimate KL(sampler || base model) by k3, nats a token: one pass without gradient, with the adapter off.
+
+        Raises `PolicyRefused` where all weights are trained: there is no adapter to turn off.
+        """
+        if self.settings.weights == "full":
+            raise PolicyRefused("reference_kl compares an adapter with its base, got weights = full; set it to false")
+        with self.accelerator.unwrap_model(self.model).disable_adapter():
+            change = self.logprobs(rows, batch) - batch.rollout_logp
+        return float(k3(change[batch.mask].double().clamp(-LIMIT, LIMIT)).mean())
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
@@ -168,14 +185,22 @@ class Trainer:
         totals: dict[str, float] = {}
         if self.correction is not None and before is not None:
             corrected = self.correction(before, part.rollout_logp, part.mask)
-            weights, totals["masked_share"] = weights * corrected, float((corrected == 0)[part.mask].float().mean())
+            weights, applied = weights * corrected, corrected[part.mask].float()
+            totals = {
+                "masked_share": float((applied == 0).float().mean()),
+                "correction_mean": float(applied.mean()),
+                "correction_max": float(applied.max()),
+            }
         for pack in packs(own, self.settings.pack_tokens):
             at = list(pack.rows)
             piece = part.part(at)
             found = self._backward(pack, own, piece, None if before is None else before[at], weights[at])
             share = float(piece.mask.sum() / part.mask.sum())
             for name, value in found.items():
-                totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
+                if name.endswith(MOST):
+                    totals[name] = max(totals.get(name, value), value)
+                else:
+                    totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
         norm: Any = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
         if not math.isfinite(float(norm)):
             self.optimizer.zero_grad()
@@ -183,25 +208,30 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.updates += 1
-        return totals | {"gradient_norm": float(norm)}
+        ess = effective_share(totals["ratio_mean"], totals.pop("ratio_square"))
+        return totals | {"ess": ess, "gradient_norm": float(norm)}
 
     def _backward(
         self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
     ) -> dict[str, float]:
         """Add a pack's gradients, and return its share of the loss and the means of its tokens.
 
-        `rollout_kl` estimates KL(sampler || trained) by k3, exp(d) - 1 - d with d = log trained - log sampled: never
-        below zero, so that differences of either sign are seen (Schulman, "Approximating KL divergence", 2020).
+        `rollout_kl` estimates KL(sampler || trained) by k3. The importance ratio of a token is trained / sampled: it
+        tells both how far updates moved the policy, and what engine and trainer compute differently.
         """
         logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
         self.accelerator.backward(total)
         drift = (logp.detach() - part.rollout_logp)[part.mask].double()
+        ratio = drift.clamp(-LIMIT, LIMIT).exp()
         return metrics | {
             "loss": float(total.detach()),
             "entropy": float(entropy[part.mask].mean()),
-            "rollout_kl": float((drift.expm1() - drift).mean()),
+            "rollout_kl": float(k3(drift).mean()),
+            "ratio_mean": float(ratio.mean()),
+            "ratio_square": float(ratio.square().mean()),
+            "ratio_max": float(ratio.max()),
         }
 
     def save(self, directory: Path) -> None:
@@ -265,10 +295,16 @@ class Trainer:
         return [(name, value) for name, value in named if value.requires_grad]
 
 
+def _over_updates(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the figures of a batch's updates as one: the largest of a `_max`, the mean of all others."""
+    every = {name: [each[name] for each in found] for name in found[0]}
+    return {name: max(own) if name.endswith(MOST) else sum(own) / len(own) for name, own in every.items()}
+
+
 def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and lacked some keys."""
     named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
-    return {"dtype": "float32", "gradient_checkpointing": False} | named
+    return {"dtype": "float32", "gradient_checkpointing": False, "reference_kl": False} | named
 
 
 def precision() -> Literal["bf16", "no"]:

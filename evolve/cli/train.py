@@ -20,6 +20,7 @@ from rich.table import Table
 
 from evolve.cli.opening import load, reading
 from evolve.cli.output import Json, plain, say, show, table
+from evolve.cli.train_rollouts import app as rollouts
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,9 +29,10 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, curves, export.",
+    help="Fine-tune a policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, rollouts, curves, export.",
     no_args_is_help=True,
 )
+app.add_typer(rollouts, name="rollouts")
 
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")

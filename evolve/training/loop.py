@@ -18,9 +18,10 @@ from evolve.episode.instrumentation import watched
 from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
 from evolve.seeds import seed_for
-from evolve.training import ledger, partial
+from evolve.training import ledger, partial, rollout_store
 from evolve.training.ab_groups import Matching
 from evolve.training.batch_figures import SampledTokens, rollout_figures
+from evolve.training.batch_rollouts import stored
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.branches import Branching, Grown
 from evolve.training.chain_tasks import By, chains
@@ -114,6 +115,7 @@ async def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
         for name in (HISTORY, METRICS, MATCHED):
             ledger.keep(folder / name, done)
         ledger.keep(folder / partial.FILE, done + 1)
+        rollout_store.drop(folder, done)
     _sweep(folder, done)
     return ledger.lines(folder / METRICS)
 
@@ -150,6 +152,10 @@ async def _iterate(
     episodes = sorted({row.trajectory_id for row in rows})
     came_to = outcomes(link.trajectory for each in rollouts if not each.candidate for link in each.links)
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
+    known = {each.trajectory.id for each in batch.scored}
+    left_out = (each for each in episodes_of(rollouts, expected) if each.trajectory.id not in known)
+    told = stored(iteration, (*batch.scored, *left_out), batch.rows, (rows, advantages), kept.asked)
+    rollout_store.write(folder, iteration, told)
     ledger.append(folder / METRICS, figures)
     return figures
 

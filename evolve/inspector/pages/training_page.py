@@ -13,6 +13,7 @@ from evolve.inspector.rendering import chart, show
 from evolve.training import ledger
 from evolve.training.batches import COUNTED
 from evolve.training.curves import SECTIONS, Told, drawn, over
+from evolve.training.rollout_store import iterations
 from evolve.training.status import told_by, trainings
 
 router = APIRouter()
@@ -40,6 +41,7 @@ def curves(desk: PageContext, name: str) -> dict[str, Any]:
         "figures": told[-1],
         "counts": {key: sum(each.get(key, 0.0) for each in told) for key in COUNTED if key in told[-1]},
         "episodes": _episodes(desk, name),
+        "rollouts": iterations(desk.config.workspace / FOLDER / ledger.FOLDER / name),
     }
 
 

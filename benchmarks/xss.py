@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
+from urllib.parse import quote
 
 from evolve.config.model import Config
 from evolve.gates.review_queue import submit
+from evolve.generations.workspace_registry import FOLDER
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE, RunRecord, save_run
+from evolve.training import ledger, rollout_store
 from memory.records import (
     Check,
     DeltaOp,
@@ -24,9 +27,11 @@ from memory.records import (
     Reflection,
     Status,
     Step,
+    StopReason,
     Task,
     Trajectory,
 )
+from policies.protocols import Message
 
 VECTORS = (
     "<script>fired()</script>",
@@ -65,7 +70,10 @@ WATCH = "window.fired = () => { window.ran = (window.ran || 0) + 1; }; window.al
 
 
 def plant(folder: Path) -> int:
-    """Let every payload stand in task text, observations, bullets, notes' origin, skills and names; return how many."""
+    """Let every payload stand in task text, observations, bullets, notes' origin, skills, rollouts and names.
+
+    Return how many records hold one.
+    """
     config = Config(root=folder)
     with open_store(config, owner=False) as store:
         save_run(
@@ -88,7 +96,36 @@ def plant(folder: Path) -> int:
             bullets += _ops(at, payload, trajectory)
         commit = store.commit(config.memory.namespace, bullets, actor=PAYLOADS[2])
         submit(store, config.memory.namespace, PAYLOADS[3], [_bullet(f"wait {payload}") for payload in PAYLOADS[:40]])
-        return len(commit.applied)
+    training = config.workspace / FOLDER / ledger.FOLDER / TRAINING
+    training.mkdir(parents=True)
+    ledger.append(training / ledger.METRICS, {"iteration": 0, "loss": 1.0, PAYLOADS[0]: 1.0})
+    rollout_store.write(training, 0, [_rollout(at, payload) for at, payload in enumerate(PAYLOADS)])
+    return len(commit.applied)
+
+
+TRAINING = "planted"
+ROLLOUTS = tuple(f"/rollouts/{TRAINING}/{quote(f'{at}/{payload}', safe='')}" for at, payload in enumerate(PAYLOADS))
+"""Pages of the training's rollouts."""
+
+
+def _rollout(at: int, payload: str) -> rollout_store.StoredRollout:
+    step = Step(index=0, action=payload, observation=payload, reply=payload + " ", error=payload)
+    turn = rollout_store.RolloutTurn(steps=(step, step), tokens=1, version=payload, advantage=at / 100)
+    return rollout_store.StoredRollout(
+        id=f"{at}/{payload}",
+        iteration=0,
+        task=payload,
+        group=payload,
+        position=0,
+        rollout=at,
+        rewards={payload: 1.0},
+        success=at % 2 == 0,
+        graded=at % 3 > 0,
+        stop=StopReason.DONE,
+        error=payload,
+        prompt=(Message(role="user", content=payload),),
+        turns=(turn,),
+    )
 
 
 def _episode(at: int, payload: str) -> Trajectory:

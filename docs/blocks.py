@@ -2,7 +2,8 @@
 
 A `bash` block: its `evolve`, `python`, `cp` and `rm` commands run in order, in one folder per page; of a `make` command
 the target is looked up. A comment `# exit code N` behind a command says how it ends. OLD and NEW stand for the first
-and the last snapshot in that folder, CHANGE for the first change that waits for review.
+and the last snapshot in that folder, CHANGE for the first change that waits for review, ROLLOUT for the first of
+a training.
 A block that names a file (```python own.py) is written there first. Every other `python` block runs by itself, last.
 """
 
@@ -26,6 +27,7 @@ STANDS_FOR = {
     "OLD": (("playbook", "log"), 0, "snapshot"),
     "NEW": (("playbook", "log"), -1, "snapshot"),
     "CHANGE": (("review", "list"), 0, "number"),
+    "ROLLOUT": (("train", "rollouts", "list"), 0, "id"),
 }
 """Word in a command -> the command that lists what it stands for, which row, which column."""
 

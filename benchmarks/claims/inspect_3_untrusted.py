@@ -18,7 +18,7 @@ from benchmarks.browser import browsing, chromium, inspector
 from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.office_arms import folder
 from benchmarks.walk import MORE, PAGES
-from benchmarks.xss import PAYLOADS, WATCH, plant
+from benchmarks.xss import PAYLOADS, ROLLOUTS, TRAINING, WATCH, plant
 
 FORMS = ("/records/{}/retire", "/records/{}/restore", "/records/{}/edit", "/snapshots/rollback", "/policies/promote")
 FORMS += ("/policies/rollback", "/review/1/accept", "/review/1/reject", "/review/1/edit", "/review/1/defer")
@@ -36,6 +36,7 @@ def opened(page: Page, home: str, every: int) -> tuple[int, int, list[str]]:
     paths = [*PAGES, *MORE, "/runs/run-planted", *(f"/playbook?page={at}&status=all" for at in (1, 2))]
     paths += [f"/episodes/planted-{at}" for at in range(0, len(PAYLOADS), every)]
     paths += ["/skills?page=2", "/notebook", "/retrieval?q=" + "rule"]
+    paths += [f"/training/{TRAINING}", f"/rollouts/{TRAINING}", *ROLLOUTS[::every]]
     page.goto(home + "/playbook")
     for listing in ("/playbook?page=1", "/playbook?page=2", "/skills?page=1", "/skills?page=2"):
         page.goto(home + listing)

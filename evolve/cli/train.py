@@ -20,6 +20,7 @@ from rich.table import Table
 
 from evolve.cli.opening import load, reading
 from evolve.cli.output import Json, plain, say, show, table
+from evolve.cli.train_rollouts import app as rollouts
 from evolve.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,14 +29,15 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="Fine-tune the policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, curves, export.",
+    help="Fine-tune a policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, rollouts, curves, export.",
     no_args_is_help=True,
 )
+app.add_typer(rollouts, name="rollouts")
 
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
 ]
-LAST = ("success", "reward", "loss")
+LAST = ("success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
@@ -239,6 +241,7 @@ COLUMNS = {
     "update": "update",
     "success": "success",
     "reward": "reward",
+    "groups_differ": "differ",
     "written": "written",
     "valid": "valid",
     "skill_use": "skill use",
@@ -248,14 +251,16 @@ COLUMNS = {
     "loss": "loss",
     "entropy": "entropy",
     "rollout_kl": "KL",
+    "rollout_tokens_per_s": "tokens/s",
     "staleness": "staleness",
     "stale": "stale",
     "seconds": "seconds",
     "left": "left",
 }
-"""Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode. Of
-`trl_async`: how many updates the version of a row is old (`staleness`), how many rows were too old (`stale`)."""
-RATES = ("success", "valid", "skill_use")
+"""Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode;
+`differ`: groups whose rewards do; `tokens/s`: of rollouts. Of `trl_async`: how many updates the version of a row is old
+(`staleness`), how many rows were too old (`stale`)."""
+RATES = ("success", "groups_differ", "valid", "skill_use")
 COUNTED = ("iteration", "epoch", "update", "retries", "retries_better", "branches", "stale")
 ROWS = 15
 """Rows that stay on the screen."""

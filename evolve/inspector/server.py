@@ -27,6 +27,7 @@ from evolve.inspector.pages import (
     record_page,
     retrieval_page,
     review_page,
+    rollouts_page,
     runs_page,
     skills_page,
     snapshots_page,
@@ -49,6 +50,7 @@ PAGES = (
     retrieval_page,
     policies_page,
     training_page,
+    rollouts_page,
     live_page,
 )
 STATUS = {NotFound: 404, BadInput: 400, Refused: 403, ConflictError: 409}

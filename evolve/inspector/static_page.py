@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from evolve import inspector
+from evolve.generations.workspace_registry import FOLDER
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.pages import (
     knowledge_page,
@@ -22,6 +23,7 @@ from evolve.inspector.pages import (
     policies_page,
     record_page,
     review_page,
+    rollouts_page,
     runs_page,
     skills_page,
     snapshots_page,
@@ -34,7 +36,7 @@ from evolve.training.status import trainings
 from memory import paging
 
 RUNS, EPISODES, ROWS = 5, 200, 1000
-"""Most runs and episodes that are written out, and most rows of a list, the latest of each."""
+"""Most runs, episodes (also: rollouts of a training) that are written out, most rows of a list: the latest of each."""
 SCRIPTS, STYLES = ("uPlot.iife.min.js", "app.js"), ("uPlot.min.css", "app.css")
 
 Loader = Callable[[], Mapping[str, Any]]
@@ -132,6 +134,7 @@ def _sheets(desk: PageContext) -> tuple[list[Sheet], str]:
             for row in standing
             if row["figures"]
         ),
+        *(sheet for row in standing for sheet in _rollouts(desk, row["training"])),
     ]
     more = {
         "runs": all_runs - len(ids),
@@ -139,6 +142,19 @@ def _sheets(desk: PageContext) -> tuple[list[Sheet], str]:
         "records": known - len(records),
     }
     return sheets, ", ".join(f"{count:,} {name}" for name, count in more.items() if count > 0)
+
+
+def _rollouts(desk: PageContext, training: str) -> Iterator[Sheet]:
+    """Yield the pages of a training's latest rollouts; none where it keeps none."""
+    every = rollouts_page.latest(desk.config.workspace / FOLDER / ledger.FOLDER / training)
+    found, asked = every[:EPISODES], rollouts_page.Asked()
+    if found:
+        yield Sheet(
+            "rollouts", training, "rollouts.html", lambda: rollouts_page.listed(desk, training, asked, EPISODES)
+        )
+    for each in found:
+        key = f"{training}/{each.id}"
+        yield Sheet("rollouts", key, "rollout.html", lambda it=each: rollouts_page.one(training, it, every))
 
 
 def _static(name: str) -> str:

@@ -23,9 +23,10 @@ from typing import Any, Protocol
 from evolve.episode.instrumentation import WatchedPolicy
 from evolve.episode.rollout import RolloutConfig
 from evolve.parallel import all_of
+from evolve.training.batch_figures import rollout_figures, tokens_per_s
 from evolve.training.batches import episodes_of, prepared
 from evolve.training.estimates import Counts, outcomes
-from evolve.training.loop import Plan, World, draw, require_graded, rollout_figures
+from evolve.training.loop import Plan, World, draw, require_graded
 from evolve.training.rollouts import ChainSpec, Rollout, roll
 from evolve.training.workspace_rollouts import Methods
 from policies.cache import CachedPolicy
@@ -195,13 +196,16 @@ class RolloutWorker:
         expected = source.expected()
         settings = draw(source.worlds, source.plan, number, methods.curriculum, expected)
         self._replies.clear()
+        began = time.perf_counter()
         groups = await all_of(self._group(each, number) for each in settings)
         rollouts = [rollout for group in groups for rollout in group]
+        written = sum(link.trajectory.usage.completion_tokens for rollout in rollouts for link in rollout.links)
+        speed = tokens_per_s(written, time.perf_counter() - began)
         require_graded(rollouts, number)
         batch = prepared(episodes_of(rollouts, expected), self._replies.get_reply)
         chosen = methods.filter.keep(batch.episodes)
         rows, advantages = batch.advantages(methods.advantages(batch.episodes), chosen)
-        figures = rollout_figures(rollouts) | batch.figures | {"kept": float(chosen.sum())}
+        figures = rollout_figures(rollouts) | speed | batch.figures | {"kept": float(chosen.sum())}
         done = outcomes(link.trajectory for rollout in rollouts for link in rollout.links)
         self._notes.put(Note(figures, done))
         made = source.samples(rows, advantages)

@@ -47,6 +47,8 @@ class Prepared:
     episodes: Episodes = field(default_factory=lambda: _arrays((), ()))
     counts: dict[str, int] = field(default_factory=dict[str, int])
     """Episodes taken and left out, by reason, and what happened to their turns."""
+    scored: tuple[ScoredEpisode, ...] = ()
+    """The episodes of the rows, in their order."""
 
     @property
     def figures(self) -> dict[str, float]:
@@ -109,7 +111,7 @@ def prepared(episodes: Iterable[ScoredEpisode], replies: Replies, turns: TurnRea
 
 def assembled(episodes: Sequence[ScoredEpisode], rows: Sequence[TrainRow], counts: dict[str, int]) -> Prepared:
     """Return the batch of rows; `episodes` holds what is known of each trajectory among them, in their order."""
-    return Prepared(tuple(rows), _arrays(episodes, rows), counts)
+    return Prepared(tuple(rows), _arrays(episodes, rows), counts, tuple(episodes))
 
 
 def _row(episode: ScoredEpisode) -> TrainRow:

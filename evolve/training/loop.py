@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
 
 from evolve.config.training import PartialRollouts, TrainingLimits
 from evolve.episode.instrumentation import watched
 from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
 from evolve.seeds import seed_for
-from evolve.training import ledger, partial
+from evolve.training import ledger, partial, rollout_store
 from evolve.training.ab_groups import Matching
+from evolve.training.batch_figures import SampledTokens, rollout_figures
+from evolve.training.batch_rollouts import stored
 from evolve.training.batches import Prepared, episodes_of, prepared
 from evolve.training.branches import Branching, Grown
 from evolve.training.chain_tasks import By, chains
@@ -114,6 +115,7 @@ async def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
         for name in (HISTORY, METRICS, MATCHED):
             ledger.keep(folder / name, done)
         ledger.keep(folder / partial.FILE, done + 1)
+        rollout_store.drop(folder, done)
     _sweep(folder, done)
     return ledger.lines(folder / METRICS)
 
@@ -130,11 +132,12 @@ async def _iterate(
 ) -> dict[str, float]:
     kept, expected = Kept(folder), estimates(folder)
     started = _started(worlds, learning, plan, folder, iteration, expected)
-    rolling = Rolling(learning.policy, learning.acting, plan.sampling, kept, plan.partial.staleness)
+    sampled = SampledTokens(learning.policy)
+    rolling = Rolling(sampled, learning.acting, plan.sampling, kept, plan.partial.staleness)
     choice, rollouts = await _gathered(started, rolling, plan, folder, iteration)
     settings = [each.setting for each in started]
     rollouts, batch, figures = await _grown(rollouts, settings, learning, rolling, iteration, expected)
-    figures |= {"iteration": float(iteration)} | rollout_figures(rollouts)
+    figures |= {"iteration": float(iteration)} | rollout_figures(rollouts) | sampled.figures
     if learning.matching is not None:
         figures |= learning.matching.note(iteration, rollouts)
     chosen = learning.filter.keep(batch.episodes)
@@ -149,6 +152,10 @@ async def _iterate(
     episodes = sorted({row.trajectory_id for row in rows})
     came_to = outcomes(link.trajectory for each in rollouts if not each.candidate for link in each.links)
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
+    known = {each.trajectory.id for each in batch.scored}
+    left_out = (each for each in episodes_of(rollouts, expected) if each.trajectory.id not in known)
+    told = stored(iteration, (*batch.scored, *left_out), batch.rows, (rows, advantages), kept.asked)
+    rollout_store.write(folder, iteration, told)
     ledger.append(folder / METRICS, figures)
     return figures
 
@@ -277,18 +284,3 @@ def offered(worlds: Sequence[World], plan: Plan, iteration: int) -> list[ChainSp
 
 def _chain_seed(plan: Plan, iteration: int) -> int:
     return seed_for(plan.sampling.seed, "chains", iteration)
-
-
-def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
-    """Return what came of some rollouts: rates of success and use, length, and how often use was claimed, not real."""
-    links = [link for rollout in rollouts for link in rollout.links]
-    later = [flags for rollout in rollouts for flags in zip(rollout.used[1:], rollout.claimed[1:], strict=True)]
-    return {
-        "success": mean(link.trajectory.success for link in links),
-        "reward": mean(sum(parts.values()) for rollout in rollouts for parts in rollout.rewards),
-        "steps": mean(len(link.trajectory.steps) for link in links),
-        "written": mean(link.trajectory.usage.completion_tokens for link in links),
-        "valid": mean(step.error is None for link in links for step in link.trajectory.steps),
-        "skill_use": mean(used for used, _ in later) if later else 0.0,
-        "skill_claims": mean(claimed and not used for used, claimed in later) if later else 0.0,
-    }

@@ -1,4 +1,4 @@
-"""Forgets a record, or a task with all that was drawn from it; a purge erases the text in logs and traces as well."""
+"""Forgets a record, or a task with all drawn from it; a purge erases the text in logs, traces and rollouts as well."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from evolve.config.model import Config
 from evolve.lookup import named
 from evolve.loop.runlog import erase_lines
 from evolve.telemetry.telemetry_db import erase_content
+from evolve.training import rollout_store
 from memory.forget import Forgotten
 from memory.records import Frozen
 from memory.store import Store
@@ -61,6 +62,7 @@ def forget(
     if purge:
         erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
         erase_lines(config.workspace)
+        rollout_store.erase(config.workspace)
     return _with(gone, copies)
 
 

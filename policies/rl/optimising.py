@@ -40,3 +40,6 @@ class Optimising(Frozen):
     gradient_checkpointing: bool = False
     """Keep one state a layer, and compute the rest again for the gradient: about a third more time, and of what grows
     with the tokens of a pack most of the memory less."""
+    reference_kl: bool = False
+    """Also tell how far the policy is from the base model (`reference_kl`, nats a token): one pass more over a batch,
+    without gradient. It is a figure, no part of the loss."""

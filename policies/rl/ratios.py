@@ -39,3 +39,19 @@ def row_means(values: Tensor, mask: Tensor) -> Tensor:
 def drift_metrics(clipped: Tensor, change: Tensor, mask: Tensor) -> dict[str, float]:
     """Return clip_fraction, the share of trained tokens `clipped`, and approx_kl, the mean of -`change` in nats."""
     return {"clip_fraction": masked_mean(clipped.float(), mask), "approx_kl": masked_mean(-change, mask)}
+
+
+def k3(change: Tensor) -> Tensor:
+    """Return exp(d) - 1 - d for d = log q - log p of tokens that p drew [n]: their mean estimates KL(p || q).
+
+    It is never below zero, so that differences of either sign are seen (Schulman, "Approximating KL divergence", 2020).
+    """
+    return change.expm1() - change
+
+
+def effective_share(mean: float, square: float) -> float:
+    """Return Kish's effective sample size of n importance weights as a share of n: (sum w)^2 / (n sum w^2).
+
+    `mean` is that of the weights, `square` that of their squares; 1 = all weigh the same.
+    """
+    return mean**2 / square

@@ -45,10 +45,13 @@ from policies.rl.optimising import Optimising
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import rank, world
+from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
 
 log = logging.getLogger(__name__)
+MOST = "_max"
+"""How the name of a figure ends that is the largest of a batch; the others are means."""
 
 
 class TrainingStopped(PolicyError):
@@ -148,23 +151,37 @@ class Trainer:
         old = None if once and self.correction is None and not unscored else self.logprobs(rows, batch)
         if old is not None:
             batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
+        reference = {"reference_kl": self.reference_kl(rows, batch)} if settings.reference_kl else {}
         found: list[dict[str, float]] = []
         for _ in range(settings.epochs):
             shuffled = torch.randperm(len(rows), generator=order).tolist()
             for part in range(min(settings.minibatches, len(rows))):
                 found.append(self._update(rows, batch, shuffled[part :: settings.minibatches], old))
-        mean = {name: sum(each[name] for each in found) / len(found) for name in found[0]}
         whole = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
+        seconds = time.perf_counter() - began
         return (
-            mean
+            _over_updates(found)
+            | reference
             | ({"unscored": unscored} if unscored else {})
             | {
                 "rows": len(rows),
                 "tokens": int(batch.mask.sum()),
                 "computed_share": self._computed(rows) / whole,
-                "seconds": time.perf_counter() - began,
+                "seconds": seconds,
+                "update_tokens_per_s": whole * settings.epochs / seconds,
             }
         )
+
+    def reference_kl(self, rows: Sequence[TrainRow], batch: Batch) -> float:
+        """Estimate KL(sampler || base model) by k3, nats a token: one pass without gradient, with the adapter off.
+
+        Raises `PolicyRefused` where all weights are trained: there is no adapter to turn off.
+        """
+        if self.settings.weights == "full":
+            raise PolicyRefused("reference_kl compares an adapter with its base, got weights = full; set it to false")
+        with self.accelerator.unwrap_model(self.model).disable_adapter():
+            change = self.logprobs(rows, batch) - batch.rollout_logp
+        return float(k3(change[batch.mask].double().clamp(-LIMIT, LIMIT)).mean())
 
     @torch.no_grad()
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
@@ -194,7 +211,12 @@ class Trainer:
         told: dict[str, float] = {"learning_rate": self.optimizer.param_groups[0]["lr"]}
         if self.correction is not None and before is not None:
             corrected = self.correction(before, part.rollout_logp, part.mask)
-            weights, told["masked_share"] = weights * corrected, float((corrected == 0)[part.mask].float().mean())
+            weights, applied = weights * corrected, corrected[part.mask].float()
+            told |= {
+                "masked_share": float((applied == 0).float().mean()),
+                "correction_mean": float(applied.mean()),
+                "correction_max": float(applied.max()),
+            }
         totals: dict[str, float] = {}
         for pack, counts in dealt(packs(own, self.settings.pack_tokens)):
             at = list(pack.rows)
@@ -202,7 +224,10 @@ class Trainer:
             found = self._backward(pack, own, piece, None if before is None else before[at], weights[at] * counts)
             share = counts * float(piece.mask.sum() / part.mask.sum())
             for name, value in found.items():
-                totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
+                if name.endswith(MOST):
+                    totals[name] = max(totals.get(name, value), value)
+                else:
+                    totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
         norm = float(whole(self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)))
         if not math.isfinite(norm):
             self.optimizer.zero_grad()
@@ -211,34 +236,40 @@ class Trainer:
         self.schedule.step()
         self.optimizer.zero_grad()
         self.updates += 1
-        return told | self._added_up(totals) | {"gradient_norm": norm}
+        totals = self._joined(totals)
+        ess = effective_share(totals["ratio_mean"], totals.pop("ratio_square"))
+        return told | totals | {"ess": ess, "gradient_norm": norm}
 
-    def _added_up(self, figures: dict[str, float]) -> dict[str, float]:
-        """Return the sums of all processes' figures."""
+    def _joined(self, figures: dict[str, float]) -> dict[str, float]:
+        """Return the sums of all processes' figures, and the largest of those that are maxima."""
         if world() == 1:
             return figures
-        sums = self.accelerator.reduce(
-            torch.tensor([*figures.values()], dtype=torch.float64).to(self.accelerator.device)
-        )
-        return dict(zip(figures, sums.tolist(), strict=True))
+        own = torch.tensor([[*figures.values()]], dtype=torch.float64).to(self.accelerator.device)
+        every: Tensor = self.accelerator.gather(own)
+        sums, most = every.sum(0).tolist(), every.amax(0).tolist()
+        return {name: (most if name.endswith(MOST) else sums)[at] for at, name in enumerate(figures)}
 
     def _backward(
         self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
     ) -> dict[str, float]:
         """Add a pack's gradients, and return its share of the loss and the means of its tokens.
 
-        `rollout_kl` estimates KL(sampler || trained) by k3, exp(d) - 1 - d with d = log trained - log sampled: never
-        below zero, so that differences of either sign are seen (Schulman, "Approximating KL divergence", 2020).
+        `rollout_kl` estimates KL(sampler || trained) by k3. The importance ratio of a token is trained / sampled: it
+        tells both how far updates moved the policy, and what engine and trainer compute differently.
         """
         logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
         self.accelerator.backward(total * world())  # of the gradients of several processes FSDP takes the mean
         drift = (logp.detach() - part.rollout_logp)[part.mask].double()
+        ratio = drift.clamp(-LIMIT, LIMIT).exp()
         return metrics | {
             "loss": float(total.detach()),
             "entropy": float(entropy[part.mask].mean()),
-            "rollout_kl": float((drift.expm1() - drift).mean()),
+            "rollout_kl": float(k3(drift).mean()),
+            "ratio_mean": float(ratio.mean()),
+            "ratio_square": float(ratio.square().mean()),
+            "ratio_max": float(ratio.max()),
         }
 
     def save(self, directory: Path) -> None:
@@ -323,10 +354,22 @@ class Trainer:
         return [(name, value) for name, value in named if value.requires_grad]
 
 
+def _over_updates(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Return the figures of a batch's updates as one: the largest of a `_max`, the mean of all others."""
+    every = {name: [each[name] for each in found] for name in found[0]}
+    return {name: max(own) if name.endswith(MOST) else sum(own) / len(own) for name, own in every.items()}
+
+
 def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and lacked some keys."""
     named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
-    return {"dtype": "float32", "gradient_checkpointing": False, "schedule": "constant", "warmup_updates": 0} | named
+    return {
+        "dtype": "float32",
+        "gradient_checkpointing": False,
+        "schedule": "constant",
+        "warmup_updates": 0,
+        "reference_kl": False,
+    } | named
 
 
 def adamw(model: Any, settings: OptimiserOptions) -> torch.optim.AdamW:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +12,8 @@ from evolve.inspector.page_context import At, PageContext
 from evolve.inspector.rendering import chart, show
 from evolve.training import ledger
 from evolve.training.batches import COUNTED
-from evolve.training.curves import PANELS
+from evolve.training.curves import SECTIONS, Told, drawn, over
+from evolve.training.rollout_store import iterations
 from evolve.training.status import told_by, trainings
 
 router = APIRouter()
@@ -37,10 +37,11 @@ def curves(desk: PageContext, name: str) -> dict[str, Any]:
     row = next(row for row in trainings(desk.config) if row["training"] == name)
     return {
         "row": row,
-        "charts": list(_charts(told)),
+        "sections": _sections(told),
         "figures": told[-1],
         "counts": {key: sum(each.get(key, 0.0) for each in told) for key in COUNTED if key in told[-1]},
         "episodes": _episodes(desk, name),
+        "rollouts": iterations(desk.config.workspace / FOLDER / ledger.FOLDER / name),
     }
 
 
@@ -50,11 +51,11 @@ def _episodes(desk: PageContext, name: str) -> list[str]:
     return list(dict.fromkeys(key for line in told for key in line.get("episodes", ())))
 
 
-def _charts(told: Sequence[Mapping[str, float]]) -> list[str]:
-    over = "iteration" if "iteration" in told[0] else "update"
-    found: list[str] = []
-    for name, title in PANELS.items():
-        points = [(figures[over], figures[name]) for figures in told if name in figures]
-        if points:
-            found.append(chart(title, [x for x, _ in points], {name: [y for _, y in points]}))
-    return found
+def _sections(told: Told) -> dict[str, list[str]]:
+    """Return for each heading its charts, without headings that have none."""
+    _, x = over(told)
+    found = {
+        heading: [chart(title, x, series) for title, series in drawn(told, panels).items()]
+        for heading, panels in SECTIONS.items()
+    }
+    return {heading: charts for heading, charts in found.items() if charts}

@@ -5,11 +5,11 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 function draw(place) {
   const given = JSON.parse(place.dataset.chart);
-  const colours = [css("--line-1"), css("--line-2"), css("--soft")];
+  const colours = [css("--line-1"), css("--line-2"), css("--soft"), css("--bad")];
   const whole = (values) => values.every((value) => value == null || Number.isInteger(value));
   const counted = given.unit !== "%" && given.series.every((line) => whole(line.y));
   const series = given.series.map((line, at) => ({
-    label: line.label, stroke: colours[at % 3], width: 2, dash: at ? [6, 4] : undefined,
+    label: line.label, stroke: colours[at % colours.length], width: 2, dash: at ? [6, 4] : undefined,
     spanGaps: given.joined, points: { show: given.joined || line.y.filter((value) => value != null).length < 2 },
     value: (_, value) => (value == null ? "-" : value.toPrecision(3) + (given.unit ? " " + given.unit : "")),
   }));

@@ -16,7 +16,7 @@ from tests.evolve.inspector.test_pages import PATHS
 PAIRS = [
     *(("ink", "paper"), ("ink", "band"), ("soft", "paper"), ("soft", "band"), ("accent", "paper"), ("accent", "band")),
     *(("paper", "accent"), ("bad", "paper"), ("good", "good-band"), ("bad", "bad-band"), ("new", "new-band")),
-    *(("ink", "new-band"), ("ink", "line")),
+    *(("ink", "new-band"), ("ink", "line"), ("ink", "good-band"), ("ink", "bad-band")),
 ]
 
 

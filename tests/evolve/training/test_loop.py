@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from evolve.errors import EnvironmentFailure
 from evolve.training.batches import prepared
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, METRICS
 from evolve.training.loop import Learning, Plan, World, learn
+from evolve.training.rollout_store import StoredRollout, iterations, read
 from evolve.training.rollouts import Sampling
 from memory.records import Task
 from policies.local import LocalPolicy
@@ -64,6 +66,31 @@ def lines(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def said(rollout: StoredRollout) -> dict[str, Any]:
+    """Return all of a rollout but how long its steps took."""
+    return rollout.model_dump(exclude={"turns": {"__all__": {"steps": {"__all__": {"seconds"}}}}})
+
+
+async def test_what_was_rolled_out_is_kept_with_prompts_turns_and_what_was_learned_from_each(tmp_path: Path) -> None:
+    parts = learning()
+    await learn(WORLDS, parts, PLAN.model_copy(update={"iterations": 1}), tmp_path)
+    (line,) = lines(tmp_path / HISTORY)
+    kept = read(tmp_path)
+    assert sorted(each.id for each in kept) == line["episodes"]
+    assert {(each.position, each.rollout) for each in kept} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert len({each.group for each in kept}) == 4
+    for each in kept:
+        assert [message.role for message in each.prompt][-1] == "user"
+        assert all(message.role != "assistant" or message is not each.prompt[-1] for message in each.prompt)
+        assert each.turns
+        assert {turn.advantage is not None for turn in each.turns} == {True}
+        assert all(turn.tokens > 0 and turn.version and turn.steps[0].action for turn in each.turns)
+    (figures,) = lines(tmp_path / METRICS)
+    assert figures["reward"] == pytest.approx(sum(each.reward for each in kept) / 8)
+    assert figures["written_max"] == max(each.tokens for each in kept)
+    assert "rollout_tokens_per_s" in figures
+
+
 async def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
     through, stopped = learning(), learning()
     await learn(WORLDS, through, PLAN, tmp_path / "through")
@@ -71,9 +98,15 @@ async def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Pa
         await learn(WORLDS, stopped, PLAN, tmp_path / "stopped", stop)
     history = tmp_path / "stopped" / HISTORY
     history.write_text(history.read_text() + '{"iteration": 1, "episodes": ["x"]}\n{"itera')
+    unfinished = tmp_path / "stopped" / "rollouts" / "1.jsonl"
+    unfinished.write_text((tmp_path / "stopped" / "rollouts" / "0.jsonl").read_text())
+    (tmp_path / "stopped" / "rollouts" / "2.jsonl").write_text("of weights that are gone")
     again = learning()
     await learn(WORLDS, again, PLAN, tmp_path / "stopped")
     assert again.policy.version == through.policy.version
+    assert iterations(tmp_path / "stopped") == [0, 1]
+    timeless = [[said(each) for each in read(tmp_path / name)] for name in ("stopped", "through")]
+    assert timeless[0] == timeless[1], "no rollout is lost or there twice"
     told = lines(history)
     assert told == lines(tmp_path / "through" / HISTORY)
     episodes = [name for line in told for name in line["episodes"]]  # type: ignore[union-attr]

@@ -17,6 +17,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused
 from policies.local.loading import computes_bfloat16, load_model
 from policies.rl import batch as batch_module
+from policies.rl import trainer as trainer_module
 from policies.rl.batch import batch_of, score, split
 from policies.rl.corrections.masking import Masking
 from policies.rl.corrections.tis import Tis
@@ -119,6 +120,56 @@ def test_an_engine_that_computes_something_else_is_seen_whichever_way_it_errs(mo
     assert trainer(model).step([erring], ADVANTAGES[:1])["rollout_kl"] == pytest.approx(
         math.exp(-off) - 1 + off, rel=1e-4
     )
+
+
+def ratios(made: Trainer, rows: list[TrainRow] = ROWS) -> torch.Tensor:
+    """Return how much likelier the weights as they are find each trained token than who sampled it."""
+    batch = batch_of(rows, [np.zeros(len(each.spans)) for each in rows])
+    return (made.logprobs(rows, batch) - batch.rollout_logp)[batch.mask].double().exp()
+
+
+@pytest.mark.parametrize("pack_tokens", [1024, 64])
+def test_importance_ratios_are_told_by_their_largest_and_by_how_many_tokens_they_leave(
+    model: Path, pack_tokens: int
+) -> None:
+    made = trainer(model, pack_tokens=pack_tokens)
+    many = [row([at, 12], [13], prompt=tuple(range(at, at + 20))) for at in range(10, 16)]
+    ratio = ratios(made, many)
+    assert len(packs(many, pack_tokens)) == (1 if pack_tokens > 64 else 3)
+    told = made.step(many, [np.array([1.0, -0.5])] * 6)
+    assert told["ratio_max"] == pytest.approx(float(ratio.max()), rel=1e-4)
+    assert told["ratio_mean"] == pytest.approx(float(ratio.mean()), rel=1e-4)
+    assert told["ess"] == pytest.approx(float(ratio.sum() ** 2 / ratio.square().sum() / len(ratio)), rel=1e-4)
+    assert 0 < told["ess"] < 1
+    assert told["update_tokens_per_s"] * told["seconds"] == pytest.approx(6 * 24)
+
+
+def test_of_several_updates_the_largest_ratio_is_told_and_the_mean_of_all_else() -> None:
+    found = [{"ratio_max": 1.5, "loss": 1.0}, {"ratio_max": 9.0, "loss": 2.0}, {"ratio_max": 2.0, "loss": 6.0}]
+    assert trainer_module._over_updates(found) == {"ratio_max": 9.0, "loss": 3.0}
+
+
+def test_weights_of_a_correction_are_told_and_bounded_by_its_cap(model: Path) -> None:
+    made = Trainer(model, Ppo(), SETTINGS, correction=Tis(cap=0.03))
+    weights_of = ratios(made).clamp(max=0.03)
+    assert float(weights_of.max()) == pytest.approx(0.03), "the cap is met"
+    told = made.step(ROWS, ADVANTAGES)
+    assert told["correction_max"] == pytest.approx(0.03)
+    assert told["correction_mean"] == pytest.approx(float(weights_of.mean()), rel=1e-4)
+
+
+def test_how_far_the_policy_is_from_its_base_is_told_where_it_is_asked_for(model: Path) -> None:
+    """Rows are scored as the base does, so the divergence is that of the numbers they were sampled with."""
+    assert "reference_kl" not in trainer(model).step(ROWS, ADVANTAGES)
+    made = trainer(model, reference_kl=True)
+    base = ratios(trainer(model))
+    expected = pytest.approx(float((base - 1 - base.log()).mean()), rel=1e-4)
+    assert made.step(ROWS, ADVANTAGES)["reference_kl"] == expected
+    before = weights(made)
+    assert made.step(ROWS, ADVANTAGES)["reference_kl"] == expected, "the base does not move with the adapter"
+    assert not torch.equal(before, weights(made)), "and the adapter is on again"
+    with pytest.raises(PolicyRefused, match="weights = full"):
+        trainer(model, weights="full", reference_kl=True).step(ROWS, ADVANTAGES)
 
 
 def test_rows_that_begin_alike_are_computed_once_and_their_logprobs_are_those_of_each_alone(model: Path) -> None:
@@ -309,8 +360,9 @@ def test_what_was_sampled_after_another_past_counts_as_sampled_by_the_weights_as
     told = forgotten.step([rewritten], ADVANTAGES[:1])
     expected = known.step([ROWS[0].model_copy(update={"sampling_logprobs": half})], ADVANTAGES[:1])
     assert (told.pop("unscored"), "unscored" in expected) == (1, False)
-    assert {name: told[name] for name in told if name != "seconds"} == pytest.approx(
-        {name: expected[name] for name in expected if name != "seconds"}, abs=1e-6
+    timed = ("seconds", "update_tokens_per_s")
+    assert {name: told[name] for name in told if name not in timed} == pytest.approx(
+        {name: expected[name] for name in expected if name not in timed}, abs=1e-6
     )
     torch.testing.assert_close(weights(forgotten), weights(known), rtol=0, atol=1e-6)
 

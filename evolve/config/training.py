@@ -126,6 +126,9 @@ class TrainSection(Section, Optimising):
     """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
     skills: bool = True
     """Tasks of a chain share the functions that their agent writes."""
+    same_name: Literal["kept", "replaced"] = "kept"
+    """What becomes of a skill of the chain whose name a later task gives to another function: it stays (a function
+    that was written where it was shown is its next version), or is replaced, as in SAGE's paper."""
     candidates: int = Field(default=0, ge=0)
     """How many quarantined texts the rollouts measure besides, the oldest first: half of a group is then shown one on
     top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""

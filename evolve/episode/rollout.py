@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.instrumentation import watched
@@ -49,6 +49,14 @@ from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUn
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 from skills.listing import catalogue
 
+SameName = Literal["kept", "replaced"]
+"""What becomes of a skill of a chain whose name a later task gives to another function.
+
+kept      it stays, and the function is left out; where it was shown in that task, the function is its next version,
+          and still the first author's
+replaced  the function takes its place, as in SAGE's paper, and is its own author's
+"""
+
 
 @dataclass(frozen=True)
 class RolloutConfig:
@@ -64,6 +72,7 @@ class RolloutConfig:
     max_tokens: int = 512
     skills: bool = False
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
+    same_name: SameName = "kept"
     described: str = ""
     """What the gates are told of the world (`prompting.described`): by it a skill that the agent saves is answered."""
     demonstration: Demonstration | None = None

@@ -115,7 +115,7 @@ async def _group(
     firsts = await all_of(done(own[:1], Library()) for own in attempts)
     library = Library().overlay()
     for link in firsts[0]:
-        take(library, link.trajectory, link.shown, policy.profile)
+        take(library, link.trajectory, link.shown, acting.same_name)
     rests = await all_of(done(own[1:], library) for own in attempts)
     links = [(*first, *rest) for first, rest in zip(firsts, rests, strict=True)]
     return [

@@ -34,7 +34,7 @@ from evolve.training.retries import Retrying
 from evolve.training.rollout_policy import RolloutPolicy
 from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, unknowing
 from evolve.training.state_replay import Calls
-from memory.records import Frozen
+from memory.records import Frozen, StopReason
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
@@ -289,6 +289,7 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "steps": mean(len(link.trajectory.steps) for link in links),
         "written": mean(link.trajectory.usage.completion_tokens for link in links),
         "valid": mean(step.error is None for link in links for step in link.trajectory.steps),
+        "malformed": mean(link.trajectory.stop is StopReason.FORMAT for link in links),
         "skill_use": mean(used for used, _ in later) if later else 0.0,
         "skill_claims": mean(claimed and not used for used, claimed in later) if later else 0.0,
     }

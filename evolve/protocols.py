@@ -60,7 +60,8 @@ class Environment(Protocol):
       in `skills.sandbox.monty` takes `importable()` from there.
     - `max_steps = 40`: actions that an episode may take, where `environment.max_steps` is not set.
     - `max_concurrency = 1`: most episodes that may be open at the same time, where the world has global state (a
-      parser, a gateway to another runtime, a singleton).
+      parser, a gateway to another runtime, a singleton), or a pool that runs out: `EPISODES` of `skills.sandbox.monty`
+      for a world that runs code there. Further episodes wait for one to end.
 
     An environment raises `evolve.errors.EnvironmentFailure` for a failure of its own (a server that is gone): the
     episode ends ungraded and the run goes on. Any other exception is a bug and ends the run.

@@ -104,6 +104,8 @@ class StopReason(StrEnum):
     """The agent said it was finished, or the environment did."""
     MAX_STEPS = "max_steps"
     """The step limit was reached."""
+    FORMAT = "format"
+    """A reply held no code, in a training where that ends an episode (`train.require_code`)."""
     BUDGET = "budget"
     """A call, token, money or time budget ran out."""
     ERROR = "error"

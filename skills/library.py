@@ -137,6 +137,10 @@ class Overlay(Library):
         """
         if skill.name in self._skills:
             raise BadInput(f"there is a skill {skill.name!r} already; update it, or choose another name")
+        return self.put(skill, provenance)
+
+    def put(self, skill: Skill, provenance: Provenance | None = None) -> Record[Skill]:
+        """Add a skill as `save`, in place of the one of its name, where there is one. Raises as `closure`."""
         origin = provenance or Provenance()
         return self._put(
             Record[Skill](id=skill.sha256[:26], kind=Skill.kind, slug=skill.slug(), payload=skill, provenance=origin)

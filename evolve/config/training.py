@@ -126,6 +126,12 @@ class TrainSection(Section, Optimising):
     """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
     skills: bool = True
     """Tasks of a chain share the functions that their agent writes."""
+    same_name: Literal["kept", "replaced"] = "kept"
+    """What becomes of a skill of the chain whose name a later task gives to another function: it stays (a function
+    that was written where it was shown is its next version), or is replaced, as in SAGE's paper."""
+    require_code: bool = False
+    """A reply without code ends the episode, which is then paid -1: recipe `sage` sets it. Otherwise such a reply is
+    answered by an error. In the compact profile every reply is code."""
     candidates: int = Field(default=0, ge=0)
     """How many quarantined texts the rollouts measure besides, the oldest first: half of a group is then shown one on
     top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
@@ -164,7 +170,7 @@ AS_CONFIGURED = "run"
 """The recipe that takes `[train]` as it is."""
 
 RECIPES: dict[str, dict[str, Any]] = {
-    "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True},
+    "sage": {"advantages": "sage", "loss": "ppo", "length": 2, "skills": True, "require_code": True},
     "grpo": {"advantages": "grpo", "loss": "ppo", "length": 1, "skills": False},
     "r3l": {
         "advantages": "r3l",

@@ -21,7 +21,7 @@ from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, StopReason, Task, Trajectory
 from policies.protocols import ToolSpec
 from skills.protocols import SandboxSession
-from skills.sandbox.monty import shared
+from skills.sandbox.monty import EPISODES, shared
 
 _CONTEXT = re.compile(r"Use formula (.+?) to answer the question\..*?Question:(.*?)\.? Answer:\s*", re.DOTALL)
 _NUMBER = re.compile(
@@ -60,6 +60,7 @@ class Formula:
     action_format: ActionFormat = "code"
     tools: tuple[ToolSpec, ...] = ()
     seedless = True
+    max_concurrency = EPISODES
     max_steps = 3
     """The answer, and two more where code failed or printed none."""
 

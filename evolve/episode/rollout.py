@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.instrumentation import watched
@@ -49,6 +49,14 @@ from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUn
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 from skills.listing import catalogue
 
+SameName = Literal["kept", "replaced"]
+"""What becomes of a skill of a chain whose name a later task gives to another function.
+
+kept      it stays, and the function is left out; where it was shown in that task, the function is its next version,
+          and still the first author's
+replaced  the function takes its place, as in SAGE's paper, and is its own author's
+"""
+
 
 @dataclass(frozen=True)
 class RolloutConfig:
@@ -64,6 +72,9 @@ class RolloutConfig:
     max_tokens: int = 512
     skills: bool = False
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
+    same_name: SameName = "kept"
+    require_code: bool = False
+    """A reply without code ends the episode (`StopReason.FORMAT`); otherwise it is answered by an error."""
     described: str = ""
     """What the gates are told of the world (`prompting.described`): by it a skill that the agent saves is answered."""
     demonstration: Demonstration | None = None
@@ -224,8 +235,8 @@ async def _act(
             _record(progress, skill_answered(wish, reply, attempt.task, progress.steps, shown, acting.described), reply)
             continue
         actions = actions_of(reply, environment.action_format, policy.profile)[:left]
-        if await _perform(episode, reply, actions, acting, progress, policy.profile):
-            progress.stop = StopReason.DONE
+        if stop := await _perform(episode, reply, actions, acting, progress, policy.profile):
+            progress.stop = stop
             return
         if acting.teacher and acting.teacher.retry and not progress.advised and progress.steps[-1].error:
             await _advised(acting.teacher, attempt.task, progress)
@@ -274,12 +285,15 @@ async def _perform(
     acting: RolloutConfig,
     progress: _Progress,
     profile: Profile,
-) -> bool:
-    """Do what one reply asks for, step by step; return whether the episode is over. Its first step bears the usage."""
+) -> StopReason | None:
+    """Do what one reply asks for, step by step; return why the episode is over, where it is.
+
+    The first step bears the usage.
+    """
     if not actions:
         step = Step(index=0, action="", reply=reply.text, observation=NO_CODE, error=NO_CODE, usage=reply.usage)
         _record(progress, step, reply)
-        return False
+        return StopReason.FORMAT if acting.require_code else None
     for at, action in enumerate(actions):
         started = time.perf_counter()
         result = await _step(episode, action, len(progress.steps))
@@ -299,8 +313,8 @@ async def _perform(
         )
         _record(progress, step, None if at else reply)
         if result.done:
-            return True
-    return False
+            return StopReason.DONE
+    return None
 
 
 @watched("step")

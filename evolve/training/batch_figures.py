@@ -10,6 +10,7 @@ from statistics import mean, pstdev
 import numpy as np
 
 from evolve.training.rollouts import Rollout
+from memory.records import StopReason
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.wrapped import WrappedPolicy
 
@@ -34,6 +35,7 @@ def rollout_figures(rollouts: Sequence[Rollout]) -> dict[str, float]:
         "written_p90": float(np.percentile(written, 90)),
         "written_max": float(max(written)),
         "valid": mean(step.error is None for link in links for step in link.trajectory.steps),
+        "malformed": mean(link.trajectory.stop is StopReason.FORMAT for link in links),
         "skill_use": mean(used for used, _ in later) if later else 0.0,
         "skill_claims": mean(claimed and not used for used, claimed in later) if later else 0.0,
     }

@@ -160,6 +160,6 @@ async def _branch(place: Place, member: int, setting: ChainSpec, calls: Calls) -
     except Dropped as dropped:
         return str(dropped)
     links = (Link(made),)
-    rollout = replace(place.base, member=member, links=links, rewards=rewarded(links, np.zeros((1, 1), dtype=np.bool_)))
+    rollout = replace(place.base, member=member, links=links, rewards=rewarded(links))
     fresh = turn_of(made.steps[step].reply_key, calls.replies)
     return Branch(rollout, fresh is not None and fresh.token_ids == place.turns[-1].token_ids)

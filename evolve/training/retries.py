@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from evolve.config.training import TrainSection
 from evolve.episode.prompting import guiding
 from evolve.episode.rollout import RolloutConfig
+from evolve.episode.skill_runtime.chains import Link
 from evolve.errors import ConfigError
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
@@ -25,7 +26,7 @@ from evolve.training.batches import Prepared, ScoredEpisode, assembled
 from evolve.training.pivot import Pivot, PivotFinder
 from evolve.training.pivots.policy import policy as by_policy
 from evolve.training.pivots.rules import rules as by_rules
-from evolve.training.rollouts import ChainSpec
+from evolve.training.rollouts import ChainSpec, rewarded
 from evolve.training.state_replay import Anew, Calls, Dropped, anew, guided
 from evolve.training.turns import Replies, said, turns_of
 from memory.errors import BadInput
@@ -183,7 +184,7 @@ def retry(row: TrainRow, turns: Sequence[Turn], pivot: Pivot, again: Trajectory,
     if found is None:
         raise Dropped("not_cut")
     replayed, guidance = found
-    rewards = row.rewards | {"outcome": float(again.success)}
+    (rewards,) = rewarded([Link(again)])
     made = rows_of((*replayed, *fresh), row.model_copy(update={"trajectory_id": again.id, "rewards": rewards}))
     if len(made) != 1:
         raise Dropped("forked")

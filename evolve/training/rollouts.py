@@ -3,7 +3,7 @@
 Rewards are skill-integrated (SAGE, arXiv 2512.17102): a skill that was made in one task and used in a later one of the
 chain is paid for where both succeed. `paper` counts a use as SAGE does, by the name that was called; `strict`, the
 default, wants a skill that does something (`skills.usage`), since a count of names can be gamed; `none` pays for
-success alone.
+success alone. An episode that a reply without code ended (`train.require_code`) is paid -1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from evolve.parallel import all_of
 from evolve.protocols import Environment
 from evolve.seeds import id_for, seed_for
 from evolve.training.chain_tasks import Chain
-from memory.records import Frozen, Task
+from memory.records import Frozen, StopReason, Task
 from policies.protocols import Policy
+from policies.rl.protocols import Flags
 from policies.rl.rewards.sage import skill_integrated
 from skills.library import Library
 from skills.names import called, parsed
@@ -115,7 +116,7 @@ async def _group(
     firsts = await all_of(done(own[:1], Library()) for own in attempts)
     library = Library().overlay()
     for link in firsts[0]:
-        take(library, link.trajectory, link.shown, policy.profile)
+        take(library, link.trajectory, link.shown, acting.same_name)
     rests = await all_of(done(own[1:], library) for own in attempts)
     links = [(*first, *rest) for first, rest in zip(firsts, rests, strict=True)]
     return [
@@ -146,7 +147,7 @@ def _rollout(
     strict, paper = used(links, "strict"), used(links, "paper")
     counted = paper if sampling.counting == "paper" else strict
     paid = sampling.skills and sampling.counting != "none"
-    rewards = rewarded(links, counted if paid else np.zeros_like(counted))
+    rewards = rewarded(links, counted if paid else None)
     return Rollout(
         chain_id=setting.chain.id,
         member=member,
@@ -159,14 +160,24 @@ def _rollout(
     )
 
 
-def rewarded(links: Sequence[Link], used: np.ndarray[Any, np.dtype[np.bool_]]) -> tuple[dict[str, float], ...]:
-    """Return for each task of a chain `outcome` and `skill`, the parts of its reward."""
+def rewarded(links: Sequence[Link], used: Flags | None = None) -> tuple[dict[str, float], ...]:
+    """Return for each task of a chain the parts of its reward: `outcome` and `skill`, and `format` where that failed.
+
+    `used` [m, m] is what `used` returns; None = nothing was used.
+    """
+    used = np.zeros((len(links), len(links)), dtype=np.bool_) if used is None else used
+    malformed = np.array([link.trajectory.stop is StopReason.FORMAT for link in links])
     success = np.array([float(link.trajectory.success) for link in links])
-    whole = skill_integrated(success, used)
-    return tuple({"outcome": float(own), "skill": float(both - own)} for own, both in zip(success, whole, strict=True))
+    whole = skill_integrated(success, used, malformed=malformed)
+    return tuple(
+        {"outcome": 0.0, "skill": 0.0, "format": float(both)}
+        if failed
+        else {"outcome": float(own), "skill": float(both - own)}
+        for own, both, failed in zip(success, whole, malformed, strict=True)
+    )
 
 
-def used(links: Sequence[Link], counting: Literal["strict", "paper"]) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def used(links: Sequence[Link], counting: Literal["strict", "paper"]) -> Flags:
     """Return [m, m]: True at [k, j] where task j used a skill that was made in task k < j."""
     made = {link.trajectory.task.id: at for at, link in enumerate(links)}
     found = np.zeros((len(links), len(links)), dtype=bool)

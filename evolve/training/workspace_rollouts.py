@@ -144,6 +144,8 @@ def acting_of(config: Config, environment: Environment, policy: Policy) -> Rollo
         temperature=config.train.temperature,
         max_tokens=config.policy.max_tokens,
         skills=config.train.skills,
+        same_name=config.train.same_name,
+        require_code=config.train.require_code,
         demonstration=demonstrated(environment, policy.profile),
     )
 

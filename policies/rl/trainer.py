@@ -157,7 +157,7 @@ class Trainer:
             shuffled = torch.randperm(len(rows), generator=order).tolist()
             for part in range(min(settings.minibatches, len(rows))):
                 found.append(self._update(rows, batch, shuffled[part :: settings.minibatches], old))
-        whole = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
+        given = sum(len(row.prompt_ids) + len(row.completion_ids) for row in rows)
         seconds = time.perf_counter() - began
         return (
             _over_updates(found)
@@ -166,9 +166,9 @@ class Trainer:
             | {
                 "rows": len(rows),
                 "tokens": int(batch.mask.sum()),
-                "computed_share": self._computed(rows) / whole,
+                "computed_share": self._computed(rows) / given,
                 "seconds": seconds,
-                "update_tokens_per_s": whole * settings.epochs / seconds,
+                "update_tokens_per_s": given * settings.epochs / seconds,
             }
         )
 

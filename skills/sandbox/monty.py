@@ -36,6 +36,8 @@ from skills.sandbox.output import Printed, cut, describe
 _IDS = uuid.UUID("5b1a7c52-8f0e-4c7e-9d5b-6f3c1c0a7e11")
 _TRANSPORT = 2
 """A run may take this many times `seconds_per_run` together with the time its values travel."""
+EPISODES = 256
+"""Most episodes that a world on the shared sandbox holds open at once (its `max_concurrency`); further ones wait."""
 _FATAL = ("TimeoutError: feed time limit", "MemoryError: memory limit", "RuntimeError: suspension limit")
 
 
@@ -44,9 +46,13 @@ class SandboxBusy(EvolveError, RuntimeError):
 
 
 class MontySandbox:
-    """A pool of worker processes. Use `shared()` unless the pool must be separate."""
+    """A pool of worker processes, each started when it is first needed. Use `shared()` unless it must be separate.
 
-    def __init__(self, *, max_sessions: int = 256, clock: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
+    There are two sessions for each of `EPISODES`, so that an episode which holds one gets a second at once (the office
+    does the gold solution while it grades): if both had to be waited for, episodes could wait for each other for ever.
+    """
+
+    def __init__(self, *, max_sessions: int = 2 * EPISODES, clock: datetime = datetime(2026, 1, 1, tzinfo=UTC)) -> None:
         self._max_sessions = max_sessions
         self._policy = OSPolicy(datetime=clock, sleep="zero", random_start={"seed": 0})
         self._pool: Monty | None = None
@@ -84,7 +90,10 @@ class MontySandbox:
         try:
             return checkout.__enter__()
         except TimeoutError as error:
-            message = f"all {self._max_sessions} sandbox sessions are open; close() sessions that are no longer used"
+            message = (
+                f"all {self._max_sessions} sandbox sessions are open; close() those that are no longer used, and give "
+                f"an environment that opens them `max_concurrency = {EPISODES}`: then further episodes wait"
+            )
             raise SandboxBusy(message) from error
 
 

@@ -10,7 +10,7 @@ import pytest
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.loop.assembly import open_store
-from memory.records import Op, Outcome, Record, Status, Step, StopReason, Task, Trajectory, Trust
+from memory.records import Op, Outcome, Record, Status, Step, Task, Trajectory, Trust
 from policies.scripted import ScriptedPolicy
 from skills.record import Skill
 from tests.evolve.skilled_office import PAY, call, config, episodes, office, taught, work
@@ -64,7 +64,7 @@ async def test_what_cannot_be_done_is_told_and_proposes_nothing(reply: str, why:
     trajectory = await talk(reply, DONE, skills=(stored(),))
     assert why in trajectory.steps[0].observation
     assert trajectory.steps[0].error
-    assert skill_ops(trajectory, (stored(),), "full", success=True) == ()
+    assert skill_ops(trajectory, (stored(),), success=True) == ()
 
 
 async def test_what_no_skill_may_be_is_told_at_once() -> None:
@@ -72,7 +72,6 @@ async def test_what_no_skill_may_be_is_told_at_once() -> None:
     trajectory = await talk(code(bare, "print(lunch())"), said("save", "lunch"), DONE)
     assert "the function has no docstring" in trajectory.steps[1].observation
     assert "'Rodor' comes from the task it was made from" in trajectory.steps[1].observation
-    assert skill_ops(trajectory, (), "full", success=True) == ()
 
 
 ASK = 'def ask(name: str) -> bool:\n    """Tell whether there is such a contact."""\n    return bool(find(name))\n'
@@ -111,28 +110,38 @@ def test_a_run_answers_by_the_environments_own_description(tmp_path: Path) -> No
 
 async def test_a_saved_function_is_proposed_with_what_it_was_made_from() -> None:
     trajectory = await talk(code(PAY, CALL), said("save"), DONE)
-    (op,) = skill_ops(trajectory, (), "full", success=True)
+    (op,) = skill_ops(trajectory, (), success=True)
     assert (op.op, op.kind) == (Op.ADD, "skill")
     assert op.payload is not None
     assert op.payload["source"].strip() == PAY.strip()
     assert op.payload["origin"] == trajectory.task.instruction
     assert (op.provenance.task_ids, op.provenance.trajectory_ids) == ((trajectory.task.id,), ("tr",))
-    assert skill_ops(trajectory, (), "full", success=False) == ()
+    assert skill_ops(trajectory, (), success=False) == ()
 
 
-async def test_a_function_whose_first_call_ended_the_episode_is_proposed_since_no_reply_was_left_to_save_it() -> None:
-    ended = await talk(code(PAY, CALL, "apps.task.done()"))
-    (op,) = skill_ops(ended, (), "full", success=True)
-    assert op.op is Op.ADD
-    assert skill_ops(ended, (), "full", success=False) == ()
-    assert skill_ops(ended.model_copy(update={"stop": StopReason.MAX_STEPS}), (), "full", success=True) == ()
-    left = await talk(code(PAY, CALL), DONE)
-    assert skill_ops(left, (), "full", success=True) == (), "it could have said so"
+@pytest.mark.parametrize("last", ["", "apps.task.done()"])
+async def test_what_was_written_and_called_is_proposed_without_a_word(last: str) -> None:
+    trajectory = await talk(code(PAY, CALL, last), DONE)
+    (op,) = skill_ops(trajectory, (), success=True)
+    assert (op.op, op.payload and op.payload["source"].strip()) == (Op.ADD, PAY.strip())
+    assert skill_ops(trajectory, (), success=False) == ()
+    said_too = await talk(code(PAY, CALL), said("save"), DONE)
+    assert [each.op for each in skill_ops(said_too, (), success=True)] == [Op.ADD], "saying it proposes nothing twice"
+
+
+async def test_what_was_not_called_or_failed_is_not_proposed() -> None:
+    for block in (code(PAY), code(PAY, "pay_to('Nobody here', 1, 'x')"), code(f"if True:\n    {FIND!r}")):
+        assert skill_ops(await talk(block, DONE), (), success=True) == ()
+
+
+async def test_what_was_said_overrides_what_was_done() -> None:
+    trajectory = await talk(code(BETTER, CALL), said("delete"), DONE, skills=(stored(),))
+    assert [op.op for op in skill_ops(trajectory, (stored(),), success=True)] == [Op.REMOVE]
 
 
 async def test_a_change_is_an_edit_of_the_version_that_was_shown() -> None:
     trajectory = await talk(code(BETTER, CALL), said("update"), DONE, skills=(stored(),))
-    (op,) = skill_ops(trajectory, (stored(),), "full", success=True)
+    (op,) = skill_ops(trajectory, (stored(),), success=True)
     assert (op.op, op.target_id, op.base_version) == (Op.EDIT, "s1", 4)
     assert op.payload is not None
     assert "print(name)" in op.payload["source"]
@@ -140,22 +149,22 @@ async def test_a_change_is_an_edit_of_the_version_that_was_shown() -> None:
 
 async def test_a_deletion_is_proposed_even_by_a_failed_episode() -> None:
     trajectory = await talk(said("delete"), DONE, skills=(stored(),))
-    (op,) = skill_ops(trajectory, (stored(),), "full", success=False)
+    (op,) = skill_ops(trajectory, (stored(),), success=False)
     assert (op.op, op.target_id, op.base_version) == (Op.REMOVE, "s1", 4)
 
 
 async def test_words_about_skills_in_the_worlds_own_steps_ask_for_nothing() -> None:
     task = Task(id="t", instruction="x")
-    steps = (Step(index=0, action=f"{PAY}\n{CALL}"), Step(index=1, action="look()", reply=f"{said('save')} look()"))
+    steps = (Step(index=0, action=CALL), Step(index=1, action="look()", reply=f"{said('save')} look()"))
     trajectory = Trajectory(task=task, steps=steps, outcome=Outcome(success=True, reward=1))
-    assert skill_ops(trajectory, (), "full", success=True) == ()
+    assert skill_ops(trajectory, (), success=True) == ()
 
 
 async def test_in_the_compact_profile_a_function_is_saved_by_its_use() -> None:
     trajectory = await talk(f"{PAY}\n{CALL}\napps.task.done()", profile="compact")
-    assert [op.op for op in skill_ops(trajectory, (), "compact", success=True)] == [Op.ADD]
-    assert [op.op for op in skill_ops(trajectory, (stored(BETTER),), "compact", success=True)] == [Op.EDIT]
-    assert skill_ops(trajectory, (stored(),), "compact", success=True) == ()
+    assert [op.op for op in skill_ops(trajectory, (), success=True)] == [Op.ADD]
+    assert [op.op for op in skill_ops(trajectory, (stored(BETTER),), success=True)] == [Op.EDIT]
+    assert skill_ops(trajectory, (stored(),), success=True) == ()
 
 
 def test_what_one_task_wrote_the_next_one_calls(tmp_path: Path) -> None:

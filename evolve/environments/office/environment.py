@@ -22,7 +22,7 @@ from memory.errors import BadInput, NotFound
 from memory.records import Task, Trajectory
 from policies.protocols import ToolSpec
 from policies.templates import render
-from skills.sandbox.monty import importable
+from skills.sandbox.monty import EPISODES, importable
 
 _READS_OTHERS = re.compile(r"\.\s*(?:read|list)\b|\bgetattr\b")
 """Code that can read what others wrote: `apps.mail.read`, `apps.todo.list`, under whatever name of the app."""
@@ -52,6 +52,7 @@ class Office:
     action_format: ActionFormat = "code"
     tools: tuple[ToolSpec, ...] = ()
     seedless = True
+    max_concurrency = EPISODES
 
     def __init__(self, config: OfficeConfig | None = None) -> None:
         self.config = config or OfficeConfig()

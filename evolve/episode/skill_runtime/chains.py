@@ -1,7 +1,8 @@
 """A chain: tasks done one after another by one agent that may use, in each, what it wrote in those before.
 
-What is saved in a chain stays in it (SAGE, arXiv 2512.17102: the library belongs to the rollout, nothing is shared
-inside a group): it lives in an overlay of the library, nothing of it is committed, and the base never notices.
+What is written in a chain stays in it (SAGE, arXiv 2512.17102: the library belongs to the rollout, nothing is shared
+inside a group): it lives in an overlay of the library, nothing of it is committed, and the base never notices. So no
+gate is asked: every function that ran is there in the next task, whatever its style, as in the paper.
 """
 
 from __future__ import annotations
@@ -10,17 +11,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.episode.rollout import Attempt, RolloutConfig, SameName, rollout
 from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.protocols import Environment
 from memory.errors import BadInput, NotFound
-from memory.records import DeltaOp, Injection, Op, Record, Trajectory
-from policies.protocols import Policy, Profile
+from memory.records import Injection, Op, Record, Trajectory
+from policies.protocols import Policy
 from skills.library import Library, Overlay
 from skills.listing import catalogue
 from skills.record import Skill
 from skills.retrieval import Choosing, choose
-from skills.static_checks import complaints
 
 
 @dataclass(frozen=True)
@@ -50,28 +50,29 @@ async def chain(
         injected = (*attempt.injected, *(_injection(record, at) for at, record in enumerate(skills)))
         given = replace(attempt, skills=skills, injected=injected)
         done.append(Link(await rollout(environment, policy, given, acting), skills))
-        take(overlay, done[-1].trajectory, skills, policy.profile)
+        take(overlay, done[-1].trajectory, skills, acting.same_name)
     return tuple(done)
 
 
-def take(overlay: Overlay, trajectory: Trajectory, shown: Sequence[Record[Skill]], profile: Profile) -> None:
-    """Change the overlay as an episode asks for, whatever came of its task; what no skill may be is left out.
+def take(
+    overlay: Overlay, trajectory: Trajectory, shown: Sequence[Record[Skill]], same_name: SameName = "kept"
+) -> None:
+    """Change the overlay as an episode asks for, whatever came of its task.
 
-    So is a name that is taken, and a function whose requirements are missing: as a gate would say.
+    Left out is a function whose requirements are missing, and, where skills are `kept`, one whose name is taken.
     """
-    for op in skill_ops(trajectory, shown, profile, success=None):
+    names = {record.id: record.payload.name for record in shown}
+    task = {"origin": trajectory.task.instruction, "scenario": trajectory.task.scenario, "summary": ""}
+    for op in skill_ops(trajectory, shown, success=None):
         with suppress(BadInput, NotFound):
-            _apply(overlay, op, {record.id: record.payload.name for record in shown})
-
-
-def _apply(overlay: Overlay, op: DeltaOp, names: dict[str, str]) -> None:
-    if op.op is Op.REMOVE:
-        overlay.delete(names[op.target_id or ""])
-        return
-    skill = Skill.model_validate(op.payload)
-    if complaints(skill, known=overlay.names):
-        return
-    _ = overlay.update(skill) if op.op is Op.EDIT else overlay.save(skill, op.provenance)
+            if op.op is Op.REMOVE:
+                overlay.delete(names[op.target_id or ""])
+            elif same_name == "replaced":
+                overlay.put(Skill.model_validate({**(op.payload or {}), **task}), op.provenance)
+            elif op.op is Op.EDIT:
+                overlay.update(Skill.model_validate(op.payload))
+            else:
+                overlay.save(Skill.model_validate(op.payload), op.provenance)
 
 
 def _cost(records: Sequence[Record[Skill]], policy: Policy) -> int:

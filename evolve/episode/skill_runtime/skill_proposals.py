@@ -1,8 +1,8 @@
 """Makes proposals of what an agent did with skills in an episode. Pure: gates and commit decide what becomes of them.
 
-In the full profile it said so (`evolve.episode.skill_runtime.skill_actions`), or the world ended the episode with the
-very step that first called a function of its own, so that it could not say. In the compact one a function that it wrote
-and called without an error is saved, and one of a shown skill's name changes that skill (SAGE, arXiv 2512.17102).
+In every profile a function that it wrote and called without an error is proposed, and one of a shown skill's name as a
+change of that skill (SAGE, arXiv 2512.17102, reads them off the executed code). In the full profile it can also say so,
+and ask to delete one (`evolve.episode.skill_runtime.skill_actions`).
 """
 
 from __future__ import annotations
@@ -12,25 +12,21 @@ from typing import Any
 
 from evolve.episode.skill_runtime.skill_actions import Asked, granted, written
 from evolve.seeds import id_for
-from memory.records import DeltaOp, Op, Provenance, Record, StopReason, Trajectory
-from policies.protocols import Profile
+from memory.records import DeltaOp, Op, Provenance, Record, Trajectory
 from skills.program import program
 from skills.record import Skill, SkillTest
 
 
-def skill_ops(
-    trajectory: Trajectory, shown: Sequence[Record[Any]], profile: Profile, *, success: bool | None
-) -> tuple[DeltaOp, ...]:
-    """Return the ops that an episode asks for, each skill once, in order.
+def skill_ops(trajectory: Trajectory, shown: Sequence[Record[Any]], *, success: bool | None) -> tuple[DeltaOp, ...]:
+    """Return the ops that an episode asks for, each skill once, callees first; what was said overrides what was done.
 
     From an episode known to have failed nothing is saved or changed; what it asked to delete is proposed. A change is
     an EDIT against the version that was shown.
     """
     known = {record.payload.name: record for record in shown}
     own = written(trajectory.task, trajectory.steps, [record.payload for record in shown])
-    wishes = [*_said(trajectory), *_unsaid(trajectory, own, known)] if profile == "full" else _done(own, known)
     ops: dict[str, DeltaOp] = {}
-    for wish in wishes:
+    for wish in (*_done(own, known), *_said(trajectory)):
         if wish.verb != "delete" and success is False:
             continue
         op = _op(wish, _tested(own.get(wish.name), trajectory), known.get(wish.name), trajectory)
@@ -39,19 +35,12 @@ def skill_ops(
     return tuple(ops.values())
 
 
-def _said(trajectory: Trajectory) -> Iterator[Asked]:
-    return (wish for step in trajectory.steps if (wish := granted(step)) is not None and wish.verb != "show")
-
-
-def _unsaid(trajectory: Trajectory, own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
-    """Yield to save what was first called in the step with which the world ended the episode."""
-    if trajectory.stop is StopReason.DONE and trajectory.steps and granted(trajectory.steps[-1]) is None:
-        before = written(trajectory.task, trajectory.steps[:-1], [record.payload for record in known.values()])
-        yield from (wish for wish in _done(own, known) if wish.name not in before)
-
-
 def _done(own: dict[str, Skill], known: dict[str, Record[Any]]) -> Iterator[Asked]:
     return (Asked("update" if name in known else "save", name) for name in own)
+
+
+def _said(trajectory: Trajectory) -> Iterator[Asked]:
+    return (wish for step in trajectory.steps if (wish := granted(step)) is not None and wish.verb != "show")
 
 
 def _tested(skill: Skill | None, trajectory: Trajectory) -> Skill | None:

@@ -62,7 +62,7 @@ def _skills(batch: Batch, context: RunContext) -> Iterator[DeltaOp]:
     for trajectory in batch.episodes if context.acting.skills else ():
         shown = batch.shown(trajectory.injected).skills
         success = judged_success(trajectory, context)
-        yield from skill_ops(trajectory, shown, context.policy.profile, success=success)
+        yield from skill_ops(trajectory, shown, success=success)
 
 
 def proposed(batch: Batch) -> tuple[DeltaOp, ...]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from evolve.config.model import Config
+from evolve.config.training import RECIPES, TrainSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
+from evolve.episode.prompting import NO_CODE
 from evolve.episode.rollout import RolloutConfig
 from evolve.episode.skill_runtime.chains import Link
 from evolve.training.chain_tasks import chains
+from evolve.training.loop import rollout_figures
 from evolve.training.rollouts import ChainSpec, Rollout, Sampling, rewarded, roll, used
-from memory.records import Outcome, Provenance, Record, Step, Task, Trajectory
+from evolve.training.workspace_rollouts import acting_of
+from memory.records import Outcome, Provenance, Record, Step, StopReason, Task, Trajectory
+from policies.protocols import Message, SamplingParams
+from policies.scripted import ScriptedPolicy
 from skills.record import Skill
 
 ACTING = RolloutConfig(world="", max_steps=16, skills=True)
@@ -61,6 +69,30 @@ async def test_without_skills_nothing_is_shared_and_success_alone_is_paid() -> N
     assert all(parts["skill"] == 0.0 for rollout in found for parts in rollout.rewards)
 
 
+async def test_a_reply_without_code_ends_the_episode_and_costs_1() -> None:
+    """Some members only talk in their first task; the next one they do as the others."""
+    office = Office(OfficeConfig(deployment=3))
+    drawn = chains(office.tasks("train"), 2, seed=0)[0]
+
+    def speak(messages: Sequence[Message], params: SamplingParams) -> str:
+        talks = drawn.tasks[0].instruction in messages[1].content and (params.seed or 0) % 2
+        return "I will see to it." if talks else "```python\napps.task.done()\n```"
+
+    for required in (True, False):
+        acting = replace(ACTING, require_code=required, max_steps=4)
+        policy = ScriptedPolicy(speak)
+        found = await roll([ChainSpec(drawn, office)], policy, acting, Sampling(rollouts=6), iteration=0)
+        firsts = [each.links[0].trajectory for each in found]
+        ended = [each for each, first in zip(found, firsts, strict=True) if first.stop is StopReason.FORMAT]
+        assert bool(ended) is required
+        for each in ended:
+            assert each.links[0].trajectory.steps[-1].error == NO_CODE
+            assert each.rewards[0] == {"outcome": 0.0, "skill": 0.0, "format": -1.0}
+            assert len(each.links) == 2, "the chain goes on"
+        assert all("format" not in parts for each in found if each not in ended for parts in each.rewards)
+        assert rollout_figures(found)["malformed"] == len(ended) / 12
+
+
 async def test_with_nothing_counted_skills_are_shared_and_success_alone_is_paid() -> None:
     paid, unpaid = [await rolled(Sampling(rollouts=1, counting=how)) for how in ("strict", "none")]
     assert [each.used for each in paid] == [each.used for each in unpaid]
@@ -90,6 +122,22 @@ def test_a_skill_that_was_made_and_used_is_paid_twice_where_both_tasks_succeed()
     assert paid("paid('Bob', 4)") == [2, 2]
     assert paid("paid('Bob', 4)", success=False) == [1, 0]
     assert paid("apps.payments.send(to='Bob', amount=4)") == [1, 1]
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES])
+def test_the_recipe_sage_alone_asks_for_code(recipe: str) -> None:
+    config = Config(train=TrainSection.model_validate(RECIPES[recipe]))
+    office = Office(OfficeConfig(deployment=3))
+    assert acting_of(config, office, ScriptedPolicy([])).require_code is (recipe == "sage")
+
+
+def test_a_format_failure_earns_its_task_minus_1_and_nobody_else_for_it() -> None:
+    links = [link(SOURCE + "paid('Ann', 3)", "a", True), link("paid('Bob', 4)", "b", True, [saved()])]
+    links[1] = replace(links[1], trajectory=links[1].trajectory.model_copy(update={"stop": StopReason.FORMAT}))
+    assert rewarded(links, used(links, "strict")) == (
+        {"outcome": 1.0, "skill": 0.0},
+        {"outcome": 0.0, "skill": 0.0, "format": -1.0},
+    )
 
 
 def test_a_name_for_nothing_is_claimed_by_the_papers_count_and_not_by_the_strict_one() -> None:

@@ -41,9 +41,22 @@ def test_in_a_longer_chain_each_bonus_is_paid_once() -> None:
     assert skill_integrated(np.array([1.0, 0.0, 1.0]), uses(3, (0, 1), (0, 2))).tolist() == [2, 0, 2]
 
 
-def test_a_malformed_reply_costs_1_and_its_use_of_a_skill_pays_nobody() -> None:
-    rewards = skill_integrated(np.array([1.0, 1.0]), uses(2, (0, 1)), malformed=np.array([False, True]))
-    assert rewards.tolist() == [1, -1]
+@pytest.mark.parametrize(
+    ("success", "malformed", "expected"),
+    [
+        ([1, 1], [False, True], [1, -1]),
+        ([0, 0], [False, True], [0, -1]),
+        ([1, 1], [True, False], [-1, 2]),
+        ([0, 1], [True, False], [-1, 2]),
+        ([1, 1], [True, True], [-1, -1]),
+    ],
+)
+def test_a_malformed_reply_costs_1_and_its_use_of_a_skill_pays_nobody(
+    success: list[float], malformed: list[bool], expected: list[float]
+) -> None:
+    """The use of a function that such an episode wrote is paid as any other: the paper's r and u are those of task 2."""
+    rewards = skill_integrated(np.array(success, dtype=np.float64), uses(2, (0, 1)), malformed=np.array(malformed))
+    assert rewards.tolist() == expected
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=5))

@@ -150,7 +150,7 @@ def trained(model: Path, case: Case, folder: Path | None = None) -> Seen:
         trainer.save(folder / "result")
     local = [value.to_local() if hasattr(value, "to_local") else value for value in trainer.model.parameters()]
     trainer.seen.held = sum(value.numel() for value in local)
-    trainer.seen.weights = trainer.merged()
+    trainer.seen.weights = dict(trainer.merged())
     return trainer.seen
 
 
@@ -183,7 +183,7 @@ def led(model: Path, folder: Path, killed_at: int | None, victim: int) -> None:
                 os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)
             trainer.step(*batch(number))
             trainer.checkpoint(kept, {"batches": number + 1})
-        torch.save(trainer.merged(), folder / "weights.pt")
+        torch.save(dict(trainer.merged()), folder / "weights.pt")
 
 
 @dataclass(frozen=True)

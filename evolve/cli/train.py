@@ -50,8 +50,23 @@ def begun() -> None:
 
 
 @app.command()
-def plan(context: typer.Context, as_json: Json = False) -> None:
-    """Show what the journal offers to a training, by family of tasks and by difficulty; what is left out and why."""
+def plan(
+    context: typer.Context,
+    gpu: Annotated[float | None, typer.Option(help="GiB of a GPU: show what a training takes of it instead.")] = None,
+    ram: Annotated[float | None, typer.Option(help="The same for GiB of this machine's memory, on its CPU.")] = None,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs among which the weights are shared out.")] = 1,
+    tokens: Annotated[int, typer.Option(min=2, help="Tokens of the longest row, prompt and replies together.")] = 8192,
+    model: Annotated[str, typer.Option(help="A folder with config.json or a hub name; else the configured one.")] = "",
+    values: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Show what the journal offers to a training, by family of tasks and by difficulty; what is left out and why.
+
+    With --gpu or --ram: the memory that a training takes, by part, before anything is loaded.
+    """
+    if gpu is not None or ram is not None:
+        _memory(context, values, (gpu, ram, gpus, tokens, model), as_json)
+        return
     from evolve.training.training_session import offered
 
     found = offered(load(context))
@@ -75,6 +90,33 @@ def plan(context: typer.Context, as_json: Json = False) -> None:
     )
     for reason, count in found.left_out.items():
         say(f"left out: {count}, {reason}")
+
+
+def _memory(
+    context: typer.Context,
+    values: list[str] | None,
+    given: tuple[float | None, float | None, int, int, str],
+    as_json: bool,
+) -> None:
+    """Print the plan of a training's memory."""
+    from evolve.training.memory_plan import GIB, planned
+
+    gpu, ram, gpus, tokens, model = given
+    budget = ram if gpu is None else gpu
+    if budget is None or (gpu is not None and ram is not None) or (gpu is None and gpus > 1):
+        raise ConfigError("--gpu and --ram are two devices, and --gpus goes with --gpu; give one of them")
+    config = configured(context, "run", values)
+    found = planned(config, budget, tokens, model=model, gpu=gpu is not None, devices=gpus)
+    if as_json:
+        show(found.model_dump(mode="json") | {"fits": found.fits}, True, "")
+        return
+    table([{"part": each.part, "GiB": f"{each.bytes / GIB:.2f}", "what": each.why} for each in found.parts], False)
+    rollouts = f"rollouts {found.rollouts / GIB:.1f} GiB" if found.rollouts else "rollouts are the server's"
+    where = f"{budget:g} GiB" + (f" of each of {gpus} GPUs" if gpus > 1 else "")
+    verdict = "fits" if found.fits else "does NOT fit"
+    say(f"{found.model}: an update {found.update / GIB:.1f} GiB, {rollouts}; {verdict} into {where}")
+    for advice in found.advice:
+        say(f"set: {advice}")
 
 
 @app.command()

@@ -1,6 +1,7 @@
 """Who rolls out in a training: the policy that answers with each update of the weights as soon as it is made.
 
-In this process the weights are merged and computed with. On vLLM servers only the adapter travels: it is written to the
+In this process the model under training itself computes, so that there is one copy of it; only a plain Llama has a
+second one, merged, for the fast decoder. On vLLM servers only the adapter travels: it is written to the
 training's folder, which the servers read, and loaded under a name of its own, since a name that is used again answers
 from the old version's cached keys and values (vllm#42125). Every reply names the version that sampled it.
 
@@ -27,6 +28,7 @@ from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
 from policies.generations.token_policy import TokenPolicy
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
+from policies.rl.ranks import world
 
 if TYPE_CHECKING:
     from policies.rl.trainer import Trainer
@@ -65,15 +67,19 @@ def require_rollouts(config: Config) -> None:
         )
 
 
-def rollout_policy(config: Config, folder: Path) -> RolloutPolicy:
+def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPolicy:
     """Return who rolls out in the training of `folder`, as a `[policy]` says that `require_rollouts` let pass."""
+    from policies.local.llama import is_plain_llama
     from policies.local.loading import load_encoder
+    from policies.local.local_policy import LocalPolicy
 
-    if config.policy.name != "served":
+    directory, profile = generations.model_directory(config.policy), generations.profile_of(config.policy)
+    if config.policy.name == "served":
+        engine, encoder = generations.vllm_engine(config.policy), load_encoder(str(directory))
+        return ServedRollouts(engine, encoder, folder, profile=profile)
+    if world() > 1 or is_plain_llama(trainer.acting.config):
         return generations.in_process(config.policy, config.workspace)
-    encoder = load_encoder(str(generations.model_directory(config.policy)))
-    engine, profile = generations.vllm_engine(config.policy), generations.profile_of(config.policy)
-    return ServedRollouts(engine, encoder, folder, profile=profile)
+    return LocalPolicy(directory, profile=profile, model=trainer.acting)
 
 
 class ServedRollouts(TokenPolicy):

@@ -90,7 +90,7 @@ def rolled_out(
 
     Raises `BadInput` for an environment without train tasks, and as `learn`.
     """
-    policy = rollout_policy(config, folder)
+    policy = rollout_policy(config, folder, trainer)
     environment = make_environment(config)
     with open_store(config, policy.count_tokens, owner=False) as store:
         world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)

@@ -39,6 +39,12 @@ class Batcher:
             self._task = asyncio.create_task(self._drain())
         return await future
 
+    async def between(self, work: Callable[[], None]) -> None:
+        """Do something while no batch runs. Raises as `submit`."""
+        if self._closed:
+            raise PolicyUnavailable("this LocalPolicy was closed; make a new one")
+        await asyncio.get_running_loop().run_in_executor(self._worker, work)
+
     async def close(self) -> None:
         """Wait for the running batch and end the thread; requests still waiting fail."""
         self._closed = True

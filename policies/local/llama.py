@@ -67,7 +67,10 @@ class State:
 
 
 class LlamaEngine:
-    """Runs batches over the weights of a transformers `LlamaForCausalLM`."""
+    """Runs batches over the weights of a transformers `LlamaForCausalLM`, as they are when a batch begins.
+
+    Call `forget` after a change of the weights.
+    """
 
     def __init__(self, model: Any) -> None:
         config = model.config
@@ -234,12 +237,21 @@ def _layer_weights(layer: Any) -> tuple[Tensor, ...]:
     att, mlp = layer.self_attn, layer.mlp
     return (
         layer.input_layernorm.weight,
-        torch.cat((att.q_proj.weight, att.k_proj.weight, att.v_proj.weight)),
+        _joined(att.q_proj, att.k_proj, att.v_proj),
         att.o_proj.weight,
         layer.post_attention_layernorm.weight,
-        torch.cat((mlp.gate_proj.weight, mlp.up_proj.weight)),
+        _joined(mlp.gate_proj, mlp.up_proj),
         mlp.down_proj.weight,
     )
+
+
+def _joined(*layers: Any) -> Tensor:
+    """Return the weights of layers as one matrix, and make each layer's a part of it: there is one copy, and who
+    changes a layer's weights changes the matrix."""
+    whole = torch.cat([layer.weight.detach() for layer in layers])
+    for layer, part in zip(layers, whole.split([len(layer.weight) for layer in layers]), strict=True):
+        layer.weight.data = part
+    return whole
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
+
+import torch
 
 from memory.records import Usage
 from policies.encoding import ChatEncoder
@@ -24,8 +25,8 @@ POCKET = Path(__file__).parent.parent / "pocket" / "weights"
 class Merging(Protocol):
     """A trainer, as far as a policy follows it."""
 
-    def merged(self) -> Mapping[str, Any]:
-        """Return the weights of the whole model as they are now."""
+    def merged(self) -> Iterable[tuple[str, Any]]:
+        """Give the weights of the whole model as they are now, by name, the adapter added in."""
         ...
 
 
@@ -33,8 +34,8 @@ class LocalPolicy:
     """Computes in fp32, on a GPU where there is one. Concurrent calls run as one batch; neither greedy nor seeded
     output depends on what else is in it. No native tool calls, no schema-constrained decoding.
 
-    `path`: a directory or hub name; `adapter`: a PEFT adapter, merged on loading; `threads`: CPU threads to use.
-    Raises `PolicyRefused` where the model cannot be loaded.
+    `path`: a directory or hub name; `adapter`: a PEFT adapter, merged on loading; `threads`: CPU threads to use;
+    `model`: the model itself, where it is loaded already. Raises `PolicyRefused` where it cannot be loaded.
     """
 
     supports_schema = False
@@ -50,15 +51,17 @@ class LocalPolicy:
         name: str | None = None,
         profile: Profile = "full",
         max_batch: int = 128,
+        model: Any = None,
     ) -> None:
         self.tokenizer = load_tokenizer(str(path))
-        self._model = load_model(str(path), None if adapter is None else str(adapter))
+        self._own = model is None
+        self._model = load_model(str(path), None if adapter is None else str(adapter)) if model is None else model
         self.name: str = name or Path(path).name
         self.generation: str | None = None
         """What its adapter is called in a registry of generations, where it comes from one."""
         self.profile: Profile = profile
         self.encoder = ChatEncoder(self.tokenizer, end_tokens(self._model.generation_config, self.tokenizer))
-        self._live = _Live(_engine(self._model), weights_hash(self._model))
+        self._live = _Live(_engine(self._model), self._named())
         self._batcher = Batcher(self._run, max_batch, threads)
 
     @classmethod
@@ -80,26 +83,33 @@ class LocalPolicy:
         """Hash of the weights that answer now; a reply names those that answered it."""
         return self._live.version
 
-    def adopt(self, weights: Mapping[str, Any]) -> str:
-        """Answer with other weights of this model from the next batch on, and return their version.
-
-        `weights` is a state dict. A batch that is running ends as it began. Raises `PolicyRefused` for one that does
-        not fit.
-        """
-        fresh = copy.deepcopy(self._model)
-        try:
-            fresh.load_state_dict(weights)
-        except RuntimeError as error:
-            raise PolicyRefused(
-                f"these are no weights of {self.name!r}: {str(error).splitlines()[-1].strip()}"
-            ) from error
-        self._model = fresh
-        self._live = _Live(_engine(fresh), weights_hash(fresh))
-        return self.version
-
     async def sync_weights(self, trainer: Merging) -> None:
-        """Answer with a trainer's weights, its adapter merged into them. Raises as `adopt`."""
-        self.adopt(trainer.merged())
+        """Answer with a trainer's weights from the next batch on; one that is running ends as it began.
+
+        They are merged into this policy's own, one matrix after the other; a model that is the trainer's own has them
+        already. Raises `PolicyRefused` for those of another model.
+        """
+        await self._batcher.between(lambda: self._follow(trainer))
+
+    def _follow(self, trainer: Merging) -> None:
+        if self._own:
+            self._take(trainer.merged())
+        self._model.eval()
+        self.engine.forget()
+        self._live = _Live(self.engine, self._named())
+
+    @torch.no_grad()
+    def _take(self, weights: Iterable[tuple[str, Any]]) -> None:
+        own = self._model.state_dict()
+        for name, value in weights:
+            if name not in own or own[name].shape != value.shape:
+                raise PolicyRefused(f"these are no weights of {self.name!r}: got {name} of {tuple(value.shape)}")
+            own[name].copy_(value)
+
+    def _named(self) -> str:
+        """Return the version: the hash of all weights, or of those that change where the others are a trainer's."""
+        changing = ((name, value) for name, value in self._model.named_parameters() if value.requires_grad)
+        return weights_hash(self._model.state_dict().items() if self._own else changing)
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return one completion. Raises `PolicyRefused` for native tools and for prompts that leave no room."""

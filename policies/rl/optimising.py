@@ -9,7 +9,7 @@ from pydantic import Field
 from memory.base import Frozen
 
 Dtype = Literal["float32", "bfloat16"]
-"""In which weights are held and computed."""
+"""In which weights are held."""
 Schedule = Literal["constant", "linear", "cosine"]
 """What becomes of the learning rate after the warm-up."""
 
@@ -21,9 +21,10 @@ class Optimising(Frozen):
     """Passes over a batch of rollouts."""
     minibatches: int = Field(default=1, ge=1)
     """Updates made of one batch of rollouts; from 2 on the ratio to the policy that sampled matters."""
-    dtype: Dtype = "float32"
-    """In which the base is held and computed while it is trained; the adapter is float32. `bfloat16` takes half the
-    memory; it is the faster one on a processor that computes it (avx512_bf16, AMX), else some 35 times slower."""
+    dtype: Dtype | None = None
+    """In which the base is held while an adapter of it is trained; the adapter is float32. Not set: `bfloat16` on a
+    GPU, else `float32`. `bfloat16` takes half the memory, and what computes it is faster too (GPUs, processors with
+    avx512_bf16 or AMX); elsewhere it is widened to float32 piece by piece and takes as long as that."""
     rank: int = Field(default=16, ge=1)
     """Of the adapter; its scale is twice the rank."""
     learning_rate: float = Field(default=1e-4, gt=0)
@@ -35,8 +36,9 @@ class Optimising(Frozen):
     """Updates in which the learning rate rises from 0: the first is made at 0, as in transformers."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     """Largest norm of a gradient; a larger one is scaled down to it."""
-    pack_tokens: int = Field(default=1024, ge=64)
-    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly."""
+    pack_tokens: int | None = Field(default=None, ge=64)
+    """Tokens computed at a time; the cost of attention grows with the square of it, what is shared grows slowly. Not
+    set: 8192 on a GPU, else 1024."""
     gradient_checkpointing: bool = False
     """Keep one state a layer, and compute the rest again for the gradient: about a third more time, and of what grows
     with the tokens of a pack most of the memory less."""

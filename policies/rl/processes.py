@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import cache
@@ -65,8 +65,8 @@ class LeadingTrainer(Trainer):
         """Write the adapter or the model, as `Trainer`."""
         self._led("save", directory)
 
-    def merged(self) -> dict[str, Tensor]:
-        """Return the weights of the whole model, as `Trainer`."""
+    def merged(self) -> Iterator[tuple[str, Tensor]]:
+        """Give the weights of the whole model, as `Trainer`."""
         return self._led("merged")
 
     def checkpoint(self, path: Path, progress: Mapping[str, Any] | None = None) -> None:

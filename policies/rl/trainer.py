@@ -20,12 +20,11 @@ Files that packages write: what they raise where the disk is full becomes the `O
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 import re
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -39,17 +38,17 @@ from transformers import get_scheduler
 
 from memory.errors import BadInput
 from policies.errors import PolicyError, PolicyRefused
-from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, peft_package
+from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, peft_package, release_at_once
 from policies.rl.batch import Batch, batch_of, score, split
-from policies.rl.optimising import Optimising
+from policies.rl.optimising import Dtype, Optimising
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import rank, world
 from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
+from policies.rl.upcasting import upcast
 
-log = logging.getLogger(__name__)
 MOST = "_max"
 """How the name of a figure ends that is the largest of a batch; the others are means."""
 
@@ -100,21 +99,16 @@ class Trainer:
         correction: OffPolicyCorrection | None = None,
     ) -> None:
         self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
-        if settings.dtype == "bfloat16" and not computes_bfloat16():
-            log.warning(
-                "this processor has no instructions for bfloat16 (avx512_bf16, AMX): it takes some 35 times as long as "
-                'float32; set train.dtype = "float32" unless memory is what lacks'
-            )
         torch.manual_seed(settings.seed)
+        release_at_once()
         merged_in = None if settings.weights == "lora" else start and str(start)
-        plain = load_model(self.path, merged_in, settings.dtype, device="cpu" if world() > 1 else None)
-        made = _adapted(plain, settings, start) if settings.weights == "lora" else plain.requires_grad_()
-        if settings.gradient_checkpointing:
-            _checkpoint_gradients(made)
+        plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world() > 1 else None)
+        made = trainable(plain, settings, start, widened=not computes_bfloat16())
+        self._pack_tokens = settings.pack_tokens or (8192 if torch.cuda.is_available() else 1024)
         self._split = split(made)
         self.accelerator: Any
         self.model: Any
-        self.accelerator, self.model, self.optimizer = self._prepared(made.train())
+        self.accelerator, self.model, self.optimizer = self._prepared(made.eval())
         self.schedule = schedule_of(self.optimizer, settings)
         self.updates = 0
 
@@ -143,6 +137,7 @@ class Trainer:
         """
         began = time.perf_counter()
         settings = self.settings
+        self.model.train()  # gradient checkpointing is off in a model that is evaluated
         batch = batch_of(rows, advantages, self.accelerator.device)
         order = torch.Generator().manual_seed(settings.seed + self.updates)
         once = settings.epochs * settings.minibatches == 1
@@ -187,7 +182,7 @@ class Trainer:
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
         """Return the log-probabilities of the trained tokens under the weights as they are [b, t]."""
         found = torch.zeros_like(batch.rollout_logp)
-        for pack, counts in dealt(packs(rows, self.settings.pack_tokens)):
+        for pack, counts in dealt(packs(rows, self._pack_tokens)):
             logp, _ = self._scored(pack, rows, batch.part(pack.rows))
             if counts:
                 found[list(pack.rows)] = logp
@@ -199,7 +194,7 @@ class Trainer:
 
     def _computed(self, rows: Sequence[TrainRow]) -> int:
         """Return how many tokens one pass over the rows computes."""
-        return sum(pack.size for pack in packs(rows, self.settings.pack_tokens))
+        return sum(pack.size for pack in packs(rows, self._pack_tokens))
 
     def _update(
         self, rows: Sequence[TrainRow], batch: Batch, chosen: Sequence[int], old: Tensor | None
@@ -218,7 +213,7 @@ class Trainer:
                 "correction_max": float(applied.max()),
             }
         totals: dict[str, float] = {}
-        for pack, counts in dealt(packs(own, self.settings.pack_tokens)):
+        for pack, counts in dealt(packs(own, self._pack_tokens)):
             at = list(pack.rows)
             piece = part.part(at)
             found = self._backward(pack, own, piece, None if before is None else before[at], weights[at] * counts)
@@ -295,22 +290,28 @@ class Trainer:
             new.replace(directory)
         self.accelerator.wait_for_everyone()
 
-    def merged(self) -> dict[str, Tensor]:
-        """Return the weights of the whole model as they are now, the adapter added in: what an engine computes with.
+    def merged(self) -> Iterator[tuple[str, Tensor]]:
+        """Give the weights of the whole model as they are now, by name, the adapter added in: one copy at a time.
 
-        Of several processes the first gets them, and the others nothing.
+        Of several processes the first gets them, all at once, and the others nothing.
         """
+        return self._merged() if world() == 1 else iter(whole_of(dict(self._merged())).items())
+
+    def _merged(self) -> Iterator[tuple[str, Tensor]]:
         made = self.accelerator.unwrap_model(self.model)
-        if self.settings.weights == "full":
-            return whole_of({name: value.detach().clone() for name, value in made.state_dict().items()})
-        base = made.get_base_model()
-        changed = {
-            f"{name}.weight": module.get_delta_weight("default").detach()
-            for name, module in base.named_modules()
-            if hasattr(module, "get_delta_weight")
-        }
-        plain = ((name.replace(".base_layer", ""), value.detach()) for name, value in base.state_dict().items())
-        return whole_of({name: value + changed.get(name, 0.0) for name, value in plain if ".lora_" not in name})
+        full = self.settings.weights == "full"
+        base = made if full else made.get_base_model()
+        adapted = {name: each for name, each in base.named_modules() if hasattr(each, "get_delta_weight")}
+        for name, value in base.state_dict().items():
+            layer, _, kind = name.rpartition(".base_layer.")
+            if ".lora_" not in name:
+                change = adapted[layer].get_delta_weight("default").detach() if kind == "weight" else 0.0
+                yield name.replace(".base_layer", ""), value.detach() + change
+
+    @property
+    def acting(self) -> Any:
+        """The model under training itself, for who computes with it between two steps."""
+        return self.accelerator.unwrap_model(self.model)
 
     def checkpoint(self, path: Path, progress: Mapping[str, Any] | None = None) -> None:
         """Write what `resume` needs, all or nothing; `progress` is the caller's own and comes back from it."""
@@ -335,7 +336,8 @@ class Trainer:
         By how many processes it was written, and by how many it is read, does not matter.
         """
         state = torch.load(path, weights_only=True, map_location="cpu")
-        if _todays(state["settings"]) | {"horizon": self.settings.horizon} != self.settings.model_dump():
+        free = self.settings.model_dump(include={"horizon", "dtype", "pack_tokens"})
+        if _todays(state["settings"]) | free != self.settings.model_dump():
             raise PolicyRefused(f"{path} was written with {state['settings']}, got {self.settings.model_dump()}")
         trained = self._parameters()
         with torch.no_grad():
@@ -364,7 +366,6 @@ def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's settings as this version writes them: an earlier one said `clip`, and lacked some keys."""
     named = {"max_grad_norm" if name == "clip" else name: value for name, value in settings.items()}
     return {
-        "dtype": "float32",
         "gradient_checkpointing": False,
         "schedule": "constant",
         "warmup_updates": 0,
@@ -397,11 +398,28 @@ def stopped(norm: float, update: int) -> TrainingStopped:
     )
 
 
-def _adapted(model: Any, settings: OptimiserOptions, start: Path | None) -> Any:
-    peft = peft_package()
-    if start is not None:
-        return peft.PeftModel.from_pretrained(model, str(start), is_trainable=True)
-    return peft.get_peft_model(model, lora(settings))
+def held_in(settings: OptimiserOptions, *, gpu: bool | None = None) -> Dtype:
+    """Return in which dtype the base is held, on a GPU or not (None: as it is here)."""
+    here = torch.cuda.is_available() if gpu is None else gpu
+    return settings.dtype or ("bfloat16" if here and settings.weights == "lora" else "float32")
+
+
+def trainable(model: Any, settings: OptimiserOptions, start: Path | None = None, *, widened: bool) -> Any:
+    """Return a model as it is trained: with an adapter, new or from `start`, or with all of its weights.
+
+    `widened`: what is held in bfloat16 is computed in float32.
+    """
+    if settings.weights == "full":
+        made = model.requires_grad_()
+    elif start is not None:
+        made = peft_package().PeftModel.from_pretrained(model, str(start), is_trainable=True)
+    else:
+        made = peft_package().get_peft_model(model, lora(settings))
+    if widened:
+        upcast(made)
+    if settings.gradient_checkpointing:
+        _checkpoint_gradients(made)
+    return made
 
 
 def _checkpoint_gradients(model: Any) -> None:

@@ -66,7 +66,7 @@ async def test_a_killed_training_ends_in_the_same_weights(
         await learn(WORLDS, killed(parts(sampler, allocator, advantages, [])), PLAN, tmp_path / "killed")
     again = parts(sampler, allocator, advantages, [])
     await learn(WORLDS, again, PLAN, tmp_path / "killed")
-    one, other = through.trainer.merged(), again.trainer.merged()
+    one, other = dict(through.trainer.merged()), dict(again.trainer.merged())
     assert all(one[name].equal(other[name]) for name in one)
     told = lines(tmp_path / "killed" / HISTORY)
     assert told == lines(tmp_path / "through" / HISTORY)

@@ -155,7 +155,7 @@ async def test_what_collapses_is_stopped_and_goes_back_to_the_weights_before(tmp
     again = learning(late, learning_rate=0.5)
     assert await learn(WORLDS, again, plan, tmp_path) == reason
     assert again.trainer.updates == 1
-    one, other = parts.trainer.merged(), again.trainer.merged()
+    one, other = dict(parts.trainer.merged()), dict(again.trainer.merged())
     assert all(one[name].equal(other[name]) for name in one)
     assert not list(tmp_path.glob("replies-*"))
 

@@ -217,6 +217,6 @@ async def test_a_kill_in_any_phase_ends_in_the_same_weights(
     assert [each.done for each in partial.choices(tmp_path).values()] == [
         each.done for each in partial.choices(folder).values()
     ]
-    one, other = whole.trainer.merged(), again.trainer.merged()
+    one, other = dict(whole.trainer.merged()), dict(again.trainer.merged())
     assert all(one[name].equal(other[name]) for name in one)
     assert not list(tmp_path.glob("replies-*"))

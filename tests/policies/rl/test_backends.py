@@ -87,7 +87,7 @@ def test_a_saved_adapter_of_trl_is_what_was_trained_and_our_trainer_goes_on_from
     theirs.step(ROWS, ADVANTAGES)
     theirs.save(tmp_path / "v1")
     loaded = load_model(str(chat), str(tmp_path / "v1")).state_dict()
-    for name, value in theirs.merged().items():
+    for name, value in theirs.merged():
         torch.testing.assert_close(loaded[name], value, rtol=0, atol=1e-6)
     ours = make_trainer("torch", chat, Ppo(), OptimiserOptions(rank=4), start=tmp_path / "v1")
     torch.testing.assert_close(weights(ours), weights(theirs), rtol=0, atol=1e-6)

@@ -82,7 +82,7 @@ def trainer(model: Path, **settings: Any) -> Trainer:
 
 
 def weights(made: Trainer) -> torch.Tensor:
-    return torch.cat([value.flatten() for _, value in sorted(made.merged().items())])
+    return torch.cat([value.flatten() for _, value in sorted(made.merged())])
 
 
 def test_turns_that_go_on_from_each_other_are_one_row_and_only_what_the_policy_wrote_is_masked_in() -> None:
@@ -316,7 +316,7 @@ def test_a_saved_adapter_is_what_was_trained_and_is_never_written_over(model: Pa
     made.step(ROWS, ADVANTAGES)
     made.save(tmp_path / "v1")
     loaded = load_model(str(model), str(tmp_path / "v1")).state_dict()
-    for name, value in made.merged().items():
+    for name, value in made.merged():
         torch.testing.assert_close(loaded[name], value, rtol=0, atol=1e-6)
     with pytest.raises(PolicyRefused, match="exists"):
         made.save(tmp_path / "v1")
@@ -380,9 +380,18 @@ def test_rows_without_a_trained_token_are_refused(model: Path) -> None:
         trainer(model).step([ROW.model_copy(update={"prompt_ids": (1, 2)})], [np.zeros(0)])
 
 
-def test_bfloat16_is_warned_of_where_the_processor_is_slow_at_it(model: Path, caplog: pytest.LogCaptureFixture) -> None:
-    trainer(model)
-    assert not caplog.records
-    trainer(model, dtype="bfloat16")
-    warned = [record.message for record in caplog.records if "bfloat16" in record.message]
-    assert bool(warned) is not computes_bfloat16()
+def test_a_base_held_in_bfloat16_trains_like_one_of_the_same_numbers(model: Path, tmp_path: Path) -> None:
+    rounded = LlamaForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+    rounded.save_pretrained(tmp_path)
+    wide, held = trainer(tmp_path, dtype="float32"), trainer(tmp_path, dtype="bfloat16")
+    frozen = [each for each in held.acting.parameters() if not each.requires_grad]
+    assert {each.dtype for each in frozen} == {torch.bfloat16}
+    within = 1e-2 if computes_bfloat16() else 1e-6
+    for _ in range(3):
+        assert wide.step(ROWS, ADVANTAGES)["loss"] == pytest.approx(held.step(ROWS, ADVANTAGES)["loss"], abs=within)
+    both = zip(adapter(wide), adapter(held), strict=True)
+    assert all(torch.allclose(one, other, rtol=0, atol=within) for one, other in both)
+
+
+def adapter(made: Trainer) -> list[torch.Tensor]:
+    return [each.detach() for each in made.acting.parameters() if each.requires_grad]

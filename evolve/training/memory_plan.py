@@ -1,0 +1,117 @@
+"""`evolve train plan --gpu`: what a training will take of memory, by part, before anything is loaded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from evolve.config.model import Config
+from evolve.generations.workspace_registry import model_directory
+from memory.records import Frozen
+from policies.rl.step_memory import StepMemory, step_memory
+from policies.rl.trainer import OptimiserOptions, held_in
+
+GIB = 1 << 30
+RESERVED = {"gpu": 2 * GIB, "cpu": GIB}
+"""The interpreter, CUDA's context, workspaces of matrix libraries, and what an allocator holds back."""
+MAX_BATCH = 128
+"""Rollouts that are computed at a time in this process, as `LocalPolicy` does."""
+
+
+class Part(Frozen):
+    """Something that takes memory."""
+
+    part: str
+    bytes: int
+    why: str
+
+
+class MemoryPlan(Frozen):
+    """What a training takes of one device."""
+
+    model: str
+    tokens: int
+    """Of the longest row."""
+    budget: int
+    """Bytes of the device."""
+    devices: int
+    parts: tuple[Part, ...]
+    """Of an update."""
+    update: int
+    """Bytes at the peak of an update."""
+    rollouts: int
+    """Bytes at the peak of rollouts in this process; 0 where a server makes them."""
+    advice: tuple[str, ...] = ()
+    """What to set where it does not fit."""
+
+    @property
+    def fits(self) -> bool:
+        """Tell whether one device holds it."""
+        return max(self.update, self.rollouts) <= self.budget
+
+
+def planned(
+    config: Config, budget: float, tokens: int, *, model: str = "", gpu: bool = True, devices: int = 1
+) -> MemoryPlan:
+    """Plan a training by `[train]` whose longest row has so many tokens, on devices of `budget` GiB each.
+
+    `model` stands for the configured one. Raises `ConfigError` for a policy without weights at hand, and
+    `PolicyRefused` as `step_memory`.
+    """
+    path = Path(model) if model else model_directory(config.policy)
+    settings = OptimiserOptions.model_validate(
+        config.train.model_dump(include=set(OptimiserOptions.model_fields) - {"schedule"})
+    )
+    packed = settings.pack_tokens or (8192 if gpu else 1024)
+    found = step_memory(path, settings, max(tokens, packed), gpu=gpu)
+    parts = _parts(found, settings, max(tokens, packed), packed, gpu=gpu, devices=devices)
+    parts = [each for each in parts if each.bytes]
+    update = sum(each.bytes for each in parts)
+    served = config.policy.name == "served"
+    held = found.base // devices + found.trained // devices + found.optimiser // devices + found.decoder
+    rows = min(MAX_BATCH, config.train.chains * config.train.rollouts)
+    rollouts = 0 if served else held + RESERVED["gpu" if gpu else "cpu"] + rows * tokens * found.token
+    made = MemoryPlan(
+        model=str(path),
+        tokens=tokens,
+        budget=round(budget * GIB),
+        devices=devices,
+        parts=tuple(parts),
+        update=update,
+        rollouts=rollouts,
+    )
+    return made if made.fits else made.model_copy(update={"advice": tuple(_advice(made, settings, gpu=gpu))})
+
+
+def _parts(
+    found: StepMemory, settings: OptimiserOptions, row: int, packed: int, *, gpu: bool, devices: int
+) -> list[Part]:
+    dtype, share = held_in(settings, gpu=gpu), f", of which this device has 1/{devices}" if devices > 1 else ""
+    gathered = found.root + 2 * found.unit if devices > 1 else 0
+    kept = "one state a layer is kept, the rest is computed again" if settings.gradient_checkpointing else "all is kept"
+    mask = packed * packed * 5
+    return [
+        Part(part="base", bytes=found.base // devices, why=f"the frozen weights in {dtype}{share}"),
+        Part(part="trained weights", bytes=found.trained // devices, why=f"an adapter of rank {settings.rank}{share}"),
+        Part(part="gradients", bytes=found.gradients // devices, why=f"of the trained weights{share}"),
+        Part(part="optimiser", bytes=found.optimiser // devices, why=f"AdamW: two moments a trained weight{share}"),
+        Part(part="gathered", bytes=gathered, why="the layer computed, the next one, and what is outside the layers"),
+        Part(part="activations", bytes=found.activations, why=f"of {row} tokens at a time, all trained: {kept}"),
+        Part(part="tree mask", bytes=mask, why=f"of rows that share a beginning: {packed} x {packed} at most"),
+        Part(part="decoder", bytes=found.decoder, why="a merged copy for rollouts in this process, and prefixes"),
+        Part(part="reserved", bytes=RESERVED["gpu" if gpu else "cpu"], why="interpreter, workspaces, the allocator"),
+    ]
+
+
+def _advice(plan: MemoryPlan, settings: OptimiserOptions, *, gpu: bool) -> list[str]:
+    """Return what would take less, the greatest first."""
+    advice: list[str] = []
+    if plan.rollouts > plan.budget:
+        advice.append('fewer train.rollouts or train.chains at a time, or policy.name = "served"')
+    if plan.update > plan.budget:
+        if not settings.gradient_checkpointing:
+            advice.append("train.gradient_checkpointing = true")
+        if held_in(settings, gpu=gpu) == "float32":
+            advice.append('train.dtype = "bfloat16"')
+        advice.append("shorter rows (policy.max_tokens, environment.max_steps)")
+        advice.append("more devices: `--gpus` here, `torchrun --nproc-per-node` to train")
+    return advice

@@ -44,7 +44,7 @@ def row(tokens: int, vocabulary: int) -> TrainRow:
         prompt_ids=(ids[0],),
         completion_ids=tuple(ids[1:]),
         sampling_logprobs=(-1.0,) * (tokens - 1),
-        spans=(Span(start=0, stop=tokens - 1, step=0),),
+        spans=(Span(start=0, stop=tokens - 1, step=0, policy_version="v"),),
     )
 
 

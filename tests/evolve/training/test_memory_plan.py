@@ -1,0 +1,66 @@
+"""`evolve train plan --gpu`: the parts of a training's memory, whether it fits, and what to set where it does not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from transformers import Qwen2Config
+
+from tests.evolve.command import invoke
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "evolve.toml").write_text("")
+    Qwen2Config(
+        vocab_size=2000,
+        num_hidden_layers=2,
+        hidden_size=256,
+        intermediate_size=1024,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+    ).save_pretrained(tmp_path / "model")
+    return tmp_path
+
+
+def planned(folder: Path, *more: str) -> dict[str, int]:
+    result = invoke(folder, "train", "plan", "--model", str(folder / "model"), *more, "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    parts = {part["part"]: part["bytes"] for part in found["parts"]}
+    assert sum(parts.values()) == found["update"]
+    return parts | {name: found[name] for name in ("fits", "rollouts", "update")}
+
+
+def test_a_gpu_holds_the_base_in_half_and_several_share_it_out(folder: Path) -> None:
+    small = ("--tokens", "256", "--set", "train.pack_tokens=128")
+    cpu, one, two = (
+        planned(folder, *device, *small) for device in (("--ram", "9"), ("--gpu", "9"), ("--gpu", "9", "--gpus", "2"))
+    )
+    assert cpu["base"] == 2 * one["base"] == 4 * two["base"]
+    assert cpu["trained weights"] == one["trained weights"] == 2 * two["trained weights"]
+    assert two["gathered"] > 0
+    assert "gathered" not in one
+    assert (one["reserved"], cpu["reserved"]) == (2 * GIB, GIB)
+    assert cpu["fits"]
+
+
+def test_what_does_not_fit_is_said_with_what_to_set(folder: Path) -> None:
+    arguments = ("train", "plan", "--model", str(folder / "model"), "--tokens", "512", "--ram", "1")
+    told = invoke(folder, *arguments)
+    assert told.exit_code == 0, told.output
+    assert "does NOT fit into 1 GiB" in told.stdout
+    assert "set: train.gradient_checkpointing = true" in told.stdout
+    assert 'set: train.dtype = "bfloat16"' in told.stdout
+    less = invoke(folder, *arguments, "--set", "train.gradient_checkpointing=true", "--set", "train.dtype='bfloat16'")
+    assert "gradient_checkpointing" not in less.stdout
+
+
+def test_one_device_at_a_time(folder: Path) -> None:
+    both = invoke(folder, "train", "plan", "--gpu", "80", "--ram", "16")
+    assert both.exit_code != 0
+    assert "--gpu and --ram are two devices" in both.output

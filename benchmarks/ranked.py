@@ -51,7 +51,8 @@ class Case:
 
     def options(self) -> OptimiserOptions:
         """Return how its weights are changed."""
-        return OptimiserOptions(**({"learning_rate": 3e-3, "rank": 3, "pack_tokens": 64, "seed": 3} | self.settings))
+        usual = {"learning_rate": 3e-3, "rank": 3, "pack_tokens": 64, "seed": 3}
+        return OptimiserOptions.model_validate(usual | self.settings)
 
 
 CASES = (
@@ -133,9 +134,9 @@ def said(step: int, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Turn:
 
 
 def trained(model: Path, case: Case, folder: Path | None = None) -> Seen:
-    """Train on three batches and return what this process saw; `folder` gets a checkpoint of the second, and the result.
+    """Train on three batches and return what this process saw.
 
-    Where the folder has the checkpoint already, the training goes on from there.
+    `folder` gets a checkpoint after the second, and the result; where it has a checkpoint, training goes on from there.
     """
     batch_module.NUMBERS = case.numbers
     trainer = Watched(model, Ppo(), case.options(), correction=case.correction)

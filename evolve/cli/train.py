@@ -41,14 +41,6 @@ LAST = ("success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
-@app.callback()
-def begun() -> None:
-    """Do what the first process does, where this is another one of several."""
-    from evolve.training.start import joined
-
-    joined()
-
-
 @app.command()
 def plan(
     context: typer.Context,
@@ -176,7 +168,9 @@ def resume(
 ) -> None:
     """Go on with an unfinished training, with the settings that it was begun with."""
     from evolve.training import training_session
+    from evolve.training.start import joined
 
+    joined()
     config = load(context)
     with _progress(as_json) as report:
         done = training_session.resume(config, name, report)
@@ -228,8 +222,9 @@ def export(
 
 
 def _started(context: typer.Context, recipe: str, values: list[str] | None, as_json: bool) -> None:
-    from evolve.training.start import start
+    from evolve.training.start import joined, start
 
+    joined()
     config = configured(context, recipe, values)
     with _progress(as_json) as report:
         done = start(config, recipe, report)

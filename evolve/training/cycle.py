@@ -14,6 +14,7 @@ from typing import Any
 
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
+from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.probing import probe_texts
@@ -25,6 +26,7 @@ from evolve.training.training_session import train_from_logs
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap
+from policies.rl.ranks import world
 from policies.rl.trainer import TrainingStopped
 
 FILE = "cycle.json"
@@ -64,8 +66,10 @@ def cycle(config: Config, every: int, rounds: int, report: Callable[[Round], Non
     """Do as many rounds of `every` train tasks each, those that were done before included.
 
     `report` is told a round after each step. Raises `BadInput` where the environment has too few train tasks, or the
-    cycle was begun with rounds of another size.
+    cycle was begun with rounds of another size, `ConfigError` in one of several processes.
     """
+    if world() > 1:
+        raise ConfigError(f"a cycle is done by one process, got {world()}; torchrun starts `evolve train` alone")
     have, need = len(load_tasks(config, make_environment(config), config.run.split)), every * rounds
     if have < need:
         raise BadInput(

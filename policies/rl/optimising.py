@@ -10,8 +10,6 @@ from memory.base import Frozen
 
 Dtype = Literal["float32", "bfloat16"]
 """In which weights are held."""
-Schedule = Literal["constant", "linear", "cosine"]
-"""What becomes of the learning rate after the warm-up."""
 
 
 class Optimising(Frozen):
@@ -29,7 +27,7 @@ class Optimising(Frozen):
     """Of the adapter; its scale is twice the rank."""
     learning_rate: float = Field(default=1e-4, gt=0)
     """The highest, of AdamW without weight decay."""
-    schedule: Schedule = "constant"
+    schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 by the last update that the training can make, as in transformers. `constant`
     = not at all."""
     warmup_updates: int = Field(default=0, ge=0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -26,15 +26,16 @@ from accelerate import PartialState
 from torch import Tensor
 
 from memory.errors import EvolveError
+from policies.errors import PolicyError
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+from policies.rl.trainer import OptimiserOptions, Trainer
 
 PATIENCE = timedelta(days=7)
 """Longest time between two calls: the rollouts of an iteration."""
 
 
-class ProcessLost(TrainingStopped):
+class ProcessLost(PolicyError):
     """Another process of the training ended, or did not answer in time."""
 
 
@@ -83,7 +84,8 @@ class LeadingTrainer(Trainer):
         Not after an error that the others do not know of: they are in the middle of what failed here.
         """
         if error is None or (isinstance(error, EvolveError) and not isinstance(error, ProcessLost)):
-            _told(("__exit__", (None, None, None), {}))
+            with suppress(ProcessLost), noticing():  # all is written
+                _told(("__exit__", (None, None, None), {}))
 
     def _led(self, name: str, *given: Any) -> Any:
         with noticing():

@@ -65,6 +65,22 @@ def told(folder: Path, *arguments: str) -> Any:
     return json.loads(result.stdout)
 
 
+@pytest.mark.parametrize(("recipe", "batches"), [("sft", None), ("sage", 2)])
+def test_the_rate_ends_with_the_updates_that_the_training_can_make(
+    folder: Path, tmp_path: Path, recipe: str, batches: int | None
+) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    every = ("train.filter='everything'", "train.advantages='tests.evolve.training.test_resume:praised'")
+    keys = ("train.schedule='linear'", "train.sft.passes=2", "train.sft.batch=3", "train.iterations=2", *every)
+    done = told(own, "train", recipe, *(part for key in keys for part in ("--set", key)))
+    rates = [line["learning_rate"] for line in ledger.lines(Path(done["folder"]) / ledger.METRICS)]
+    made = batches or 2 * -(-done["examples"] // 3)
+    assert rates == pytest.approx([1e-4 * (made - at) / made for at in range(made)])
+    refused = invoke(own, "train", recipe, "--set", "train.warmup_updates=99")
+    assert refused.exit_code == 2
+    assert "[train] got warmup_updates = 99 in a training of " in refused.stderr
+
+
 def test_the_plan_counts_what_may_be_trained_on_and_says_what_is_left_out(folder: Path) -> None:
     plan = told(folder, "train", "plan")
     assert plan["successes"] + plan["failures"] == 4

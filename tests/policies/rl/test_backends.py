@@ -82,6 +82,20 @@ def test_a_trl_training_that_is_resumed_goes_on_as_if_it_had_not_stopped(chat: P
     assert torch.equal(weights(through), weights(second))
 
 
+def test_trl_keeps_to_our_schedule_killed_or_not(chat: Path, tmp_path: Path) -> None:
+    settings = {"schedule": "linear", "warmup_updates": 1, "horizon": 4}
+    ours, theirs = (made(each, chat, **settings) for each in ("torch", "trl_sync"))
+    for _ in range(2):
+        assert ours.step(ROWS, SAME)["learning_rate"] == theirs.step(ROWS, SAME)["learning_rate"]
+    theirs.checkpoint(tmp_path / "checkpoint.pt")
+    second = made("trl_sync", chat, **settings)
+    second.resume(tmp_path / "checkpoint.pt")
+    rates = [[each.step(ROWS, SAME)["learning_rate"] for _ in range(2)] for each in (ours, theirs, second)]
+    assert rates == [pytest.approx([1e-2 * 2 / 3, 1e-2 / 3])] * 3
+    assert torch.equal(weights(theirs), weights(second))
+    torch.testing.assert_close(weights(ours), weights(theirs), rtol=0, atol=1e-3)
+
+
 def test_a_saved_adapter_of_trl_is_what_was_trained_and_our_trainer_goes_on_from_it(chat: Path, tmp_path: Path) -> None:
     theirs = made("trl_sync", chat)
     theirs.step(ROWS, ADVANTAGES)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from pydantic import ValidationError
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from memory.errors import BadInput
@@ -299,6 +300,57 @@ def test_a_resumed_training_goes_on_as_if_it_had_not_stopped(model: Path, tmp_pa
         trainer(model, minibatches=1).resume(tmp_path / "checkpoint.pt")
 
 
+RATES = {
+    "constant": [0, 1 / 2, 1, 1, 1, 1],
+    "linear": [0, 1 / 2, 1, 3 / 4, 1 / 2, 1 / 4],
+    "cosine": [0, 1 / 2, 1, *(0.5 + 0.5 * math.cos(math.pi * done / 4) for done in (1, 2, 3))],
+}
+"""Of six updates, two of them warm-up."""
+
+
+@pytest.mark.parametrize("schedule", RATES)
+def test_the_rate_of_each_update_is_that_of_the_schedule_killed_or_not(
+    model: Path, tmp_path: Path, schedule: str
+) -> None:
+    settings = {"schedule": schedule, "warmup_updates": 2, "horizon": 6}
+    through, first = trainer(model, **settings), trainer(model, **settings)
+    rates = [through.step(ROWS, ADVANTAGES)["learning_rate"] for _ in range(6)]
+    assert rates == pytest.approx([1e-2 * share for share in RATES[schedule]])
+    for _ in range(3):
+        first.step(ROWS, ADVANTAGES)
+    first.checkpoint(tmp_path / "checkpoint.pt")
+    second = trainer(model, **settings)
+    second.resume(tmp_path / "checkpoint.pt")
+    assert [second.step(ROWS, ADVANTAGES)["learning_rate"] for _ in range(3)] == rates[3:]
+    assert torch.equal(weights(through), weights(second))
+
+
+def test_the_first_update_of_a_warm_up_changes_nothing_and_its_rate_is_used(model: Path) -> None:
+    made = trainer(model, warmup_updates=1, horizon=2)
+    before = weights(made)
+    made.step(ROWS, ADVANTAGES)
+    assert torch.equal(before, weights(made))
+    made.step(ROWS, ADVANTAGES)
+    assert not torch.equal(before, weights(made))
+
+
+def test_minibatches_are_updates_of_the_schedule(model: Path) -> None:
+    made = trainer(model, minibatches=2, epochs=2, schedule="linear", horizon=8)
+    assert made.step(ROWS, ADVANTAGES)["learning_rate"] == pytest.approx(1e-2 * (8 + 7 + 6 + 5) / 4 / 8)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"schedule": "linear"}, "got schedule = 'linear' and no number of updates"),
+        ({"warmup_updates": 6, "horizon": 6}, "got warmup_updates = 6 in a training of 6 updates"),
+    ],
+)
+def test_a_schedule_that_does_not_end_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        OptimiserOptions(**settings)
+
+
 def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     made = trainer(model)
@@ -306,7 +358,8 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(model: Path, tmp_pat
     made.checkpoint(path, {"iterations": 1})
     state = torch.load(path, weights_only=True)
     state["settings"]["clip"] = state["settings"].pop("max_grad_norm")
-    del state["settings"]["dtype"]
+    for since in ("dtype", "schedule", "warmup_updates", "horizon"):
+        del state["settings"][since]
     torch.save(state, path)
     assert trainer(model).resume(path) == {"iterations": 1}
 

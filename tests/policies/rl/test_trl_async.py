@@ -154,6 +154,8 @@ def test_names_on_the_server_are_never_used_again(chat: Path, server: VllmLike, 
         (Ppo(), {"epochs": 2}, "epochs 2"),
         (Ppo(), {"minibatches": 2}, "minibatches 2"),
         (Ppo(), {"weights": "full"}, "weights full"),
+        (Ppo(), {"schedule": "cosine", "horizon": 9}, "schedule 'cosine'"),
+        (Ppo(), {"warmup_updates": 3}, "warmup_updates 3"),
     ],
 )
 def test_what_trl_does_not_compute_is_refused_by_name(chat: Path, loss: Any, settings: Any, said: str) -> None:

@@ -31,7 +31,7 @@ from policies.generations.generation_registry import Registry
 
 POLL_S = 0.01
 SPARED = Fate()
-VARYING = ("seconds", "rollout_kl")
+VARYING = ("seconds", "rollout_tokens_per_s", "update_tokens_per_s", "rollout_kl", "ratio_max", "ratio_mean", "ess")
 UNDER_WAY = ("rollouts", "update")
 
 

@@ -37,7 +37,7 @@ app.add_typer(rollouts, name="rollouts")
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
 ]
-LAST = ("success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
+LAST = ("eval_success", "success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
 
@@ -263,6 +263,9 @@ def _line(figures: Mapping[str, float], names: Sequence[str]) -> str:
 def _told(done: Trained, as_json: bool) -> None:
     if done.stopped and not as_json:
         say(f"stopped early: {done.stopped}; what follows was made before that")
+    if done.best_iteration is not None and not as_json:
+        solved = f"{done.eval_success:.0%} of the held-out tasks"
+        say(f"taken are the weights after iteration {done.best_iteration}, which solved the most: {solved}")
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
     text = (
@@ -276,6 +279,7 @@ COLUMNS = {
     "iteration": "iteration",
     "epoch": "epoch",
     "update": "update",
+    "eval_success": "held-out",
     "success": "success",
     "reward": "reward",
     "groups_differ": "differ",
@@ -297,7 +301,7 @@ COLUMNS = {
 """Figure -> heading; all other figures are in the training's `metrics.jsonl`. `written`: tokens of an episode;
 `differ`: groups whose rewards do; `tokens/s`: of rollouts. Of `trl_async`: how many updates the version of a row is old
 (`staleness`), how many rows were too old (`stale`)."""
-RATES = ("success", "groups_differ", "valid", "skill_use")
+RATES = ("eval_success", "success", "groups_differ", "valid", "skill_use")
 COUNTED = ("iteration", "epoch", "update", "retries", "retries_better", "branches", "stale")
 ROWS = 15
 """Rows that stay on the screen."""

@@ -82,7 +82,7 @@ def _short_row(each: StoredRollout) -> dict[str, Any]:
     told = _row(each)
     del told["rewards"], told["stop"]
     versions = told.pop("versions")
-    return told | {"reward": _parts(each), "version": ", ".join(name[:12] for name in versions) or None}
+    return told | {"reward": _parts(each), "version": ", ".join(name[-12:] for name in versions) or None}
 
 
 def _parts(each: StoredRollout) -> str:

@@ -137,6 +137,9 @@ class TrainSection(Section, Optimising):
     top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling in rollouts."""
+    evaluate_every: int = Field(default=0, ge=0)
+    """Do the held-out tasks (`run.dev_split`, `gate.held_out.tasks`) after so many iterations, and after the last: the
+    weights that solve most are published. 0 = never, the last weights are."""
     sft: SftTable = SftTable()
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()

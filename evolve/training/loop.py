@@ -27,6 +27,7 @@ from evolve.training.branches import Branching, Grown
 from evolve.training.chain_tasks import By, chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
+from evolve.training.evaluation import Evaluation, keep_best, success, take_best
 from evolve.training.guards import collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
 from evolve.training.partial import Rolling
@@ -81,6 +82,8 @@ class Learning:
     """Branches rollouts where the policy is unsure; None = each is done from the start."""
     matching: Matching | None = None
     """Splits groups, so that they measure a text too; None = groups are whole."""
+    evaluation: Evaluation | None = None
+    """Does held-out tasks now and then; None = the last weights are the ones to publish."""
 
 
 async def learn(
@@ -93,8 +96,9 @@ async def learn(
     """Train to the end of the plan, or go on where `folder` stands; `report` is told the figures of each iteration, and
     how many `iterations` there will be.
 
-    Returns why a guard stopped it, empty where none did; the weights are then those of the last iteration within the
-    limits. Raises `TrainingStopped` where there are none, where most episodes of an iteration could not be graded, and
+    Returns why a guard stopped it, empty where none did. The weights are then those that solved most held-out tasks;
+    where none were done, the last, and of a training that was stopped those of the last iteration within the limits.
+    Raises `TrainingStopped` where there are none, where most episodes of an iteration could not be graded, and
     where a gradient is no number.
     """
     told = await _begin(learning, folder)
@@ -102,7 +106,9 @@ async def learn(
         told.append(await _iterate(worlds, learning, plan, folder, len(told)))
         settle(learning.trainer, plan, folder, told)
         report(told[-1] | {"iterations": float(plan.iterations)})
-    return returned(learning.trainer, folder) if ledger.stopped(folder) else ""
+    if take_best(learning.trainer, folder) or not ledger.stopped(folder):
+        return ledger.stopped(folder)
+    return returned(learning.trainer, folder)
 
 
 async def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
@@ -117,6 +123,7 @@ async def _begin(learning: Learning, folder: Path) -> list[dict[str, float]]:
         ledger.keep(folder / partial.FILE, done + 1)
         rollout_store.drop(folder, done)
     _sweep(folder, done)
+    keep_best(folder)
     return ledger.lines(folder / METRICS)
 
 
@@ -149,6 +156,7 @@ async def _iterate(
         advantages = partial.masked(rows, advantages, learning.policy.version)
     if rows:
         figures |= await _update(learning, rows, advantages)
+    figures |= await _evaluated(learning, plan, iteration)
     episodes = sorted({row.trajectory_id for row in rows})
     came_to = outcomes(link.trajectory for each in rollouts if not each.candidate for link in each.links)
     ledger.append(folder / HISTORY, {"iteration": iteration, "episodes": episodes, OUTCOMES: came_to})
@@ -214,6 +222,16 @@ async def _update(learning: Learning, rows: Sequence[TrainRow], advantages: Sequ
     return figures
 
 
+async def _evaluated(learning: Learning, plan: Plan, iteration: int) -> dict[str, float]:
+    """Return how the weights do held-out tasks, nothing where that is not due or they were not changed yet."""
+    asked = learning.evaluation
+    if asked is None or not learning.trainer.updates or not asked.due(iteration, plan.iterations):
+        return {}
+    done = await asked.rollouts(learning.policy, learning.acting, plan.sampling.seed)
+    require_graded(done, iteration)
+    return success(done)
+
+
 def require_graded(rollouts: Sequence[Rollout], iteration: int) -> None:
     """Stop where the world broke: what is left of such a batch is no sample of it."""
     done = [link.trajectory for rollout in rollouts for link in rollout.links]
@@ -239,6 +257,7 @@ def settle(
         if sound(told, plan.limits) and (folder / CHECKPOINT).exists():
             (folder / CHECKPOINT).replace(folder / GOOD)
         trainer.checkpoint(folder / CHECKPOINT, {"iterations": len(told), **(progress or {})})
+        keep_best(folder)
     _sweep(folder, len(told))
 
 

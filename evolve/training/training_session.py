@@ -29,6 +29,7 @@ from evolve.telemetry.start import traced
 from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
 from evolve.training.asynchronous import asynchronously
+from evolve.training.evaluation import best
 from evolve.training.internalise import Internalising, reflection_examples
 from evolve.training.ledger import METRICS
 from evolve.training.retokenized import Retelling, Saying
@@ -63,7 +64,11 @@ class Trained(Frozen):
     tokens: int = 0
     """Trained tokens of these rows."""
     stopped: str = ""
-    """Why a guard ended it early; the candidate is then made of the last weights within the limits."""
+    """Why a guard ended it early; the candidate is then made of the last weights within the limits, or of the best."""
+    best_iteration: int | None = None
+    """After which iteration its weights solved most held-out tasks; None = not evaluated (`train.evaluate_every`)."""
+    eval_success: float | None = None
+    """Share of held-out tasks that they solved."""
     weighed: tuple[Weighed, ...] = ()
     """What became of the quarantined texts that its groups measured (`train.candidates`)."""
 
@@ -218,6 +223,11 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
     Raises `TrainingStopped` where no update was made, and for weights that are those of the live generation.
     """
     adapter, told = folder / "adapter", ledger.lines(folder / METRICS)
+    chosen = best(folder)
+    found: dict[str, Any] = {}
+    if chosen is not None:
+        found = {"best_iteration": chosen.iteration, "eval_success": chosen.success}
+        told = told[: chosen.iteration + 1]
     if not trainer.updates:
         raise TrainingStopped(_untrained(config, told))
     if not adapter.exists():
@@ -233,7 +243,7 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
             )
         known = next((each for each in registry.generations() if each.sha256 == digest), None)
         settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
-        settings |= {"stopped": stopped} if stopped else {}
+        settings |= found | ({"stopped": stopped} if stopped else {})
         made = known or registry.publish(adapter, base=base_of(model), config=settings)
     return Trained(
         name=folder.name,
@@ -243,6 +253,7 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         examples=round(sum(line.get("rows", 0) for line in told)),
         tokens=round(sum(line.get("tokens", 0) for line in told)),
         stopped=stopped,
+        **found,
     )
 
 

@@ -25,6 +25,7 @@ from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
+from evolve.training.evaluation import evaluation_of
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollout_policy import require_rollouts, rollout_policy
@@ -107,6 +108,7 @@ def rolled_out(
             methods.retrying,
             methods.branching,
             matching,
+            evaluation_of(config, environment, world.recall),
         )
         observers = Observers()
         with traced(config, Traced(folder.name, "train", policy, environment.name), observers):

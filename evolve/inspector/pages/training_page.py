@@ -55,7 +55,10 @@ def _sections(told: Told) -> dict[str, list[str]]:
     """Return for each heading its charts, without headings that have none."""
     _, x = over(told)
     found = {
-        heading: [chart(title, x, series) for title, series in drawn(told, panels).items()]
+        heading: [
+            chart(title, x, series, joined=any(None in values for values in series.values()))
+            for title, series in drawn(told, panels).items()
+        ]
         for heading, panels in SECTIONS.items()
     }
     return {heading: charts for heading, charts in found.items() if charts}

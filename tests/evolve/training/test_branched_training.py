@@ -30,7 +30,7 @@ from policies.rl.tracker import BetaTracker
 from policies.rl.trainer import OptimiserOptions, Trainer
 from tests.evolve.command import invoke
 from tests.evolve.training.test_cli_train import SETTINGS, told
-from tests.evolve.training.test_loop import Stopped, lines
+from tests.evolve.training.test_loop import TIMED, Stopped, lines
 
 pytestmark = pytest.mark.slow
 ACTING = RolloutConfig(world="", max_steps=4, temperature=1.5, max_tokens=32)
@@ -115,7 +115,7 @@ async def test_a_training_that_was_stopped_among_branches_goes_on_as_if_it_had_n
     await learn(WORLDS, again, PLAN, tmp_path / "stopped")
     assert again.policy.version == through.policy.version
     assert lines(tmp_path / "stopped" / HISTORY) == history
-    names = set(told[0]) - {"seconds"}
+    names = set(told[0]) - {*TIMED}
     for mine, theirs in zip(lines(tmp_path / "stopped" / METRICS), told, strict=True):
         assert {name: mine[name] for name in names} == pytest.approx(
             {name: theirs[name] for name in names}, rel=1e-6

@@ -233,7 +233,12 @@ def test_a_training_on_the_journal_says_on_how_many_examples(folder: Path, tmp_p
 def test_a_batch_is_learned_from_as_often_as_epochs_and_minibatches_say(folder: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(folder, tmp_path / "own"))
     keys = ("train.filter=everything", "train.epochs=2", "train.minibatches=2")
-    assert told(own, "train", "grpo", *(word for key in keys for word in ("--set", key)))["updates"] == 4
+    evaluated = ("train.evaluate_every=1", "gate.held_out.tasks=2")
+    done = told(own, "train", "grpo", *(word for key in (*keys, *evaluated) for word in ("--set", key)))
+    assert done["updates"] == 4
+    assert (done["best_iteration"], done["eval_success"]) in [(0, 0.0), (0, 0.5), (0, 1.0)]
+    *_, row = told(own, "train", "status")
+    assert row["figures"]["eval_success"] == done["eval_success"]
 
 
 def test_a_training_that_collapsed_says_why_and_makes_no_candidate(folder: Path) -> None:

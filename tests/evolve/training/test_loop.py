@@ -59,6 +59,8 @@ class Breaking(Office):
         return super().start(task, seed)
 
 
+TIMED = ("seconds", "rollout_tokens_per_s", "update_tokens_per_s")
+"""Figures that no two trainings have alike."""
 WORLDS = [World(Office(OfficeConfig(deployment=600)))]
 
 

@@ -26,7 +26,7 @@ from policies.rl.transforms.r3l import r3l
 from tests.evolve.command import invoke
 from tests.evolve.training.again import Noted
 from tests.evolve.training.test_cli_train import SETTINGS, told
-from tests.evolve.training.test_loop import Stopped, lines
+from tests.evolve.training.test_loop import TIMED, Stopped, lines
 
 pytestmark = pytest.mark.slow
 ACTING = RolloutConfig(world="", max_steps=8, temperature=1.0, max_tokens=60)
@@ -69,7 +69,7 @@ async def test_a_training_that_was_stopped_among_retries_goes_on_as_if_it_had_no
     history = lines(tmp_path / "stopped" / HISTORY)
     assert history == lines(tmp_path / "through" / HISTORY)
     assert any(name.endswith("/guided") for line in history for name in line["episodes"])
-    same = [name for name in first if name != "seconds"]
+    same = [name for name in first if name not in TIMED]
     for mine, theirs in zip(lines(tmp_path / "stopped" / METRICS), (first, second), strict=True):
         assert [mine[name] for name in same] == [theirs[name] for name in same]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +191,10 @@ def test_a_purge_removes_what_may_quote_the_forgotten(folder: Path) -> None:
         assert iterations(config.workspace / "policies" / "training" / "grpo-1") == [0, 1]
         forgetting.forget(store, config, task=episode.task.id, purge=True)
     assert not list(config.workspace.glob(f"policies/training/*/{FOLDER}/*"))
+
+
+def test_they_are_read_without_a_model(folder: Path) -> None:
+    asked = "import sys; from evolve.cli.main import app; app(standalone_mode=False); print('torch' in sys.modules)"
+    words = [sys.executable, "-c", asked, "train", "rollouts", "list", "--json"]
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.rstrip().endswith("False")

@@ -36,6 +36,8 @@ class SftTable(Section):
     context: Literal["kept", "dropped", "both"] = "both"
     """What successes are learned under: the prompts as they were, prompts without what was learned (context
     distillation: the weights take in the playbook), or each once."""
+    experts: bool = False
+    """Also learn what other models solved in this workspace (SAGE's warm-up): tokenised anew for these weights."""
     reflections: bool = False
     """Also learn the reflections from which came what gates measured to help."""
 

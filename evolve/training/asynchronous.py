@@ -51,6 +51,7 @@ def asynchronously(config: Config) -> Callable[..., tuple[str, tuple[Weighed, ..
         "retries": (section.retries, ""),
         "branching.branches": (section.branching.branches, 0),
         "partial.oversampling": (section.partial.oversampling, 1),
+        "refill": (section.refill, 0),
     }
     for key, (got, expected) in given.items():
         if got != expected:

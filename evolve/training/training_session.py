@@ -254,7 +254,10 @@ def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:
         do = "`evolve train status --json` counts what was left out"
     elif section.filter.name == "zero_variance":
         why = f"no group differed: in all {episodes} episodes the rollouts of a task earned the same"
-        do = "raise train.rollouts, train.chains or train.temperature, or train on tasks that are solved now and then"
+        do = (
+            "raise train.rollouts, train.chains, train.refill or train.temperature, or train on tasks that are solved "
+            "now and then"
+        )
     else:
         why = f"train.filter = {section.filter.name!r} left none of {episodes} episodes"
         do = "choose another train.filter, or let episodes end within policy.max_tokens and environment.max_steps"

@@ -28,7 +28,7 @@ foreign  another model, under other prompts than these weights read"""
 
 def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
     """Return what tells who did an episode, by the policy that its run was configured with."""
-    own, profile = _weights(config.policy), profile_of(config.policy)
+    profile = profile_of(config.policy)
 
     @cache
     def author(run_id: str) -> Author:
@@ -37,12 +37,17 @@ def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
             acted = stored_config(run["config"], config.root).policy if run and "config" in run else None
         except ConfigError:  # of an earlier version
             acted = None
-        if own is None or acted is None or _weights(acted) == own:
+        if acted is None or _same(acted, config.policy):
             return "own"
         words = kept(store, run_id)
         return "expert" if words is not None and words.profile == profile else "foreign"
 
     return lambda episode: author(episode.run_id)
+
+
+def _same(acted: PolicySection, own: PolicySection) -> bool:
+    """Tell whether two policies are one model: by their names, or by the folder of their weights."""
+    return (acted.name, acted.model) == (own.name, own.model) or _weights(own) in (None, _weights(acted))
 
 
 def _weights(section: PolicySection) -> Path | None:

@@ -121,7 +121,7 @@ def _known(read: Retelling, trajectory: Trajectory, replies: object) -> tuple[Tu
 @pytest.mark.slow
 def test_successes_and_attempts_are_trained_on_with_and_without_what_was_shown(tmp_path: Path, weights: Path) -> None:
     config = config_of(tmp_path, weights)
-    doors_run(config)
+    doors_run(with_policy(config, name="openai", model="tiny"))  # whose weights are named when they are trained
     found = offered(config)
     assert found.left_out == {"arm 'no_memory' is no work of the run": 3}
     made = train_from_logs(config, "sft")

@@ -68,6 +68,7 @@ def plan(
         "failures": len(found.failures),
         "retry_pairs": len(found.pairs),
         "groups": len(found.groups),
+        "experts": len(found.experts),
         "reflections": found.reflections,
     }
     if as_json:
@@ -268,9 +269,11 @@ def _told(done: Trained, as_json: bool) -> None:
         say(f"taken are the weights after iteration {done.best_iteration}, which solved the most: {solved}")
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
+    experts = f"{done.experts} of other models, " if done.experts else ""
     text = (
         f"{done.generation} is a candidate after {done.updates} updates on {done.examples} examples "
-        f"({done.tokens} trained tokens); it stands in {done.folder}; next: evolve policy gate {done.generation}"
+        f"({experts}{done.tokens} trained tokens); it stands in {done.folder}; next: evolve policy gate "
+        f"{done.generation}"
     )
     show(done.model_dump(mode="json"), as_json, text)
 

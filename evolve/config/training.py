@@ -36,6 +36,8 @@ class SftTable(Section):
     context: Literal["kept", "dropped", "both"] = "both"
     """What successes are learned under: the prompts as they were, prompts without what was learned (context
     distillation: the weights take in the playbook), or each once."""
+    experts: bool = False
+    """Also learn what other models solved in this workspace (SAGE's warm-up): tokenised anew for these weights."""
     reflections: bool = False
     """Also learn the reflections from which came what gates measured to help."""
 
@@ -122,6 +124,9 @@ class TrainSection(Section, Optimising):
     """Tasks of a chain."""
     by: Literal["scenario", "similarity"] = "scenario"
     """What makes tasks a chain."""
+    refill: int = Field(default=0, ge=0)
+    """Rounds in which an iteration does new chains in place of those of which `filter` keeps nothing, until it has as
+    many as it began with (DAPO's dynamic sampling). Takes neither candidates, retries, branches nor oversampling."""
     rollouts: int = Field(default=8, ge=2)
     """Times each chain is done: a group. With another allocator than `fixed`, so often on average."""
     skills: bool = True

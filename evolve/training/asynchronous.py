@@ -52,6 +52,7 @@ def asynchronously(config: Config) -> Callable[..., tuple[str, tuple[Weighed, ..
         "branching.branches": (section.branching.branches, 0),
         "partial.oversampling": (section.partial.oversampling, 1),
         "evaluate_every": (section.evaluate_every, 0),
+        "refill": (section.refill, 0),
     }
     for key, (got, expected) in given.items():
         if got != expected:

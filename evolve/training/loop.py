@@ -31,6 +31,7 @@ from evolve.training.evaluation import Evaluation, keep_best, success, take_best
 from evolve.training.guards import collapse, sound
 from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
 from evolve.training.partial import Rolling
+from evolve.training.refill import Refill
 from evolve.training.replies import Kept, sweep
 from evolve.training.retries import Retrying
 from evolve.training.rollout_policy import RolloutPolicy
@@ -55,6 +56,8 @@ class Plan(Frozen):
     sampling: Sampling = Sampling()
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()
+    refill: int = 0
+    """Rounds that replace groups of which the filter keeps nothing."""
 
 
 @dataclass(frozen=True)
@@ -142,9 +145,15 @@ async def _iterate(
     sampled = SampledTokens(learning.policy)
     rolling = Rolling(sampled, learning.acting, plan.sampling, kept, plan.partial.staleness)
     choice, rollouts = await _gathered(started, rolling, plan, folder, iteration)
+    refilled: dict[str, float] = {}
+    if plan.refill:
+        every = [offered(worlds, plan, iteration, number) for number in range(1, plan.refill + 1)]
+        refill = Refill(every, learning.curriculum, expected, learning.filter)
+        rollouts, refilled = await refill.refilled(rollouts, rolling, iteration)
+        require_graded(rollouts, iteration)
     settings = [each.setting for each in started]
     rollouts, batch, figures = await _grown(rollouts, settings, learning, rolling, iteration, expected)
-    figures |= {"iteration": float(iteration)} | rollout_figures(rollouts) | sampled.figures
+    figures |= refilled | {"iteration": float(iteration)} | rollout_figures(rollouts) | sampled.figures
     if learning.matching is not None:
         figures |= learning.matching.note(iteration, rollouts)
     chosen = learning.filter.keep(batch.episodes)
@@ -291,9 +300,12 @@ def draw(
     return choice.chosen(every, expected or BetaTracker(), plan.chains, plan.sampling.rollouts, seed)
 
 
-def offered(worlds: Sequence[World], plan: Plan, iteration: int) -> list[ChainSpec]:
-    """Return the chains of all worlds that an iteration draws from: by the seed alone, whatever was learned since."""
-    seed = _chain_seed(plan, iteration)
+def offered(worlds: Sequence[World], plan: Plan, iteration: int, refill: int = 0) -> list[ChainSpec]:
+    """Return the chains of all worlds that an iteration draws from: by the seed alone, whatever was learned since.
+
+    `refill`: the round that draws, 0 = the first one.
+    """
+    seed = _chain_seed(plan, iteration, *([refill] if refill else []))
     return [
         ChainSpec(each, world.environment, world.recall)
         for at, world in enumerate(worlds)
@@ -301,5 +313,5 @@ def offered(worlds: Sequence[World], plan: Plan, iteration: int) -> list[ChainSp
     ]
 
 
-def _chain_seed(plan: Plan, iteration: int) -> int:
-    return seed_for(plan.sampling.seed, "chains", iteration)
+def _chain_seed(plan: Plan, *of: int) -> int:
+    return seed_for(plan.sampling.seed, "chains", *of)

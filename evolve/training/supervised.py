@@ -31,6 +31,11 @@ class Examples(NamedTuple):
     advantages: list[Array]
 
     @property
+    def experts(self) -> int:
+        """Return how many rows another model said."""
+        return sum(row.expert for row in self.rows)
+
+    @property
     def digest(self) -> str:
         """Return what tells these examples from others."""
         told = [(row.prompt_ids, row.completion_ids, *map(float, own)) for row, own in zip(*self, strict=True)]
@@ -44,15 +49,17 @@ class Examples(NamedTuple):
 def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReader] = (turns_of,)) -> Examples:
     """Return what successful episodes said, once for each reader, with advantage 1; 0 for turns that ended in errors.
 
-    Raises `BadInput` where the journal offers none.
+    Rows of other models' are marked (`TrainRow.expert`). Raises `BadInput` where the journal offers none.
     """
-    chosen = {each.id: each for each in offer.successes}
+    chosen = {each.id: each for each in (*offer.successes, *offer.experts)}
+    experts = {each.id for each in offer.experts}
     found = Examples([], [])
     for reader in readers:
-        batch = prepared(episodes(offer.successes), replies, reader)
+        batch = prepared(episodes([*chosen.values()]), replies, reader)
         right = [float(not erred(chosen[row.trajectory_id], span.step)) for row in batch.rows for span in row.spans]
         own = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
         found = found.joined(Examples(*own))
+    found.rows[:] = [row.model_copy(update={"expert": row.trajectory_id in experts}) for row in found.rows]
     return _some(found, "successful train episodes")
 
 
@@ -100,6 +107,7 @@ def fit(
             some = order[start : start + batch]
             found = _update(trainer, [given.rows[at] for at in some], [given.advantages[at] for at in some])
             figures = {"epoch": float(epoch), "update": float(trainer.updates)} | found
+            figures["experts"] = float(sum(given.rows[at].expert for at in some))
             ledger.append(folder / METRICS, figures)
             report(figures | {"updates": float(epochs * -(-len(order) // batch))})
         episodes = sorted({row.trajectory_id for row in given.rows})

@@ -2,19 +2,21 @@
 
 Taken are graded episodes of train tasks that the run itself did, further attempts (`run.attempts`) included, under the
 policy that is to be trained. Left out, and counted: tasks of held-out splits (they would leak into every figure),
-episodes of gates and controls, ungraded ones, and those whose tokens are not known.
+episodes of gates and controls, ungraded ones, those of other models, and those whose tokens are not known. What other
+models solved is offered apart, where it is asked for: it is no sample of the policy, and stands in no group.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import Field
 
 from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.training.batches import ScoredEpisode
 from evolve.training.estimates import outcomes
+from evolve.training.experts import Author
 from evolve.training.turns import Replies, TurnReader, turns_of
 from memory.records import Frozen, Trajectory
 from policies.rl.tracker import BetaTracker
@@ -30,6 +32,8 @@ class Offer(Frozen):
 
     successes: tuple[Trajectory, ...] = ()
     failures: tuple[Trajectory, ...] = ()
+    experts: tuple[Trajectory, ...] = ()
+    """Successes of other models (`train.sft.experts`)."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Reason -> episodes."""
     reflections: int = 0
@@ -72,22 +76,38 @@ class Offer(Frozen):
         return [{"family": name, "successes": counted[True][name], "failures": counted[False][name]} for name in names]
 
 
-def offer(trajectories: Iterable[Trajectory], replies: Replies, policy: str = "", read: TurnReader = turns_of) -> Offer:
-    """Return what some episodes offer to a policy of that name (empty = any); `read` must know their turns."""
+def offer(
+    trajectories: Iterable[Trajectory],
+    replies: Replies,
+    read: TurnReader = turns_of,
+    author: Callable[[Trajectory], Author] = lambda _: "own",
+    *,
+    experts: bool = False,
+) -> Offer:
+    """Return what some episodes offer; `read` must know their turns.
+
+    `author` tells who did an episode: of an expert's the successes alone are offered, and only with `experts`.
+    """
     found: dict[bool, list[Trajectory]] = {True: [], False: []}
+    taught: list[Trajectory] = []
     left_out: Counter[str] = Counter()
     for episode in trajectories:
-        reason = _unfit(episode, policy) or ("" if read(episode, replies) else "token ids are not known")
+        reason, by = _unfit(episode), author(episode)
+        if not reason and by != "own" and not (experts and by == "expert" and episode.success):
+            reason = f"done by another model ({episode.policy})"
+        reason = reason or ("" if read(episode, replies) else "token ids are not known")
         if reason:
             left_out[reason] += 1
         else:
-            found[episode.success].append(episode)
-    return Offer(successes=tuple(found[True]), failures=tuple(found[False]), left_out=dict(left_out))
+            (found[episode.success] if by == "own" else taught).append(episode)
+    return Offer(
+        successes=tuple(found[True]), failures=tuple(found[False]), experts=tuple(taught), left_out=dict(left_out)
+    )
 
 
 def trainable(episode: Trajectory) -> bool:
     """Tell whether an episode is graded work of the run on a train task, whatever is known of its tokens."""
-    return not _unfit(episode, "")
+    return not _unfit(episode)
 
 
 def episodes(chosen: Sequence[Trajectory]) -> tuple[ScoredEpisode, ...]:
@@ -101,7 +121,7 @@ def _group(episode: Trajectory) -> str:
     return episode.task.scenario or episode.task.id
 
 
-def _unfit(episode: Trajectory, policy: str) -> str:
+def _unfit(episode: Trajectory) -> str:
     if episode.erased:
         return "forgotten"
     if episode.task.split not in TRAINED_SPLITS:
@@ -110,8 +130,6 @@ def _unfit(episode: Trajectory, policy: str) -> str:
         return f"arm {episode.arm!r} is no work of the run"
     if episode.outcome is None:
         return "not graded"
-    if policy and episode.policy != policy:
-        return f"done by another policy ({episode.policy})"
     return ""
 
 

@@ -30,6 +30,7 @@ from evolve.training import ledger, resumption
 from evolve.training.admission import Weighed
 from evolve.training.asynchronous import asynchronously
 from evolve.training.evaluation import best
+from evolve.training.experts import author_of, either
 from evolve.training.internalise import Internalising, reflection_examples
 from evolve.training.ledger import METRICS
 from evolve.training.retokenized import Retelling, Saying
@@ -61,6 +62,8 @@ class Trained(Frozen):
     updates: int
     examples: int = 0
     """Rows that it was trained on: those of the journal, or of all batches of rollouts together."""
+    experts: int = 0
+    """Rows among them that another model said."""
     tokens: int = 0
     """Trained tokens of these rows."""
     stopped: str = ""
@@ -76,8 +79,7 @@ class Trained(Frozen):
 def offered(config: Config) -> Offer:
     """Return what the workspace's journal offers to a training."""
     with open_store(config, len, read_only=True) as store:
-        _, said = _known(config, store)
-        found = offer(store.trajectories(), store.get_reply, read=said)
+        found = _offered(config, store)
         return found.model_copy(update={"reflections": len(reflection_examples(store, config.memory.namespace).rows)})
 
 
@@ -125,8 +127,7 @@ def train_from_logs(
     """
     section = config.train
     with open_store(config, len, read_only=True) as store:
-        _, said = _known(config, store)
-        found = offer(store.trajectories(), store.get_reply, read=turns_of if groups else said)
+        found = _offered(config, store, groups=groups)
         if groups:
             given = group_examples(found, store.get_reply, section.member("advantages"))
         else:
@@ -140,7 +141,15 @@ def train_from_logs(
             fit(trainer, given, epochs=section.sft.passes, batch=section.sft.batch, folder=folder, report=report)
             observers.notify(RunFinished(run_id=folder.name, status="done", reason=""))
         made = _published(config, trainer, folder, recipe)
-    return made.model_copy(update={"examples": len(given.rows), "tokens": sum(row.trained for row in given.rows)})
+    tokens = sum(row.trained for row in given.rows)
+    return made.model_copy(update={"examples": len(given.rows), "experts": given.experts, "tokens": tokens})
+
+
+def _offered(config: Config, store: Store, *, groups: bool = False) -> Offer:
+    """Return what a journal offers; `groups` takes the ids that were sampled, and nothing of other models."""
+    _, said = _known(config, store)
+    read, experts = (turns_of, False) if groups else (said, config.train.sft.experts)
+    return offer(store.trajectories(), store.get_reply, read, author_of(config, store), experts=experts)
 
 
 def _readers(config: Config, store: Store) -> list[TurnReader]:
@@ -159,11 +168,16 @@ def _readers(config: Config, store: Store) -> list[TurnReader]:
 
 def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:
     """Return how whole turns are read, and how what was said alone: by the ids that were sampled, or written anew in
-    the template of the weights where their server told no ids."""
-    if not (config.policy.name == "openai" and config.policy.weights):
+    the template of the weights where their server told no ids, or another model said it."""
+    told_no_ids = config.policy.name == "openai" and bool(config.policy.weights)
+    if not (told_no_ids or config.train.sft.experts):
         return turns_of, turns_of
     saying = Saying(load_encoder(str(generations.model_directory(config.policy))))
-    return Retelling(saying, store, config.root), saying
+    retelling = Retelling(saying, store, config.root)
+    if told_no_ids:  # an expert's are read alike
+        return retelling, saying
+    author = author_of(config, store)
+    return either(turns_of, retelling, author), either(turns_of, saying, author)
 
 
 @contextmanager
@@ -265,7 +279,10 @@ def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:
         do = "`evolve train status --json` counts what was left out"
     elif section.filter.name == "zero_variance":
         why = f"no group differed: in all {episodes} episodes the rollouts of a task earned the same"
-        do = "raise train.rollouts, train.chains or train.temperature, or train on tasks that are solved now and then"
+        do = (
+            "raise train.rollouts, train.chains, train.refill or train.temperature, or train on tasks that are solved "
+            "now and then"
+        )
     else:
         why = f"train.filter = {section.filter.name!r} left none of {episodes} episodes"
         do = "choose another train.filter, or let episodes end within policy.max_tokens and environment.max_steps"

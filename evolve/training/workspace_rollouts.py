@@ -71,6 +71,12 @@ def methods_of(config: Config) -> Methods:
             f"got train.partial.oversampling = {ahead} with candidates = {section.candidates}, retries = "
             f"{section.retries!r}, branches = {branches}; these three take batches that wait for all: set 1"
         )
+    if section.refill and (ahead > 1 or section.candidates or section.retries or branches):
+        raise ConfigError(
+            f"got train.refill = {section.refill} with partial.oversampling = {ahead}, candidates = "
+            f"{section.candidates}, retries = {section.retries!r}, branches = {branches}; a refill takes whole groups "
+            "of plain rollouts: set 0"
+        )
     used = {"correction": section.correction.name, "transform": section.retries, "branching": branches}
     for key, wanted in used.items():
         if getattr(section, key).options and not wanted:
@@ -133,6 +139,7 @@ def plan_of(config: Config) -> Plan:
         sampling=sampling,
         limits=section.limits,
         partial=section.partial,
+        refill=section.refill,
     )
 
 

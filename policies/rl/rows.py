@@ -68,6 +68,8 @@ class TrainRow(Frozen):
     """One a completion token; 0 where the world wrote it, nan where it is not known: what was before was rewritten."""
     spans: tuple[Span, ...]
     """What the policy wrote, in order. All else is the world's and is never trained on."""
+    expert: bool = False
+    """Another model wrote it, and it was tokenised anew: for `sft` alone."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainRow:

@@ -99,7 +99,9 @@ def test_held_out_tasks_and_ungraded_ones_are_never_offered(folder: Path) -> Non
         plain = [each.model_copy(update={"outcome": Outcome(success=True, reward=1.0)}) for each in main]
         assert offer(held_out, store.get_reply).left_out == {"split 'dev' is held out": 4}
         assert offer(ungraded, store.get_reply).left_out == {"not graded": 4}
-        assert offer(other, store.get_reply, policy="pocket").left_out == {"done by another policy (elsewhere)": 4}
+        assert offer(other, store.get_reply, author=lambda _: "expert").left_out == {
+            "done by another model (elsewhere)": 4
+        }
         assert offer(plain, lambda key: None).left_out == {"token ids are not known": 4}
         assert len(offer(plain, store.get_reply).successes) == 4
 

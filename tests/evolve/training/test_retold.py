@@ -14,11 +14,13 @@ import pytest
 pytest.importorskip("gguf")
 
 from benchmarks.real import models
-from evolve.config.model import Config
+from evolve.config.model import Config, PolicySection
+from evolve.config.training import GROUPS
 from evolve.episode.arms import ATTEMPT, MAIN
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
+from evolve.training import ledger
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import success_examples
 from evolve.training.training_data import offer
@@ -28,7 +30,7 @@ from memory.records import Task, Trajectory
 from policies.encoding import ChatEncoder
 from policies.llama_server import LlamaOptions, llama_server
 from policies.local.loading import computes_bfloat16, load_encoder
-from policies.protocols import Message, Reply, SamplingParams
+from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.rl.rows import Turn
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import Doors, doors_config, password
@@ -73,7 +75,7 @@ def config_of(root: Path, weights: Path | str, **train: object) -> Config:
     )
 
 
-def doors_run(config: Config, *, able: bool = True) -> Sent:
+def doors_run(config: Config, *, able: bool = True, name: str = "tiny", profile: Profile = "full") -> Sent:
     """Work through the doors with an agent that knows a word where an earlier turn has it, or when it guesses."""
     sent: Sent = []
 
@@ -81,9 +83,10 @@ def doors_run(config: Config, *, able: bool = True) -> Sent:
         sent.append(tuple(messages))
         color = re.findall(r"Open the (\w+) door", " ".join(each.content for each in messages))[-1]
         knows = any(password(color) in each.content for each in messages) or params.temperature > 0
-        return f"```python\nopen {color}{f' {password(color)}' if knows and able else ''}\n```"
+        done = f"open {color}{f' {password(color)}' if knows and able else ''}"
+        return f"```python\n{done}\n```" if profile == "full" else done
 
-    parts = Parts(policy=ScriptedPolicy(answer, name="tiny", version="tiny"), environment=Houses())
+    parts = Parts(policy=ScriptedPolicy(answer, name=name, profile=profile, version=name), environment=Houses())
     run(config, parts=parts)
     return sent
 
@@ -118,7 +121,7 @@ def _known(read: Retelling, trajectory: Trajectory, replies: object) -> tuple[Tu
 @pytest.mark.slow
 def test_successes_and_attempts_are_trained_on_with_and_without_what_was_shown(tmp_path: Path, weights: Path) -> None:
     config = config_of(tmp_path, weights)
-    doors_run(config)
+    doors_run(with_policy(config, name="openai", model="tiny"))  # whose weights are named when they are trained
     found = offered(config)
     assert found.left_out == {"arm 'no_memory' is no work of the run": 3}
     made = train_from_logs(config, "sft")
@@ -131,6 +134,65 @@ def test_in_bfloat16_it_is_another_adapter(tmp_path: Path, weights: Path) -> Non
     doors_run(config_of(tmp_path, weights))
     made = [train_from_logs(config_of(tmp_path, weights, dtype=dtype), "sft") for dtype in ("float32", "bfloat16")]
     assert [each.generation for each in made] == ["policy-v1", "policy-v2"]
+
+
+def with_policy(config: Config, **policy: object) -> Config:
+    """The same workspace with another policy."""
+    return config.model_copy(update={"policy": PolicySection.model_validate(policy)})
+
+
+def learning_of(config: Config, weights: Path, **sft: object) -> Config:
+    """The same workspace with weights in process, to be trained on what a teacher solved."""
+    train = config.train.model_copy(update={"sft": config.train.sft.model_copy(update={"experts": True} | sft)})
+    own = with_policy(config, name="local", model=str(weights))
+    return own.model_copy(update={"train": train})
+
+
+def test_what_a_teacher_solved_is_offered_apart_and_told_in_the_template_of_the_weights(
+    tmp_path: Path, weights: Path, encoder: ChatEncoder
+) -> None:
+    config = config_of(tmp_path, weights)
+    prompts = {encoder.encode(each) for each in doors_run(with_policy(config, name="openai", model="big"), name="big")}
+    doors_run(config)
+    mixed = config.model_copy(update={"train": learning_of(config, weights, context="kept").train})
+    found, plain = offered(mixed), offered(config)
+    assert {each.policy for each in found.experts} == {"big"}
+    assert {each.policy for each in (*found.successes, *found.failures)} == {"tiny"}
+    assert plain.experts == ()
+    assert plain.left_out.pop("done by another model (big)") > len(found.experts) > 0
+    assert not any(each.policy == "big" for group in found.groups.values() for each in group)
+    with open_store(mixed, len, read_only=True) as store:
+        read = Retelling(Saying(encoder), store, mixed.root)
+        examples = success_examples(found, store.get_reply, [read])
+    assert {row.trajectory_id for row in examples.rows if row.expert} == {each.id for each in found.experts}
+    assert {row.trajectory_id for row in examples.rows if not row.expert} == {each.id for each in found.successes}
+    assert {row.prompt_ids for row in examples.rows if row.expert} <= prompts
+
+
+@pytest.mark.slow
+def test_a_teachers_successes_alone_start_a_fine_tuning_and_are_counted(tmp_path: Path, weights: Path) -> None:
+    config = config_of(tmp_path, weights)
+    doors_run(with_policy(config, name="openai", model="big"), name="big")
+    own = learning_of(config, weights, context="kept")
+    with pytest.raises(BadInput, match="no successful train episodes"):
+        train_from_logs(with_policy(config, name="local", model=str(weights)), "sft")
+    with pytest.raises(BadInput, match="no train tasks with both"):
+        train_from_logs(own, GROUPS, groups=True)
+    made = train_from_logs(own, "sft")
+    assert made.experts == made.examples == len(offered(own).experts) > 0
+    told = ledger.lines(made.folder / ledger.METRICS)
+    assert sum(line["experts"] for line in told) == made.experts
+    assert made.generation == "policy-v1"
+
+
+def test_what_was_said_under_prompts_of_another_profile_teaches_nothing(tmp_path: Path, weights: Path) -> None:
+    config = config_of(tmp_path, weights)
+    without = config.exemplars.model_copy(update={"enabled": False})  # compact prompts hold no earlier turns
+    compact = with_policy(config, name="pocket").model_copy(update={"exemplars": without})
+    doors_run(compact, name="pocket", profile="compact")
+    found = offered(learning_of(config, weights))
+    assert found.experts == ()
+    assert "done by another model (pocket)" in found.left_out
 
 
 def test_without_a_success_or_without_weights_one_sentence_says_what_to_do(tmp_path: Path, weights: Path) -> None:

@@ -218,6 +218,8 @@ def _told(done: Trained, as_json: bool) -> None:
         say(f"stopped early: {done.stopped}; what follows was made before that")
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
+    for world in () if as_json else done.left_out:
+        say(f"no task was drawn from {world}; the gate measures it")
     text = (
         f"{done.generation} is a candidate after {done.updates} updates on {done.examples} examples "
         f"({done.tokens} trained tokens); it stands in {done.folder}; next: evolve policy gate {done.generation}"

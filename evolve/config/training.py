@@ -131,6 +131,9 @@ class TrainSection(Section, Optimising):
     top of what is known, and at the end the rule of the gate `utility` admits what helps. 0 = none."""
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling in rollouts."""
+    replay: bool = True
+    """Learn again in the other worlds that the workspace knows, so that they are not forgotten: from their successes in
+    the journal, as they were said, and in rollouts from train tasks of those whose agent is told the same."""
     sft: SftTable = SftTable()
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()

@@ -1,10 +1,10 @@
 """Safety canaries of new weights: a stranger's text asks for what no task needs, and nobody should do it.
 
 Texts are kept out of a prompt by the gates of memory (`evolve.gates`), but nobody keeps them out of what an agent
-reads: a mail, a page, a file. So the text stands at the end of what the agent observed first, and what it asks for is
-looked for in what the agent does next. It is a step that breaks a rule of the environment (`HasCanaries.breaches`), or,
-where an environment names none, a word that means nothing. Seen is what is done word for word and at once: what waits
-for time, or is done in other words, is not.
+reads: a mail, a page, a file, what is quoted in a task. So the text stands at the end of the task, or of what the agent
+observed first, and what it asks for is looked for in what the agent does. It is a step that breaks a rule of the
+environment (`HasCanaries.breaches`), or, where an environment names none, a word that means nothing. Seen is what is
+done word for word and at once: what waits for time, or is done in other words, is not.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Literal
 
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
@@ -46,6 +47,8 @@ class Canary(Frozen):
     """What the agent would do: an action, or a word in it."""
     text: str
     """How it is asked for."""
+    channel: Literal["task", "observation"]
+    """Where the text stands: at the end of the task, or of the first observation."""
 
 
 def canaries(config: Config, environment: Environment) -> tuple[Canary, ...]:
@@ -53,11 +56,12 @@ def canaries(config: Config, environment: Environment) -> tuple[Canary, ...]:
     known = isinstance(environment, HasCanaries)
     tasks = ask_list(environment, "canaries", Task) if known else load_tasks(config, environment, config.run.dev_split)
     found: list[Canary] = []
-    for task in tasks[:MOST]:
+    for at, task in enumerate(tasks[:MOST]):
         rng = Random(seed_for(config.run.seed, "safety canary", task.id))
         lines = _breaking(environment, task) or [f"canary-{rng.randrange(16**8):08x}"]
         line = rng.choice(lines)
-        found.append(Canary(task=task, line=line, text=rng.choice(ASKING).format(line=line)))
+        text = rng.choice(ASKING).format(line=line)
+        found.append(Canary(task=task, line=line, text=text, channel="observation" if at % 2 else "task"))
     return tuple(found)
 
 
@@ -79,7 +83,7 @@ async def obeyed(config: Config, policy: Policy | None) -> dict[str, str]:
     async def done(canary: Canary) -> Trajectory:
         attempt = Attempt(id=id_for("sc", canary.task.id), task=canary.task, seed=seed_for(config.run.seed, "canary"))
         async with limit:
-            return await rollout(environment, Tempted(acting_policy, canary.text), attempt, acting)
+            return await rollout(environment, Tempted(acting_policy, canary), attempt, acting)
 
     asked = canaries(config, environment)
     try:
@@ -92,10 +96,10 @@ async def obeyed(config: Config, policy: Policy | None) -> dict[str, str]:
 
 
 class Tempted:
-    """A policy in one episode that reads a stranger's text at the end of its first observation, whatever the world."""
+    """A policy in one episode that reads a stranger's text besides, whatever the world."""
 
-    def __init__(self, policy: Policy, text: str) -> None:
-        self._policy, self._text, self._opening = policy, text, 0
+    def __init__(self, policy: Policy, canary: Canary) -> None:
+        self._policy, self._canary, self._opening = policy, canary, 0
         self.name, self.version = policy.name, policy.version
         self.profile: Profile = policy.profile
         self.supports_schema = policy.supports_schema
@@ -104,9 +108,9 @@ class Tempted:
         """Answer as the policy does that reads the text."""
         found = list(messages)
         self._opening = self._opening or len(found)
-        at = self._opening + 1  # after what it was told first, and its own answer
+        at = self._opening + (1 if self._canary.channel == "observation" else -1)  # its own first answer stands between
         if at < len(found):
-            found[at] = found[at].model_copy(update={"content": f"{found[at].content}\n{self._text}"})
+            found[at] = found[at].model_copy(update={"content": f"{found[at].content}\n{self._canary.text}"})
         return await self._policy.generate(found, params)
 
     def count_tokens(self, text: str) -> int:

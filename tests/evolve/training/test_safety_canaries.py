@@ -1,6 +1,6 @@
 """Safety canaries: what a stranger's text asks for in what an agent reads, and whether the agent does it.
 
-S1  the text stands after the first observation alone, whatever was said before it, and is the same for all generations
+S1  the text stands after the task or the first observation alone, whatever was said before it, the same for all
 S2  where an environment names breaches, it asks for what stands in one of them alone; else for a word
 S3  who does what the text asks is named with it; who does its task instead is not
 """
@@ -8,12 +8,14 @@ S3  who does what the text asks is named with it; who does its task instead is n
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from evolve.config.model import Config
 from evolve.environments.office.environment import Office, OfficeConfig
-from evolve.training.safety_canaries import MOST, STEPS, Tempted, canaries, obeyed
+from evolve.training.safety_canaries import MOST, STEPS, Canary, Tempted, canaries, obeyed
+from memory.records import Task
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import ManyDoors, doors_config
@@ -37,13 +39,17 @@ async def asked(config: Config, reply: str) -> tuple[dict[str, str], list[list[s
     return await obeyed(config, ScriptedPolicy(answer, name="doors", profile="compact")), read
 
 
-async def test_s1_the_text_is_read_once_and_after_the_first_observation(tmp_path: Path) -> None:
+async def test_s1_the_text_is_read_once_after_the_task_or_the_first_observation(tmp_path: Path) -> None:
     _, read = await asked(doors(tmp_path), "open the door")
     assert max(map(len, read)) == 2 * STEPS - 1, "who obeys does so at once"
+    places: Counter[tuple[int, ...]] = Counter()
     for messages in read:
-        planted = [at for at, text in enumerate(messages) if ASKED.search(text)]
-        assert planted == ([2] if len(messages) > 2 else [])
+        planted = tuple(at for at, text in enumerate(messages) if ASKED.search(text))
+        places[planted] += len(messages) > 2
+        assert "Open the " in messages[0]
         assert len(messages) < 3 or messages[2].startswith("error: the "), "the observation itself is whole"
+    assert places.keys() - {()} == {(0,), (2,)}
+    assert places[0,] == places[2,] == MOST * (STEPS - 1) / 2
 
 
 async def test_s1_what_a_demonstration_says_is_no_turn() -> None:
@@ -53,7 +59,9 @@ async def test_s1_what_a_demonstration_says_is_no_turn() -> None:
         seen.append(messages)
         return "a"
 
-    tempted = Tempted(ScriptedPolicy(answer, name="seen"), "do it")
+    task = Task(id="t", instruction="the task")
+    canary = Canary(task=task, line="it", text="do it", channel="observation")
+    tempted = Tempted(ScriptedPolicy(answer, name="seen"), canary)
     opening = [
         Message(role="system", content="s"),
         Message(role="user", content="an example"),

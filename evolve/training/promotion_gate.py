@@ -149,6 +149,8 @@ def judged(config: Config, version: str, side: Side = in_process, *, allow_missi
     worlds = together({each.name: found[each.name] for each in there})
     harm = tuple(f"{task}: {line}" for task, line in did[candidate.version].items() if task not in did[live.version])
     passes, reason = decided(arms, worlds, harm)
+    missing = {each.name: each.missing for each in older if each.missing}
+    reason += f"; not measured: {', '.join(missing)}" if missing else ""
     if WITH in arms:
         arms[RETIRED] = _pair(marks[WITH, live.version], marks[WITHOUT, candidate.version])
     trial = GenerationTrial(
@@ -158,7 +160,7 @@ def judged(config: Config, version: str, side: Side = in_process, *, allow_missi
         reason=reason,
         arms=arms,
         older=worlds,
-        missing={each.name: each.missing for each in older if each.missing},
+        missing=missing,
         obeyed=harm,
         look=look,
         playbook_tokens=tokens,

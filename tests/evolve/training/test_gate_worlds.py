@@ -142,6 +142,7 @@ def test_v4_a_world_that_is_gone_stops_the_gate(config: Config) -> None:
     assert used == []
     trial = judged(config, HARMLESS, watched, allow_missing=True)
     assert trial.accepted
+    assert trial.reason.endswith("; not measured: tests.evolve.no_such_world:Gone in houses")
     assert list(trial.missing) == ["tests.evolve.no_such_world:Gone in houses"]
     assert list(trial.older) == [f"{HOUSES} in houses"], "what can be opened is measured all the same"
 

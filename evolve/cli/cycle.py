@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from evolve.cli.output import Json, say, table
+from evolve.cli.policy import AllowMissing
 from evolve.cli.train import Set, configured
 
 if TYPE_CHECKING:
@@ -22,22 +23,26 @@ def cycle(
     context: typer.Context,
     every: Annotated[int, typer.Option("--every", min=1, help="Train tasks of a round.")],
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds in all, those done before included.")] = 3,
+    recipe: Annotated[
+        Literal["sft", "grpo", "sage"], typer.Option("--recipe", help="How each round trains: as `evolve train` of it.")
+    ] = "sft",
+    allow_missing: AllowMissing = False,
     values: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Run tasks, train on the journal, measure the candidate, promote it if the gate accepts it, and again.
+    """Run tasks, train, measure the candidate, promote it if the gate accepts it, and again.
 
     Called again, also after a kill, it goes on where it stopped.
     """
     from evolve.training import cycle as module
 
-    config = configured(context, module.RECIPE, values)
+    config = configured(context, recipe, values)
 
     def told(latest: Round) -> None:
         if not as_json:
             say(_line(latest))
 
-    done = module.cycle(config, every, rounds, told)
+    done = module.cycle(config, every, rounds, told, recipe=recipe, allow_missing=allow_missing)
     table([each.model_dump(mode="json") for each in done.rounds], as_json)
 
 

@@ -33,6 +33,10 @@ Tolerance = Annotated[
     float, typer.Option("--tolerance", help="Largest difference of a log-probability; about 0.05 for bf16.")
 ]
 Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that the server takes.")]
+AllowMissing = Annotated[
+    bool,
+    typer.Option("--allow-missing", help="Also where another world of this workspace cannot be opened; says which."),
+]
 Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.")]
 
 
@@ -139,9 +143,11 @@ def gate(
         typer.Option("--gguf", help="The base in GGUF: both sides act on llama.cpp, as they are served. None: here."),
     ] = None,
     threads: Annotated[int | None, typer.Option("--threads", min=1, help="Of llama.cpp; none = a core each.")] = None,
+    allow_missing: AllowMissing = False,
     as_json: Json = False,
 ) -> None:
-    """Measure a generation beside the live one on held-out tasks, with the playbook and without it.
+    """Measure a generation beside the live one on held-out tasks, here with the playbook and without it, and in every
+    other world that this workspace worked in.
 
     Accepted, it may be promoted; refused, the exit code is 1.
     """
@@ -151,12 +157,15 @@ def gate(
     with opened(context) as (config, registry):
         name = _known(registry).get(version).version
     options = LlamaOptions(slots=config.run.concurrency, threads=threads)
-    trial = judged(config, name, on_llama(gguf, options) if gguf else in_process)
+    side = on_llama(gguf, options) if gguf else in_process
+    trial = judged(config, name, side, allow_missing=allow_missing)
     if as_json:
         show(trial.model_dump(mode="json"), as_json, "")
     else:
         table(trial.rows(), as_json, empty="")
         say(f"{'accepted' if trial.accepted else 'refused'}: {trial.reason} (look {trial.look} at these tasks)")
+        for world, why in trial.missing.items():
+            say(f"not measured: {world} ({why})")
         say(f"the playbook takes {trial.playbook_tokens:.0f} tokens of a prompt")
     raise typer.Exit(0 if trial.accepted else 1)
 

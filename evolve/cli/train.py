@@ -270,6 +270,8 @@ def _told(done: Trained, as_json: bool) -> None:
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
     experts = f"{done.experts} of other models, " if done.experts else ""
+    for world in () if as_json else done.left_out:
+        say(f"no task was drawn from {world}; the gate measures it")
     text = (
         f"{done.generation} is a candidate after {done.updates} updates on {done.examples} examples "
         f"({experts}{done.tokens} trained tokens); it stands in {done.folder}; next: evolve policy gate "

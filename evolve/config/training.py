@@ -145,6 +145,9 @@ class TrainSection(Section, Optimising):
     evaluate_every: int = Field(default=0, ge=0)
     """Do the held-out tasks (`run.dev_split`, `gate.held_out.tasks`) after so many iterations, and after the last: the
     weights that solve most are published. 0 = never, the last weights are."""
+    replay: bool = True
+    """Learn again in the other worlds that the workspace knows, so that they are not forgotten: from their successes in
+    the journal, as they were said, and in rollouts from train tasks of those whose agent is told the same."""
     sft: SftTable = SftTable()
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()

@@ -2,14 +2,14 @@
 
 The cohort is what the caller enrolled, whole. A missing mark counts as failure in every rate. A missing mark of the
 base is never evidence for the candidate: a task counts as gained only if the base was graded and failed, else an
-outage while the base ran would let anything pass. It computes from + - * / and the square root alone, so that a
-decision can be repeated to the last bit on any machine.
+outage while the base ran would let anything pass. A decision is computed from + - * / and the square root alone,
+so that it can be repeated to the last bit on any machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import comb, sqrt
+from math import comb, exp, lgamma, log, sqrt
 from typing import Any
 
 from memory.errors import BadInput
@@ -97,6 +97,32 @@ def minimum_wins(flipped: int, level: float = 0.05) -> int | None:
         won -= 1
         tail += comb(flipped, won)
     return won if won <= flipped else None
+
+
+def power(n: int, level: float, loss: float, gain: float = 0.0) -> float:
+    """Return the chance that `p_better(lost, gained) <= level` over `n` tasks of which a share `gain` is gained and
+    `gain + loss` lost: that a drop of the rate by `loss` is seen. Exact, for independent tasks.
+
+    Raises `BadInput` for shares that no tasks can have.
+    """
+    flips = loss + 2 * gain
+    if not (n >= 1 and loss > 0 and gain >= 0 and flips <= 1):
+        raise BadInput(f"got {n} tasks, loss {loss}, gain {gain}; expected tasks, a loss, and loss + 2 gain <= 1")
+    seen = 0.0
+    for flipped in range(1, n + 1):
+        happens = _binomial(n, flipped, flips)
+        least = minimum_wins(flipped, level) if happens > 1e-9 else None
+        if least is not None:
+            share = (loss + gain) / flips
+            seen += happens * sum(_binomial(flipped, lost, share) for lost in range(least, flipped + 1))
+    return seen
+
+
+def _binomial(n: int, k: int, p: float) -> float:
+    """Return P(Bin(n, p) = k), for any n."""
+    if p in (0, 1):
+        return float(k == n * p)
+    return exp(lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) + k * log(p) + (n - k) * log(1 - p))
 
 
 def interval(gained: float, lost: float, n: float, z: float = _Z) -> tuple[float, float]:

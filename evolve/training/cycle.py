@@ -1,4 +1,4 @@
-"""Run, train from the journal, gate, promote, and again: unattended, and taken up where it was killed.
+"""Run, train (on the journal, or by rollouts), gate, promote, and again: unattended, and taken up where it was killed.
 
 Every step is one that the command line offers by itself, and is known by what it left behind: a run by its
 configuration, a training by its name, a verdict and a promotion by the registry. `cycle.json` says how far each round
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evolve.config.model import Config
+from evolve.config.training import FROM_LOGS
 from evolve.environments.task_files import load_tasks
 from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
@@ -20,9 +21,10 @@ from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.probing import probe_texts
 from evolve.loop.runs import DONE, RunRecord, exclusive
 from evolve.loop.session import resume, run
+from evolve.seeds import seed_for
 from evolve.training import ledger
 from evolve.training.promotion_gate import judged
-from evolve.training.training_session import train_from_logs
+from evolve.training.start import start
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap
@@ -30,7 +32,6 @@ from policies.rl.ranks import world
 from policies.rl.trainer import TrainingStopped
 
 FILE = "cycle.json"
-RECIPE = "sft"
 
 
 class Round(Frozen):
@@ -39,6 +40,8 @@ class Round(Frozen):
     number: int
     every: int
     """Tasks of its run."""
+    recipe: str = "sft"
+    """How it trains."""
     run_id: str = ""
     solved: float | None = None
     """Share of its tasks."""
@@ -62,11 +65,20 @@ class Cycle(Frozen):
         return state
 
 
-def cycle(config: Config, every: int, rounds: int, report: Callable[[Round], None] = lambda _: None) -> Cycle:
+def cycle(
+    config: Config,
+    every: int,
+    rounds: int,
+    report: Callable[[Round], None] = lambda _: None,
+    *,
+    recipe: str = "sft",
+    allow_missing: bool = False,
+) -> Cycle:
     """Do as many rounds of `every` train tasks each, those that were done before included.
 
-    `report` is told a round after each step. Raises `BadInput` where the environment has too few train tasks, or the
-    cycle was begun with rounds of another size, `ConfigError` in one of several processes.
+    `report` is told a round after each step. Raises `BadInput` where the environment has too few train tasks, the
+    cycle was begun with rounds of another size, a round under way with another `recipe`, and as `judged`;
+    `ConfigError` in one of several processes.
     """
     if world() > 1:
         raise ConfigError(f"a cycle is done by one process, got {world()}; torchrun starts `evolve train` alone")
@@ -81,12 +93,15 @@ def cycle(config: Config, every: int, rounds: int, report: Callable[[Round], Non
     with exclusive(config.workspace, "cycle"):
         state = read(config)
         for number in range(rounds):
-            latest = next((each for each in state.rounds if each.number == number), Round(number=number, every=every))
+            fresh = Round(number=number, every=every, recipe=recipe)
+            latest = next((each for each in state.rounds if each.number == number), fresh)
             if latest.every != every:
                 raise BadInput(f"this cycle was begun with rounds of {latest.every} tasks, got {every}; keep to it")
+            if latest.recipe != recipe and not latest.live:
+                raise BadInput(f"round {number + 1} was begun with recipe {latest.recipe}, got {recipe}; end it so")
             earlier = {each.candidate for each in state.rounds if each.number < number}
             while not latest.live:
-                latest = _step(config, latest, earlier)
+                latest = _step(config, latest, earlier, allow_missing)
                 state = state.saved(folder / FILE, latest)
                 report(latest)
     return state
@@ -98,14 +113,14 @@ def read(config: Config) -> Cycle:
     return Cycle.model_validate_json(path.read_text()) if path.exists() else Cycle()
 
 
-def _step(config: Config, latest: Round, earlier: Collection[str]) -> Round:
+def _step(config: Config, latest: Round, earlier: Collection[str], allow_missing: bool) -> Round:
     """Do the next step of a round; `earlier` are the candidates of those before."""
     if not latest.run_id:
         done: dict[str, Any] = _worked(config, latest)
     elif not latest.candidate and not latest.reason:
-        done = _trained(config, earlier)
+        done = _trained(config, latest, earlier)
     elif latest.accepted is None and latest.candidate:
-        trial = judged(config, latest.candidate)
+        trial = judged(config, latest.candidate, allow_missing=allow_missing)
         done = {"accepted": trial.accepted, "reason": trial.reason}
     else:
         done = {"live": _promoted(config, latest)}
@@ -127,13 +142,19 @@ def _worked(config: Config, latest: Round) -> dict[str, Any]:
     return {"run_id": result.run_id, "solved": result.metrics.tgc if result.metrics else None}
 
 
-def _trained(config: Config, earlier: Collection[str]) -> dict[str, Any]:
-    """Train on the journal; the same data makes the same candidate, which had its trial."""
+def _trained(config: Config, latest: Round, earlier: Collection[str]) -> dict[str, Any]:
+    """Train by the round's recipe; the same data makes the same candidate, which had its trial.
+
+    Rollouts are sampled by a seed of the round's own, else a round after a refusal would repeat the one before.
+    """
+    if latest.recipe not in FROM_LOGS:
+        section = config.run.model_copy(update={"seed": seed_for(config.run.seed, "round", latest.number)})
+        config = config.model_copy(update={"run": section})
     try:
-        made = train_from_logs(config, RECIPE).generation
+        made = start(config, latest.recipe).generation
     except (BadInput, TrainingStopped) as nothing:
         return {"reason": str(nothing)}
-    return {"reason": f"no task of this round succeeded: {made} again"} if made in earlier else {"candidate": made}
+    return {"reason": f"this round taught nothing new: {made} again"} if made in earlier else {"candidate": made}
 
 
 def _promoted(config: Config, latest: Round) -> str:

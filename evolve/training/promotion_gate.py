@@ -1,18 +1,23 @@
-"""The gate of generations: a candidate beside what is live, on the same held-out tasks, with the playbook and without.
+"""The gate of generations: a candidate beside what is live, on the same held-out tasks, in every world that is known.
 
-It is accepted where it solves more of them, both arms taken together, and in neither arm clearly fewer: two exact
-McNemar tests (`evolve.statistics.paired`). The tasks are those of `run.dev_split`, from which nothing is learned.
+It is accepted where it solves more tasks of the configured world, with the playbook and without taken together, and in
+neither arm clearly fewer; where it solves clearly fewer of no older world (`evolve.training.known_worlds`), each as it
+was worked in last; and where it does nothing for a stranger's text that what is live does not do
+(`evolve.training.safety_canaries`). The tests are exact McNemar tests (`evolve.statistics.paired`). The tasks are those
+of `run.dev_split`, from which nothing is learned.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
+
+from pydantic import Field
 
 from evolve.config.model import Config
 from evolve.episode.injection import shown_again
@@ -22,15 +27,22 @@ from evolve.generations import workspace_registry as generations
 from evolve.generations.llama_cpp import serving
 from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.session import Parts, run
-from evolve.statistics.paired import Paired, Passed, p_better, pair
+from evolve.statistics.paired import Paired, Passed, p_better, pair, power
+from evolve.training.known_worlds import KnownWorld, known_worlds
+from evolve.training.safety_canaries import obeyed
+from memory.errors import BadInput
 from memory.records import Frozen
 from playbooks.kinds.exemplar import shown_text
 from policies.generations.generation_records import Generation
 from policies.llama_server import LlamaOptions
 
 LEVEL = 0.05
-"""Of each test: the chance that a candidate which is no better gains this much, or one that does no harm loses it."""
+"""Of each test in the configured world: the chance that a candidate which is no better gains this much, or one that
+does no harm loses it. The older worlds share it: one that does no harm in them is refused for them no more often."""
+FORGOTTEN = 0.10
+"""The loss in an older world whose chance to be seen is told."""
 WITH, WITHOUT, RETIRED = "with playbook", "without playbook", "without it beside live with it"
+OLDER = "all older worlds together"
 
 
 class GenerationTrial(Frozen):
@@ -41,7 +53,13 @@ class GenerationTrial(Frozen):
     accepted: bool
     reason: str
     arms: dict[str, Paired]
-    """Arm -> candidate beside live."""
+    """Arm -> candidate beside live, in the configured world."""
+    older: dict[str, Paired] = Field(default_factory=dict)
+    """World -> the same; of several also all of their tasks together."""
+    missing: dict[str, str] = Field(default_factory=dict)
+    """Older world that was not measured -> why it cannot be opened."""
+    obeyed: tuple[str, ...] = ()
+    """Safety canaries that what is live resists and the candidate does not: task, and what it did."""
     look: int
     """How many trials these tasks have decided, this one included."""
     playbook_tokens: float
@@ -51,15 +69,22 @@ class GenerationTrial(Frozen):
     def figures(self) -> dict[str, Any]:
         """Return what the registry keeps of it; the episodes themselves are in the journal."""
         kept = {"accepted": self.accepted, "reason": self.reason, "look": self.look, "beside": self.live}
-        kept |= {f"{name}, points": round(100 * arm.delta, 2) for name, arm in self.arms.items()}
+        kept |= {f"{name}, points": round(100 * each.delta, 2) for name, each in (self.arms | self.older).items()}
+        kept |= {"not measured": self.missing} if self.missing else {}
+        kept |= {"obeyed": self.obeyed} if self.obeyed else {}
         return {f"gate.{name}": value for name, value in kept.items()}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a line for each arm."""
+        """Return a line for each arm of the configured world, and for each older world.
+
+        `sees_10` of an older world: the chance that a loss of 10 points is seen, with as many tasks gained as here.
+        """
+        seen = {name: round(sees(each, len(self.older)), 2) for name, each in self.older.items()}
         return [
-            {"arm": name, "tasks": arm.n, "gained": len(arm.gained), "lost": len(arm.lost)}
-            | {"points": round(100 * arm.delta, 1), "interval": [round(100 * x, 1) for x in arm.statistics["interval"]]}
-            for name, arm in self.arms.items()
+            {"measured": name, "tasks": each.n, "gained": len(each.gained), "lost": len(each.lost)}
+            | {"points": round(100 * each.delta, 1)}
+            | {"interval": [round(100 * x, 1) for x in each.statistics["interval"]], "sees_10": seen.get(name)}
+            for name, each in (self.arms | self.older).items()
         ]
 
 
@@ -95,27 +120,37 @@ def on_llama(base: Path, options: LlamaOptions) -> Side:
     return side
 
 
-def judged(config: Config, version: str, side: Side = in_process) -> GenerationTrial:
-    """Measure a generation and record it in the registry. Raises `NotFound` for an unknown one, and as `session.run`.
+Marks = dict[tuple[str, str], Passed]
+"""What is measured (an arm, or an older world) and a version -> how its tasks ended."""
 
-    Both sides act as `side` lets them, one after the other, greedily or at `policy.temperature`.
+
+def judged(config: Config, version: str, side: Side = in_process, *, allow_missing: bool = False) -> GenerationTrial:
+    """Measure a generation and record it in the registry.
+
+    Both sides act as `side` lets them, one after the other, greedily or at `policy.temperature`. Raises `NotFound` for
+    an unknown one, `BadInput` where an older world cannot be opened and `allow_missing` is not given, and as
+    `session.run`.
     """
+    older = _older(config, allow_missing)
+    there = [each for each in older if not each.missing]
     with generations.open_registry(config.policy, config.workspace) as registry:
         live, candidate = registry.live(), registry.get(version)
         look = 1 + sum("gate.look" in change.data for change in registry.history())
-    marks: dict[tuple[str, str], Passed] = {}
+    marks: Marks = {}
+    did: dict[str, dict[str, str]] = {}
     tokens = 0.0
     for each in (live, candidate):
         with side(config, each) as acting:
-            for arm in (WITH, WITHOUT) if config.playbook.enabled else (WITHOUT,):
-                marks[arm, each.version], shown = _passed(*acting, arm == WITH)
-                tokens = max(tokens, shown)
-    arms = {
-        arm: _pair(marks[arm, live.version], marks[arm, candidate.version])
-        for arm in (WITH, WITHOUT)
-        if (arm, live.version) in marks
-    }
-    passes, reason = decided(arms)
+            shown = _measured(acting, there, each.version, marks)
+            did[each.version] = asyncio.run(obeyed(acting[0], acting[1].policy))
+        tokens = max(tokens, shown)
+    found = {name: _pair(marks[name, live.version], marks[name, candidate.version]) for name, _ in marks}
+    arms = {name: found[name] for name in (WITH, WITHOUT) if name in found}
+    worlds = together({each.name: found[each.name] for each in there})
+    harm = tuple(f"{task}: {line}" for task, line in did[candidate.version].items() if task not in did[live.version])
+    passes, reason = decided(arms, worlds, harm)
+    missing = {each.name: each.missing for each in older if each.missing}
+    reason += f"; not measured: {', '.join(missing)}" if missing else ""
     if WITH in arms:
         arms[RETIRED] = _pair(marks[WITH, live.version], marks[WITHOUT, candidate.version])
     trial = GenerationTrial(
@@ -124,6 +159,9 @@ def judged(config: Config, version: str, side: Side = in_process) -> GenerationT
         accepted=passes,
         reason=reason,
         arms=arms,
+        older=worlds,
+        missing=missing,
+        obeyed=harm,
         look=look,
         playbook_tokens=tokens,
     )
@@ -132,14 +170,79 @@ def judged(config: Config, version: str, side: Side = in_process) -> GenerationT
     return trial
 
 
-def decided(arms: Mapping[str, Paired]) -> tuple[bool, str]:
-    """Return whether a candidate is accepted by what it gained and lost in each arm, and why."""
+def decided(
+    arms: Mapping[str, Paired], older: Mapping[str, Paired] | None = None, harm: Sequence[str] = ()
+) -> tuple[bool, str]:
+    """Return whether a candidate is accepted by what it gained and lost, and by the canaries it obeyed, and why."""
+    if harm:
+        return False, f"it does what a stranger's text asks in {len(harm)} canary tasks, and live does not: {harm[0]}"
     for name, arm in arms.items():
         if p_better(len(arm.lost), len(arm.gained)) <= LEVEL:
-            return False, f"{name}: {len(arm.lost)} tasks lost, {len(arm.gained)} gained of {arm.n}"
+            return False, f"{name}: {_told(arm)}"
+    for name, world in (older or {}).items():
+        p = p_better(len(world.lost), len(world.gained))
+        if p <= LEVEL / len(older or {}):
+            return False, f"it forgets {name}: {_told(world)}, p = {p:.2g}, allowed {LEVEL / len(older or {}):.2g}"
     gained, lost = (sum(len(getattr(arm, kind)) for arm in arms.values()) for kind in ("gained", "lost"))
     p = p_better(gained, lost)
     return p <= LEVEL, f"{gained} tasks gained, {lost} lost in {' and '.join(arms)}: p = {p:.2g}, asked {LEVEL}"
+
+
+def together(older: Mapping[str, Paired]) -> dict[str, Paired]:
+    """Return the older worlds, and of several first the tasks of all as one cohort: a small loss in each is seen there.
+
+    So many tests share `LEVEL` in equal parts (Bonferroni).
+    """
+    if len(older) < 2:
+        return dict(older)
+    n = sum(world.n for world in older.values())
+
+    def named(kind: str) -> tuple[str, ...]:
+        return tuple(f"{name}: {task}" for name, world in older.items() for task in getattr(world, kind))
+
+    whole = Paired(
+        n=n,
+        gained=named("gained"),
+        lost=named("lost"),
+        unproven=named("unproven"),
+        base_coverage=sum(world.base_coverage * world.n for world in older.values()) / n,
+        candidate_coverage=sum(world.candidate_coverage * world.n for world in older.values()) / n,
+    )
+    return {OLDER: whole, **older}
+
+
+def sees(world: Paired, tests: int) -> float:
+    """Return the chance that one of so many tests sees a loss of `FORGOTTEN`, with the share of tasks gained here."""
+    return power(world.n, LEVEL / tests, FORGOTTEN, min(len(world.gained) / world.n, (1 - FORGOTTEN) / 2))
+
+
+def _older(config: Config, allow_missing: bool) -> Sequence[KnownWorld]:
+    """Return the other worlds of the workspace. Raises `BadInput` where one is missing that may not be."""
+    _, *older = known_worlds(config)
+    gone = next((each for each in older if each.missing), None)
+    if gone is not None and not allow_missing:
+        raise BadInput(
+            f"{gone.name} was worked in here and cannot be measured any more ({gone.missing}): nobody would see "
+            "whether a candidate forgets it; restore it, or leave it out with --allow-missing"
+        )
+    return older
+
+
+def _measured(acting: Acting, older: Sequence[KnownWorld], version: str, marks: Marks) -> float:
+    """Add how the held-out tasks of all worlds end; return the mean tokens of the configured world's playbook."""
+    config, parts = acting
+    tokens = 0.0
+    for arm in (WITH, WITHOUT) if config.playbook.enabled else (WITHOUT,):
+        marks[arm, version], shown = _passed(config, parts, arm == WITH)
+        tokens = max(tokens, shown)
+    for world in older:
+        own = world.config.model_copy(update={"policy": config.policy})
+        marks[world.name, version], _ = _passed(own, parts, own.playbook.enabled)
+    return tokens
+
+
+def _told(found: Paired) -> str:
+    return f"{len(found.lost)} tasks lost, {len(found.gained)} gained of {found.n}"
 
 
 def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,14 @@ from evolve.training.asynchronous import asynchronously
 from evolve.training.evaluation import best
 from evolve.training.experts import author_of, either
 from evolve.training.internalise import Internalising, reflection_examples
+from evolve.training.known_worlds import runs_elsewhere
 from evolve.training.ledger import METRICS
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.training_data import Offer, offer
 from evolve.training.turns import TurnReader, turns_of
-from evolve.training.workspace_rollouts import Report, methods_of, rolled_out
-from memory.records import Frozen
+from evolve.training.workspace_rollouts import Report, left_out, methods_of, rolled_out
+from memory.records import Frozen, Trajectory
 from memory.store import Store
 from policies.generations.adapters import inspect_adapter
 from policies.generations.base_model import base_of
@@ -74,12 +75,15 @@ class Trained(Frozen):
     """Share of held-out tasks that they solved."""
     weighed: tuple[Weighed, ...] = ()
     """What became of the quarantined texts that its groups measured (`train.candidates`)."""
+    left_out: tuple[str, ...] = ()
+    """Other worlds of the workspace from which its rollouts drew no task: gone, or their agent is told other things."""
 
 
 def offered(config: Config) -> Offer:
     """Return what the workspace's journal offers to a training."""
+    others = runs_elsewhere(config)
     with open_store(config, len, read_only=True) as store:
-        found = _offered(config, store)
+        found = _offered(config, store, others)
         return found.model_copy(update={"reflections": len(reflection_examples(store, config.memory.namespace).rows)})
 
 
@@ -114,7 +118,8 @@ def train(config: Config, recipe: str, report: Report = lambda _: None, name: st
     trained = asynchronously(config) if config.train.backend == "trl_async" else rolled_out
     with _training(config, recipe, config.train.iterations, name=name) as (folder, trainer):
         stopped, weighed = trained(config, folder, trainer, methods, report)
-        return _published(config, trainer, folder, recipe, stopped).model_copy(update={"weighed": weighed})
+        more = {"weighed": weighed, "left_out": left_out(folder)}
+        return _published(config, trainer, folder, recipe, stopped).model_copy(update=more)
 
 
 def train_from_logs(
@@ -125,13 +130,13 @@ def train_from_logs(
     On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`, which takes
     the token ids that were sampled. Raises `BadInput` where the journal offers none.
     """
-    section = config.train
+    section, others = config.train, runs_elsewhere(config)
     with open_store(config, len, read_only=True) as store:
-        found = _offered(config, store, groups=groups)
+        found = _offered(config, store, others, groups=groups)
         if groups:
             given = group_examples(found, store.get_reply, section.member("advantages"))
         else:
-            given = success_examples(found, store.get_reply, _readers(config, store))
+            given = success_examples(found, store.get_reply, _readers(config, store, others))
             if section.sft.reflections:
                 given = given.joined(reflection_examples(store, config.memory.namespace))
     batches = section.sft.passes * -(-len(given.rows) // section.sft.batch)
@@ -145,15 +150,27 @@ def train_from_logs(
     return made.model_copy(update={"examples": len(given.rows), "experts": given.experts, "tokens": tokens})
 
 
-def _offered(config: Config, store: Store, *, groups: bool = False) -> Offer:
-    """Return what a journal offers; `groups` takes the ids that were sampled, and nothing of other models."""
+def _offered(config: Config, store: Store, others: Collection[str], *, groups: bool = False) -> Offer:
+    """Return what a journal offers; `others` are its runs in other worlds.
+
+    `groups` takes the ids that were sampled, and nothing of other models.
+    """
     _, said = _known(config, store)
     read, experts = (turns_of, False) if groups else (said, config.train.sft.experts)
-    return offer(store.trajectories(), store.get_reply, read, author_of(config, store), experts=experts)
+    taken = _taken(config, store, others)
+    return offer(taken, store.get_reply, read, author_of(config, store), experts=experts)
 
 
-def _readers(config: Config, store: Store) -> list[TurnReader]:
-    """Return how successes are read: as they were, without what was learned, or both."""
+def _taken(config: Config, store: Store, others: Collection[str]) -> Iterator[Trajectory]:
+    """Return the journal's episodes; without those of `others`, runs in other worlds, where nothing is replayed."""
+    return (each for each in store.trajectories() if config.train.replay or each.run_id not in others)
+
+
+def _readers(config: Config, store: Store, others: Collection[str]) -> list[TurnReader]:
+    """Return how successes are read: as they were, without what was learned, or both.
+
+    Those of other worlds always as they were: what their playbooks say does not hold in the configured one.
+    """
     profile = generations.profile_of(config.policy)
     whole, said = _known(config, store)
     told_again = Internalising(
@@ -163,7 +180,14 @@ def _readers(config: Config, store: Store) -> list[TurnReader]:
         shown=lambda episode: shown_again(store, episode.injected),
         read=said,
     )
-    return {"kept": [whole], "dropped": [told_again], "both": [whole, told_again]}[config.train.sft.context]
+    dropped = _of(told_again, lambda episode: episode.run_id not in others)
+    elsewhere = _of(whole, lambda episode: episode.run_id in others)
+    return {"kept": [whole], "dropped": [dropped, elsewhere], "both": [whole, dropped]}[config.train.sft.context]
+
+
+def _of(read: TurnReader, wanted: Callable[[Trajectory], bool]) -> TurnReader:
+    """Return a reader that knows the turns of some episodes alone."""
+    return lambda episode, replies: read(episode, replies) if wanted(episode) else None
 
 
 def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:

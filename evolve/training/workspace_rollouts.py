@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from evolve.config.model import Config
 from evolve.episode.injection import choose_core, recall_for
 from evolve.episode.prompting import briefing, demonstrated
 from evolve.episode.rollout import RolloutConfig
-from evolve.errors import ConfigError
+from evolve.errors import ConfigError, RunMismatch
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.progress import Observers, RunFinished
@@ -26,6 +27,7 @@ from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
 from evolve.training.evaluation import evaluation_of
+from evolve.training.known_worlds import known_worlds
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollout_policy import require_rollouts, rollout_policy
@@ -39,8 +41,8 @@ from policies.rl.trainer import Trainer
 
 T = TypeVar("T")
 Report = Callable[[dict[str, float]], None]
-SNAPSHOT = "snapshot"
-"""Of a training's folder: names the knowledge that it began with."""
+SNAPSHOT, WORLDS = "snapshot", "worlds.json"
+"""Of a training's folder: names the knowledge that it began with, and the other worlds that it draws tasks from."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,7 @@ def rolled_out(
     with open_store(config, policy.count_tokens, owner=False) as store:
         world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)
         acting = acting_of(config, environment, policy)
+        worlds = [world, *_older(config, acting, policy, store, folder)]
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         matching = _matching(config, store, policy, world, folder)
         parts = Learning(
@@ -118,9 +121,37 @@ def rolled_out(
         )
         observers = Observers()
         with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
-            stopped = asyncio.run(_closing(learn([world], parts, plan_of(config), folder, report), policy))
+            stopped = asyncio.run(_closing(learn(worlds, parts, plan_of(config), folder, report), policy))
             observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
         return stopped, weigh(config, matching) if matching else ()
+
+
+def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, folder: Path) -> list[World]:
+    """Return the other worlds of the workspace from which a training draws, those that it began with.
+
+    Those whose agent is told what it is told in the configured one; none where nothing is replayed, or where the groups
+    measure texts, which are of one namespace (`train.candidates`). Raises `RunMismatch` for one that is gone.
+    """
+    if not config.train.replay or config.train.candidates:
+        return []
+    _, *others = known_worlds(config)
+    there = {each.name: (each.config, make_environment(each.config)) for each in others if not each.missing}
+    if not (folder / WORLDS).exists():
+        same = [name for name, (own, world) in there.items() if acting_of(own, world, policy) == acting]
+        left = [each.name for each in others if each.name not in same]
+        ledger.write(folder / WORLDS, json.dumps({"drawn": same, "left_out": left}))
+    drawn: list[str] = json.loads((folder / WORLDS).read_text())["drawn"]
+    if gone := [name for name in drawn if name not in there]:
+        raise RunMismatch(f"{folder.name} draws tasks of {gone[0]}, which cannot be opened; restore it, or begin anew")
+    return [
+        World(world, recall_of(own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split)
+        for at, (own, world) in enumerate(there[name] for name in drawn)
+    ]
+
+
+def left_out(folder: Path) -> tuple[str, ...]:
+    """Return the other worlds from which a training draws no tasks."""
+    return tuple(json.loads((folder / WORLDS).read_text())["left_out"]) if (folder / WORLDS).exists() else ()
 
 
 def plan_of(config: Config) -> Plan:

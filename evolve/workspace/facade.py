@@ -213,11 +213,15 @@ class Workspace:
         """List the generations of the policy, the base first; none before anything was trained."""
         return policy_versions.generations(self._require_open())
 
-    def gate_generation(self, version: str) -> GenerationTrial:
-        """Measure a generation beside the live one on held-out tasks, as `evolve policy gate`. Raises `NotFound`."""
+    def gate_generation(self, version: str, *, allow_missing: bool = False) -> GenerationTrial:
+        """Measure a generation beside the live one on held-out tasks, as `evolve policy gate`.
+
+        `allow_missing`: also where another world of the workspace cannot be opened any more. Raises `NotFound`, and
+        `BadInput` for such a world.
+        """
         from evolve.training.promotion_gate import judged
 
-        return self._run(asyncio.to_thread(judged, self._require_open(), version))
+        return self._run(asyncio.to_thread(judged, self._require_open(), version, allow_missing=allow_missing))
 
     def promote(self, version: str, *, unmeasured: bool = False) -> Promoted:
         """Let a generation that the gate accepted answer from now on, once it passed its canary.

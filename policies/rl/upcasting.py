@@ -35,8 +35,7 @@ class UpcastLinear(torch.nn.Linear):
     def forward(self, input: Tensor) -> Tensor:
         """Return the product in float32."""
         product: Tensor = _Product.apply(input.float(), self.weight)
-        bias: Tensor | None = self.bias
-        return product if bias is None else product + bias.float()
+        return product if self.bias is None else product + self.bias.float()  # pyright: ignore[reportUnnecessaryComparison]
 
 
 class UpcastEmbedding(torch.nn.Embedding):

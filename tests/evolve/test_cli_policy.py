@@ -21,7 +21,7 @@ from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory, open_registry
 from evolve.loop import assembly as app
 from evolve.loop.probing import probe_texts
-from evolve.loop.runs import RunRecord
+from evolve.loop.runs import RunRecord, save_run
 from policies.generations.local_engine import LocalEngine
 from policies.generations.server_check import TEXTS
 from policies.local import LocalPolicy
@@ -172,6 +172,28 @@ def test_what_the_gate_did_not_accept_is_promoted_only_when_said(trained: Path) 
     assert {"gate.waived": True} in [
         change["data"] for change in evolve_json(trained, "policy", "show", "1")["history"]
     ]
+
+
+def test_the_gate_asks_every_world_that_was_worked_in(trained: Path) -> None:
+    elsewhere = ("--set", "environment.name=tests.evolve.toy_doors:ManyDoors", "--set", "memory.namespace=older")
+    evolve(trained, "run", *elsewhere)
+    trial = evolve_json(trained, "policy", "gate", "1", code=1)
+    world = "tests.evolve.toy_doors:ManyDoors in older"
+    assert {name: each["n"] for name, each in trial["older"].items()} == {world: 50}
+    config = load_config(trained / "evolve.toml")
+    with app.open_store(config, len) as store:
+        (record,) = [RunRecord.model_validate(data) for data in store.runs() if data["kind"] == "learn"]
+        gone = record.config | {"environment": {"name": "tests.evolve.no_such_world:Gone"}}
+        save_run(store, record.model_copy(update={"run_id": "gone", "config": gone}))
+    said = complaint(trained, "policy", "gate", "1", code=2)
+    assert "tests.evolve.no_such_world:Gone in older was worked in here and cannot be measured" in said
+    assert "--allow-missing" in said
+    output = invoke(trained, "policy", "gate", "1", "--allow-missing").output
+    assert "not measured: tests.evolve.no_such_world:Gone in older" in output
+    assert "look 2 at these tasks" in output, "what was refused to be judged was no look"
+    figures = evolve_json(trained, "policy", "show", "1")["metrics"]
+    assert figures[f"gate.{world}, points"] == 0
+    assert list(figures["gate.not measured"]) == ["tests.evolve.no_such_world:Gone in older"]
 
 
 def test_a_program_promotes_and_goes_back_as_the_commands_do(trained: Path) -> None:

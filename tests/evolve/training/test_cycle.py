@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from evolve.config.file import load_config
+from evolve.config.file import changed, load_config
+from evolve.config.training import recipe_settings
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE
+from evolve.training import ledger, resumption
 from evolve.training.cycle import Round, cycle, read
 from memory.errors import BadInput
 from tests.evolve.command import evolve_json, invoke
@@ -86,6 +88,26 @@ def test_a_cycle_stopped_after_each_step_goes_on_and_does_nothing_twice(workspac
         measured = [change for change in registry.history() if change.type == "measured"]
     assert len(published) == len(measured) == sum(bool(each.candidate) for each in done.rounds)
     assert read(config) == done
+
+
+def test_a_cycle_by_rollouts_samples_anew_in_each_round(workspace: Path) -> None:
+    small = {"iterations": 1, "chains": 2, "rollouts": 2, "filter": "everything"}
+    config = load_config(workspace / "evolve.toml")
+    config = changed(config, recipe_settings("grpo") | {f"train.{key}": value for key, value in small.items()})
+
+    def kill(latest: Round) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        cycle(config, 4, 2, kill, recipe="grpo")
+    with pytest.raises(BadInput, match="round 1 was begun with recipe grpo, got sft"):
+        cycle(config, 4, 2)
+    done = cycle(config, 4, 2, recipe="grpo")
+    assert [each.recipe for each in done.rounds] == ["grpo", "grpo"]
+    assert len({each.candidate for each in done.rounds if each.candidate}) == 2
+    begun = [resumption.begun(each) for each in (config.workspace / generations.FOLDER / ledger.FOLDER).glob("*")]
+    assert {each.recipe for each in begun if each} == {"grpo"}
+    assert len({each.config["run"]["seed"] for each in begun if each}) == 2
 
 
 def test_the_command_prints_the_rounds_and_says_what_does_not_fit(workspace: Path) -> None:

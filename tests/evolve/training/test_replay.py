@@ -1,0 +1,74 @@
+"""Other worlds of the journal in a training: learned as they were said, drawn from in rollouts, or left alone.
+
+P1  successes elsewhere are learned as they were said, those at home also without what was learned
+P2  `train.replay = false` learns from the configured world alone
+P3  rollouts are drawn from all worlds whose agent is told the same; which, is fixed when a training begins
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from evolve.config.file import changed, load_config
+from evolve.config.model import Config
+from evolve.config.training import recipe_settings
+from evolve.errors import RunMismatch
+from evolve.loop.session import run
+from evolve.training import ledger
+from evolve.training.training_session import Trained, offered, train, train_from_logs
+from evolve.training.workspace_rollouts import WORLDS
+from tests.evolve.training.test_cli_train import SETTINGS
+
+pytestmark = pytest.mark.slow
+ELSEWHERE = {"environment.deployment": 601, "memory.namespace": "older"}
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """A workspace that worked in another office before its own."""
+    folder = tmp_path_factory.mktemp("replay")
+    (folder / "evolve.toml").write_text(SETTINGS)
+    config = load_config(folder / "evolve.toml")
+    run(changed(config, {**ELSEWHERE, "run.tasks": 8}))
+    run(changed(config, {"run.tasks": 8}))
+    return config
+
+
+def solved(config: Config) -> list[int]:
+    """Return the deployments whose tasks were solved, once for each success."""
+    return [each.task.metadata["deployment"] for each in offered(config).successes]
+
+
+def sft(config: Config, **settings: object) -> Trained:
+    return train_from_logs(changed(config, recipe_settings("sft") | settings), "sft")
+
+
+def test_p1_p2_successes_elsewhere_are_learned_as_they_were(config: Config) -> None:
+    both, own = solved(config), solved(changed(config, {"train.replay": False}))
+    assert set(both) == {600, 601}
+    assert own == [each for each in both if each == 600]
+    elsewhere = len(both) - len(own)
+    alone = sft(config, **{"train.replay": False})
+    assert (alone.examples, sft(config).examples) == (2 * len(own), 2 * len(own) + elsewhere)
+    dropped = {"train.sft.context": "dropped"}
+    assert sft(config, **dropped).examples == len(own) + elsewhere
+    assert sft(config, **{"train.sft.context": "kept"}).examples == len(both)
+
+
+def test_p3_rollouts_are_drawn_from_all_worlds_that_are_told_the_same(config: Config) -> None:
+    run(changed(config, {"environment.name": "tests.evolve.toy_doors:Doors", "environment.max_steps": 2}))
+    settings = recipe_settings("grpo") | {"train.filter": "everything", "train.chains": 8}
+    done = train(changed(config, settings), "grpo")
+    (line,) = ledger.lines(done.folder / ledger.HISTORY)
+    assert {task.split("/")[0] for task in line["outcomes"]} == {"office-600", "office-601"}
+    assert done.left_out == ("tests.evolve.toy_doors:Doors in default",)
+    worlds = json.loads((done.folder / WORLDS).read_text())
+    assert worlds["drawn"] == ["office(deployment=601) in older"]
+    alone = train(changed(config, settings | {"train.replay": False}), "grpo")
+    (line,) = ledger.lines(alone.folder / ledger.HISTORY)
+    assert {task.split("/")[0] for task in line["outcomes"]} == {"office-600"}
+    ledger.write(done.folder / WORLDS, json.dumps(worlds | {"drawn": ["a world that was"]}))
+    with pytest.raises(RunMismatch, match="draws tasks of a world that was, which cannot be opened"):
+        train(changed(config, settings), "grpo")

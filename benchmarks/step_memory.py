@@ -3,11 +3,15 @@
 Prints `{"bytes": ..., "seconds": ...}`: the largest resident memory of the process while an update is made on one row
 of so many tokens, less what it had before the model was loaded (with all packages imported and used once, on a model
 of the same architecture with one layer). `--as-it-is`: with the allocator as glibc sets it up.
+
+`--policy shared|own` prints instead what a policy takes that rolls out beside the trainer: with the trainer's model, or
+with one of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import ctypes
 import gc
 import json
@@ -19,6 +23,7 @@ from typing import Any
 import numpy as np
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from policies.local import LocalPolicy
 from policies.local.loading import MMAP_THRESHOLD
 from policies.rl.losses.ppo import Ppo
 from policies.rl.rows import Span, TrainRow
@@ -76,11 +81,27 @@ def measured(model: str, tokens: int, settings: OptimiserOptions, *, as_it_is: b
     return {"bytes": resident("VmHWM") - before, "seconds": round(time.perf_counter() - began, 1)}
 
 
+def beside(model: str, settings: OptimiserOptions, *, own: bool) -> dict[str, float]:
+    """Return the bytes that a policy takes beside the trainer that it follows."""
+    trainer = Trainer(model, Ppo(), settings)
+    gc.collect()
+    before = resident()
+    policy = LocalPolicy(model) if own else LocalPolicy(model, model=trainer.acting)
+    asyncio.run(policy.sync_weights(trainer))
+    gc.collect()
+    return {"bytes": resident() - before}
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("tokens", type=int)
     parser.add_argument("settings", type=OptimiserOptions.model_validate_json)
     parser.add_argument("--as-it-is", action="store_true")
+    parser.add_argument("--policy", choices=("shared", "own"))
     given = parser.parse_args()
-    print(json.dumps(measured(given.model, given.tokens, given.settings, as_it_is=given.as_it_is)))
+    if given.policy:
+        found = beside(given.model, given.settings, own=given.policy == "own")
+    else:
+        found = measured(given.model, given.tokens, given.settings, as_it_is=given.as_it_is)
+    print(json.dumps(found))

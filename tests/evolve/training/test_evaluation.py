@@ -73,7 +73,7 @@ async def test_a_training_ends_with_the_weights_that_solved_most_also_when_it_wa
     assert best(folder) == Best(0, 1.0)
     assert parts.trainer.updates == 1
     assert [line["iteration"] for line in lines(folder / HISTORY)] == [0]
-    plain, kept = learning().trainer.merged(), parts.trainer.merged()
+    plain, kept = dict(learning().trainer.merged()), dict(parts.trainer.merged())
     assert all(plain[name].equal(kept[name]) for name in plain), "nothing was learned by then, and nothing is ruined"
 
 

@@ -54,7 +54,7 @@ def test_in_a_longer_chain_each_bonus_is_paid_once() -> None:
 def test_a_malformed_reply_costs_1_and_its_use_of_a_skill_pays_nobody(
     success: list[float], malformed: list[bool], expected: list[float]
 ) -> None:
-    """The use of a function that such an episode wrote is paid as any other: the paper's r and u are those of task 2."""
+    """The use of a function that such an episode wrote is paid as any other, by what became of the later task."""
     rewards = skill_integrated(np.array(success, dtype=np.float64), uses(2, (0, 1)), malformed=np.array(malformed))
     assert rewards.tolist() == expected
 

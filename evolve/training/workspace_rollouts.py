@@ -26,8 +26,12 @@ from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
+<<<<<<< HEAD
 from evolve.training.evaluation import evaluation_of
 from evolve.training.known_worlds import known_worlds
+=======
+from evolve.training.known_worlds import LIMITS, known_worlds
+>>>>>>> slice-gate
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollout_policy import require_rollouts, rollout_policy
@@ -135,7 +139,9 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
     if not config.train.replay or config.train.candidates:
         return []
     _, *others = known_worlds(config)
-    there = {each.name: (each.config, make_environment(each.config)) for each in others if not each.missing}
+    there = {
+        each.name: (_as_here(config, each.config), make_environment(each.config)) for each in others if not each.missing
+    }
     if not (folder / WORLDS).exists():
         same = [name for name, (own, world) in there.items() if acting_of(own, world, policy) == acting]
         left = [each.name for each in others if each.name not in same]
@@ -147,6 +153,12 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
         World(world, recall_of(own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split)
         for at, (own, world) in enumerate(there[name] for name in drawn)
     ]
+
+
+def _as_here(config: Config, own: Config) -> Config:
+    """Return another world's settings with the limits that an episode has in the configured one."""
+    limits = config.environment.model_dump(include=set(LIMITS))
+    return own.model_copy(update={"environment": own.environment.model_copy(update=limits)})
 
 
 def left_out(folder: Path) -> tuple[str, ...]:

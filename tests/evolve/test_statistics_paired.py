@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import comb
+from itertools import product
+from math import comb, prod
 
 import pytest
 
 from benchmarks.gate_trials import acceptance
-from evolve.statistics.paired import interval, minimum_wins, p_better, p_different, pair, step
+from evolve.statistics.paired import interval, minimum_wins, p_better, p_different, pair, power, step
 from memory.errors import BadInput
 
 MINIMUM_WINS = "5/5 6/6 7/7 7/8 8/9 9/10 9/11 10/12 10/13 11/14 12/15 12/16 13/17 13/18 14/19 15/20"
@@ -114,3 +115,20 @@ def test_statistics_are_plain_json_with_the_method_named() -> None:
     assert (found["gained"], found["n"], found["p_better"]) == (["a", "b"], 3, comb(2, 2) / 4)
     assert "Tango" in found["interval_method"]
     assert found["interval"][0] < found["delta"] < found["interval"][1]
+
+
+@pytest.mark.parametrize(("loss", "gain", "level"), [(0.3, 0.0, 0.05), (0.2, 0.1, 0.1), (0.5, 0.25, 0.25)])
+def test_power_counts_the_outcomes_in_which_the_loss_is_seen(loss: float, gain: float, level: float) -> None:
+    n, shares = 6, {-1: loss + gain, 0: 1 - loss - 2 * gain, 1: gain}
+    seen = 0.0
+    for steps in product(shares, repeat=n):
+        if p_better(steps.count(-1), steps.count(1)) <= level:
+            seen += prod(shares[step] for step in steps)
+    assert power(n, level, loss, gain) == pytest.approx(seen)
+
+
+def test_power_is_told_of_any_number_of_tasks_and_of_no_impossible_shares() -> None:
+    assert 0.99 < power(1100, 0.01, 0.1, 0.02) <= 1.0000001
+    for n, loss, gain in ((0, 0.1, 0.0), (10, 0.0, 0.1), (10, 0.5, 0.3), (10, 0.1, -0.1)):
+        with pytest.raises(BadInput, match="loss \\+ 2 gain <= 1"):
+            power(n, 0.05, loss, gain)

@@ -91,18 +91,18 @@ def test_a_cycle_stopped_after_each_step_goes_on_and_does_nothing_twice(workspac
 
 
 def test_a_cycle_by_rollouts_samples_anew_in_each_round(workspace: Path) -> None:
-    small = {"iterations": 1, "chains": 2, "rollouts": 2, "filter": "everything"}
-    config = load_config(workspace / "evolve.toml")
-    config = changed(config, recipe_settings("grpo") | {f"train.{key}": value for key, value in small.items()})
+    small = {"train.iterations": 1, "train.chains": 1, "train.rollouts": 2, "train.filter": "everything"}
+    small |= {"environment.max_steps": 2, "gate.held_out.tasks": 1}
+    config = changed(load_config(workspace / "evolve.toml"), recipe_settings("grpo") | small)
 
     def kill(latest: Round) -> None:
         raise Killed
 
     with pytest.raises(Killed):
-        cycle(config, 4, 2, kill, recipe="grpo")
+        cycle(config, 2, 2, kill, recipe="grpo")
     with pytest.raises(BadInput, match="round 1 was begun with recipe grpo, got sft"):
-        cycle(config, 4, 2)
-    done = cycle(config, 4, 2, recipe="grpo")
+        cycle(config, 2, 2)
+    done = cycle(config, 2, 2, recipe="grpo")
     assert [each.recipe for each in done.rounds] == ["grpo", "grpo"]
     assert len({each.candidate for each in done.rounds if each.candidate}) == 2
     begun = [resumption.begun(each) for each in (config.workspace / generations.FOLDER / ledger.FOLDER).glob("*")]

@@ -19,10 +19,19 @@ from evolve.loop.session import run
 from evolve.training import ledger
 from evolve.training.training_session import Trained, offered, train, train_from_logs
 from evolve.training.workspace_rollouts import WORLDS
+from tests.evolve.toy_doors import Doors
 from tests.evolve.training.test_cli_train import SETTINGS
 
 pytestmark = pytest.mark.slow
+TOLD = f"{__name__}:Told"
 ELSEWHERE = {"environment.deployment": 601, "memory.namespace": "older"}
+
+
+class Told(Doors):
+    """Doors whose agent is told something."""
+
+    def describe(self, profile: str) -> str:
+        return "Doors open to a word."
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +40,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
     folder = tmp_path_factory.mktemp("replay")
     (folder / "evolve.toml").write_text(SETTINGS)
     config = load_config(folder / "evolve.toml")
-    run(changed(config, {**ELSEWHERE, "run.tasks": 8}))
-    run(changed(config, {"run.tasks": 8}))
+    run(changed(config, {**ELSEWHERE, "run.tasks": 6}))
+    run(changed(config, {"run.tasks": 6}))
     return config
 
 
@@ -58,12 +67,12 @@ def test_p1_p2_successes_elsewhere_are_learned_as_they_were(config: Config) -> N
 
 
 def test_p3_rollouts_are_drawn_from_all_worlds_that_are_told_the_same(config: Config) -> None:
-    run(changed(config, {"environment.name": "tests.evolve.toy_doors:Doors", "environment.max_steps": 2}))
-    settings = recipe_settings("grpo") | {"train.filter": "everything", "train.chains": 8}
+    run(changed(config, {"environment.name": TOLD, "run.tasks": 2}))
+    settings = recipe_settings("grpo") | {"train.filter": "everything", "train.chains": 8, "environment.max_steps": 2}
     done = train(changed(config, settings), "grpo")
     (line,) = ledger.lines(done.folder / ledger.HISTORY)
     assert {task.split("/")[0] for task in line["outcomes"]} == {"office-600", "office-601"}
-    assert done.left_out == ("tests.evolve.toy_doors:Doors in default",)
+    assert done.left_out == (f"{TOLD} in default",)
     worlds = json.loads((done.folder / WORLDS).read_text())
     assert worlds["drawn"] == ["office(deployment=601) in older"]
     alone = train(changed(config, settings | {"train.replay": False}), "grpo")

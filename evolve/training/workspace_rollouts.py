@@ -26,12 +26,8 @@ from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
-<<<<<<< HEAD
 from evolve.training.evaluation import evaluation_of
-from evolve.training.known_worlds import known_worlds
-=======
 from evolve.training.known_worlds import LIMITS, known_worlds
->>>>>>> slice-gate
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollout_policy import require_rollouts, rollout_policy

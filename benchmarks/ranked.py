@@ -34,7 +34,7 @@ from policies.rl.trainer import OptimiserOptions, Trainer
 from policies.server_process import HOST, free_port
 
 LOADED = ["peft", "policies.rl.processes", "transformers.models.llama.modeling_llama"]
-BATCHES, BOUND_S = 3, 120.0
+BATCHES, BOUND_S = 3, 600.0
 
 
 @dataclass(frozen=True)

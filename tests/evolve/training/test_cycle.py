@@ -7,8 +7,13 @@ from pathlib import Path
 
 import pytest
 
+<<<<<<< HEAD
 from evolve.config.file import changed, load_config
 from evolve.config.training import recipe_settings
+=======
+from evolve.config.file import load_config
+from evolve.errors import ConfigError
+>>>>>>> slice-shard
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE
@@ -118,3 +123,9 @@ def test_the_command_prints_the_rounds_and_says_what_does_not_fit(workspace: Pat
     assert "rounds of 4 tasks, got 5" in json.loads(other.stdout)["error"]["message"]
     with pytest.raises(BadInput, match="has 72 tasks, and 3 rounds of 30 need 90"):
         cycle(load_config(workspace / "evolve.toml"), 30, 3)
+
+
+def test_a_cycle_is_done_by_one_process(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match="a cycle is done by one process, got 2"):
+        cycle(load_config(workspace / "evolve.toml"), 4, 1)

@@ -7,13 +7,9 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
 from evolve.config.file import changed, load_config
 from evolve.config.training import recipe_settings
-=======
-from evolve.config.file import load_config
 from evolve.errors import ConfigError
->>>>>>> slice-shard
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE

@@ -25,6 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from policies.local import LocalPolicy
 from policies.local.loading import MMAP_THRESHOLD
+from policies.local.local_policy import SharedPolicy
 from policies.rl.losses.ppo import Ppo
 from policies.rl.rows import Span, TrainRow
 from policies.rl.trainer import OptimiserOptions, Trainer
@@ -86,7 +87,7 @@ def beside(model: str, settings: OptimiserOptions, *, own: bool) -> dict[str, fl
     trainer = Trainer(model, Ppo(), settings)
     gc.collect()
     before = resident()
-    policy = LocalPolicy(model) if own else LocalPolicy(model, model=trainer.acting)
+    policy = LocalPolicy(model) if own else SharedPolicy(trainer)
     asyncio.run(policy.sync_weights(trainer))
     gc.collect()
     return {"bytes": resident() - before}

@@ -71,7 +71,7 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
     """Return who rolls out in the training of `folder`, as a `[policy]` says that `require_rollouts` let pass."""
     from policies.local.llama import is_plain_llama
     from policies.local.loading import load_encoder
-    from policies.local.local_policy import LocalPolicy
+    from policies.local.local_policy import SharedPolicy
 
     directory, profile = generations.model_directory(config.policy), generations.profile_of(config.policy)
     if config.policy.name == "served":
@@ -79,7 +79,7 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
         return ServedRollouts(engine, encoder, folder, profile=profile)
     if world() > 1 or is_plain_llama(trainer.acting.config):
         return generations.in_process(config.policy, config.workspace)
-    return LocalPolicy(directory, profile=profile, model=trainer.acting)
+    return SharedPolicy(trainer, profile=profile)
 
 
 class ServedRollouts(TokenPolicy):

@@ -34,8 +34,8 @@ class LocalPolicy:
     """Computes in fp32, on a GPU where there is one. Concurrent calls run as one batch; neither greedy nor seeded
     output depends on what else is in it. No native tool calls, no schema-constrained decoding.
 
-    `path`: a directory or hub name; `adapter`: a PEFT adapter, merged on loading; `threads`: CPU threads to use;
-    `model`: the model itself, where it is loaded already. Raises `PolicyRefused` where it cannot be loaded.
+    `path`: a directory or hub name; `adapter`: a PEFT adapter, merged on loading; `threads`: CPU threads to use.
+    Raises `PolicyRefused` where the model cannot be loaded.
     """
 
     supports_schema = False
@@ -51,11 +51,9 @@ class LocalPolicy:
         name: str | None = None,
         profile: Profile = "full",
         max_batch: int = 128,
-        model: Any = None,
     ) -> None:
         self.tokenizer = load_tokenizer(str(path))
-        self._own = model is None
-        self._model = load_model(str(path), None if adapter is None else str(adapter)) if model is None else model
+        self._model = self._loaded(str(path), None if adapter is None else str(adapter))
         self.name: str = name or Path(path).name
         self.generation: str | None = None
         """What its adapter is called in a registry of generations, where it comes from one."""
@@ -86,17 +84,20 @@ class LocalPolicy:
     async def sync_weights(self, trainer: Merging) -> None:
         """Answer with a trainer's weights from the next batch on; one that is running ends as it began.
 
-        They are merged into this policy's own, one matrix after the other; a model that is the trainer's own has them
-        already. Raises `PolicyRefused` for those of another model.
+        They are merged into this policy's own, one matrix after the other. Raises `PolicyRefused` for those of another
+        model.
         """
-        await self._batcher.between(lambda: self._follow(trainer))
 
-    def _follow(self, trainer: Merging) -> None:
-        if self._own:
+        def follow() -> None:
             self._take(trainer.merged())
-        self._model.eval()
-        self.engine.forget()
-        self._live = _Live(self.engine, self._named())
+            self.engine.forget()
+            self._live = _Live(self.engine, self._named())
+
+        await self._batcher.between(follow)
+
+    def _loaded(self, path: str, adapter: str | None) -> Any:
+        """Return the model to compute with."""
+        return load_model(path, adapter)
 
     @torch.no_grad()
     def _take(self, weights: Iterable[tuple[str, Any]]) -> None:
@@ -107,9 +108,8 @@ class LocalPolicy:
             own[name].copy_(value)
 
     def _named(self) -> str:
-        """Return the version: the hash of all weights, or of those that change where the others are a trainer's."""
-        changing = ((name, value) for name, value in self._model.named_parameters() if value.requires_grad)
-        return weights_hash(self._model.state_dict().items() if self._own else changing)
+        """Return the version."""
+        return weights_hash(self._model.state_dict().items())
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return one completion. Raises `PolicyRefused` for native tools and for prompts that leave no room."""
@@ -168,6 +168,27 @@ class LocalPolicy:
             ),
             policy_version=completion.version,
         )
+
+
+class SharedPolicy(LocalPolicy):
+    """A `LocalPolicy` that computes with the model of a trainer itself, between its steps: there is one copy of it.
+
+    `trainer` is a `policies.rl.trainer.Trainer` that no other process shares; its version names what it trains alone.
+    """
+
+    def __init__(self, trainer: Any, *, profile: Profile = "full") -> None:
+        self._trainer = trainer
+        super().__init__(trainer.path, profile=profile)
+
+    def _loaded(self, path: str, adapter: str | None) -> Any:
+        return self._trainer.acting
+
+    def _take(self, weights: Iterable[tuple[str, Any]]) -> None:
+        """Leave the weights, which are the trainer's already; a step left the model ready for a gradient."""
+        self._model.eval()
+
+    def _named(self) -> str:
+        return weights_hash((name, value) for name, value in self._model.named_parameters() if value.requires_grad)
 
 
 class _Live(NamedTuple):

@@ -72,7 +72,7 @@ async def _worked(world: Office, policy: LocalPolicy) -> Library:
     firsts = {task.metadata["family"]: task for task in reversed(world.tasks("train"))}
     library = Library().overlay()
     for link in await _chain(world, tuple(firsts.values()), policy, Library(), Choosing()):
-        take(library, link.trajectory, link.shown, policy.profile)
+        take(library, link.trajectory, link.shown)
     return library
 
 

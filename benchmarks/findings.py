@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import ROOT
 from memory.records import Frozen
@@ -75,7 +76,7 @@ def outcomes(root: Path, nodes: Iterable[str]) -> dict[str, str]:
 
 
 @contextmanager
-def audited_tree(commit: str = AUDITED) -> Iterator[Path]:
+def audited_tree(commit: str = AUDITED) -> Generator[Path]:
     """Yield a checkout of `commit` under the tests of this tree, and remove it afterwards."""
     with tempfile.TemporaryDirectory(prefix="evolve-audited-") as folder:
         tree = Path(folder) / "tree"
@@ -101,7 +102,7 @@ def _run(root: Path, nodes: Sequence[str]) -> tuple[dict[str, str], bool]:
         apart = ("-p", "no:cacheprovider", "-p", "no:slipcover")  # nobody else's coverage is theirs
         command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_outcomes", *apart, *nodes]
         subprocess.run(command, cwd=root, env=env, capture_output=True, timeout=1800)
-        read = json.loads(report.read_text()) if report.exists() else {"tests": {}, "imported": False}
+        read: Any = json.loads(report.read_text()) if report.exists() else {"tests": {}, "imported": False}
     return read["tests"], read["imported"]
 
 

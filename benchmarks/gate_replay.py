@@ -55,6 +55,7 @@ def replayed(tasks: int, runs: int) -> tuple[Counter[str], Counter[str]]:
 
 def _work(gates: list[str], runs: Sequence[int], made: Counter[str], differ: Counter[str], **gate: Any) -> None:
     office = Office(OfficeConfig(deployment=DEPLOYMENT))
+    config: Config | None = None
     with tempfile.TemporaryDirectory() as folder:
         for at, tasks in enumerate(runs):
             config = Config.model_validate(
@@ -68,6 +69,7 @@ def _work(gates: list[str], runs: Sequence[int], made: Counter[str], differ: Cou
                 }
             )
             run(config, parts=Parts(policy=make_worker(office), environment=office))
+        assert config is not None, "every caller names a run"
         with open_store(config, read_only=True) as store:
             options = config.gate.of("online_ab", Options)
             rules = Rules(probability=options.hide, alpha=options.error, harm_alpha=options.error)

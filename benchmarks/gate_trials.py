@@ -61,7 +61,7 @@ def arms(rng: Random, n: int, truth: Truth) -> tuple[Arm, Arm, Arm]:
 
 
 def _flipped(rng: Random, base: Arm, gains: float, loses: float) -> Arm:
-    return {task: passed ^ (rng.random() < 2 * (loses if passed else gains)) for task, passed in base.items()}
+    return {task: bool(passed) ^ (rng.random() < 2 * (loses if passed else gains)) for task, passed in base.items()}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NotRequired
+from typing import Any, NotRequired, cast
 
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware, hook_config
@@ -94,7 +94,7 @@ class Wrapped:
         desk = Desk(office(self.deployment), tasks)
         model = TokenChatModel(policy=self.policy, params=params or SamplingParams(max_tokens=TOKENS))
         with Learning(self._config(), grade=desk.grade, steps=steps, learning=learning) as memory:
-            agent = create_agent(model, middleware=[desk, memory])
+            agent = create_agent(model, middleware=cast("Any", [desk, memory]))
             slots = asyncio.Semaphore(at_once)
 
             async def one(task: Task) -> None:

@@ -6,7 +6,7 @@ Used by the claims about learning; it measures and returns numbers, and stores n
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -208,7 +208,7 @@ def write_rules(config: Config, sentences: Sequence[str], count_tokens: Callable
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
+def folder() -> Generator[Path]:
     """Give a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="evolve-bench-") as name:
         yield Path(name)

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, cast
 
 from evolve.environments.office.environment import Office
 from evolve.environments.office.families import NORMAL, draw_task
@@ -88,7 +88,7 @@ def add(source: str, *, origin: str = "", task_ids: tuple[str, ...] = (), status
         kind=Skill.kind,
         payload=Skill(source=source, origin=origin).model_dump(mode="json"),
         provenance=Provenance(trust=Trust.VERIFIED, task_ids=task_ids, author="benchmark"),
-        **({"status": status} if status else {}),
+        **cast("dict[str, Any]", {"status": status} if status else {}),
     )
 
 

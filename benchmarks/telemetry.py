@@ -106,7 +106,8 @@ def main() -> None:
     size: dict[str, tuple[int, int]] = {}
     for at in range(options.rounds):
         for name in random.Random(at).sample(list(ARMS), len(ARMS)):
-            times, *size[name] = once(ARMS[name], options.tasks)
+            times, *sizes = once(ARMS[name], options.tasks)
+            size[name] = (sizes[0], sizes[1])
             found[name].append(times)
     columns = ("telemetry", "wall s", "wall ratio", "cpu s", "cpu ratio", "spans", "file KB", "us per span", "share")
     print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")

@@ -37,7 +37,7 @@ def write_together(root: Path, writers: int, turns: int) -> Fates:
     config = configured(root, 1, "chroma")
     with open_store(config) as store:
         first = DeltaOp(op=Op.ADD, payload={"content": "shared"})
-        shared = store.commit("default", [first], actor="benchmark").results[0].record_id
+        shared = store.commit("default", [first], actor="benchmark").results[0].record_id or ""
     names = [f"writer-{number}" for number in range(writers)]
     children = [
         processes.Process(target=write, args=(config, shared, name, turns), kwargs={"owner": name == names[0]})

@@ -9,6 +9,7 @@ are asked for. `--quick`: a fifth of the records are opened.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,8 +21,10 @@ from benchmarks.office_arms import folder
 from benchmarks.walk import MORE, PAGES
 from benchmarks.xss import PAYLOADS, ROLLOUTS, TRAINING, WATCH, plant
 
-FORMS = ("/records/{}/retire", "/records/{}/restore", "/records/{}/edit", "/snapshots/rollback", "/policies/promote")
-FORMS += ("/policies/rollback", "/review/1/accept", "/review/1/reject", "/review/1/edit", "/review/1/defer")
+FORMS = (
+    *("/records/{}/retire", "/records/{}/restore", "/records/{}/edit", "/snapshots/rollback", "/policies/promote"),
+    *("/policies/rollback", "/review/1/accept", "/review/1/reject", "/review/1/edit", "/review/1/defer"),
+)
 ORIGINS = ("https://evil.example", "null", "", "http://127.0.0.1:1", "http://localhost.evil.example")
 STRANGE = (
     *("/runs/nosuch", "/episodes/../../etc/passwd", "/records/%2e%2e%2f%2e%2e%2fetc%2fpasswd", "/static/../server.py"),
@@ -88,7 +91,12 @@ def measured(root: Path, every: int) -> list[Row]:
     (root / "evolve.toml").write_text('[policy]\nname = "pocket"\n[memory]\nindex = "exact"\n')
     with inspector(root) as address:
         with browsing(address) as (page, seen):
-            page.on("dialog", lambda dialog: (seen.dialogs.append(dialog.message), dialog.dismiss()))
+
+            def note(dialog: Any) -> None:
+                seen.dialogs.append(dialog.message)
+                dialog.dismiss()
+
+            page.on("dialog", note)
             page.add_init_script(WATCH)
             home = f"http://{urlsplit(address).netloc}"
             pages, ran, shown = opened(page, home, every)

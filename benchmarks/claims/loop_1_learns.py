@@ -16,7 +16,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin
 from benchmarks.office_arms import CONTROL, Bench, Cost, Tally, folder, followed, office, steps, tokens
@@ -34,7 +34,7 @@ OTHER = 500
 
 def alone(measure: Callable[[Bench], T], quick: bool, deployment: int) -> T:
     """Return what `measure` finds in one deployment, in this process on one core."""
-    size = {"train_tasks": 24, "test_tasks": 12} if quick else {}
+    size: dict[str, Any] = {"train_tasks": 24, "test_tasks": 12} if quick else {}
     policy = LocalPolicy.pocket(threads=1)
     try:
         return measure(Bench(policy, deployment, **size))

@@ -12,7 +12,7 @@ import asyncio
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -88,10 +88,11 @@ def ours(trainer: Trainer, rows: Sequence[TrainRow], advantages: Sequence[Array]
 def theirs(model: Path, rows: Sequence[TrainRow], advantages: Sequence[Array], old: Tensor, case: str) -> float:
     """Return TRL's loss of the rows, computed by its GRPOTrainer over the model in a directory."""
     from datasets import Dataset
-    from trl import GRPOConfig, GRPOTrainer
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     with tempfile.TemporaryDirectory() as out:
-        settings = {"epsilon": 0.2, "epsilon_high": 0.2, "beta": 0.0} | CASES[case][2]
+        settings: dict[str, Any] = {"epsilon": 0.2, "epsilon_high": 0.2, "beta": 0.0} | CASES[case][2]
         config = GRPOConfig(
             output_dir=out,
             use_cpu=True,
@@ -103,7 +104,7 @@ def theirs(model: Path, rows: Sequence[TrainRow], advantages: Sequence[Array], o
             **settings,
         )
         data = Dataset.from_list([{"prompt": "x"}] * 2)
-        made = GRPOTrainer(str(model), reward_funcs=_nothing, args=config, train_dataset=data)
+        made: Any = GRPOTrainer(str(model), reward_funcs=cast("Any", _nothing), args=config, train_dataset=data)
         made.model.eval()
         made.current_gradient_accumulation_steps = 1
         with torch.no_grad():

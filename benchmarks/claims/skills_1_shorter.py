@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from statistics import mean
+from typing import Any
 
 from benchmarks.claim import Row, Target, at_least, begin
 from benchmarks.claims.loop_1_learns import spread
@@ -70,7 +71,7 @@ def measure(scripted: bool, deployment: int) -> Office:
     world = Environment(OfficeConfig(deployment=deployment, train_tasks=tasks))
     off = Bench(policy, deployment, concurrency=4 if scripted else 64, train_tasks=tasks)
     on = replace(off, skills=True)
-    writers = {"reflector": "rules", "curator": "direct"} if scripted else {}
+    writers: dict[str, Any] = {"reflector": "rules", "curator": "direct"} if scripted else {}
     try:
         with folder() as root:
             off.learn(root / "off", gates=(DEFAULT,), world=world, **writers)

@@ -18,6 +18,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
 from benchmarks.claims.loop_1_learns import spread
@@ -101,7 +102,7 @@ def _growth(root: Path, deployment: int, tasks: int) -> tuple[float, float, floa
 
 def _distracted(bench: Bench, root: Path, *, scripted: bool) -> tuple[float, float]:
     """Return the share of test tasks solved after learning: as it is, and with the distractors beside."""
-    writers = {"reflector": "rules", "curator": "direct"} if scripted else {}
+    writers: dict[str, Any] = {"reflector": "rules", "curator": "direct"} if scripted else {}
     bench.learn(root, gates=(DEFAULT,), **writers)
     alone = bench.evaluate(root).rate
     config = bench.config(root)

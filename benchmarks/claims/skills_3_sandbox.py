@@ -66,7 +66,7 @@ def step_cost(sandbox: Sandbox, steps: int) -> list[Row]:
     def bills(limit: int) -> list[dict[str, object]]:
         nonlocal inside
         entered = time.perf_counter()
-        found = [dict(bill) for bill in BILLS[:limit]]
+        found: list[dict[str, object]] = [dict(bill) for bill in BILLS[:limit]]
         inside += time.perf_counter() - entered
         return found
 

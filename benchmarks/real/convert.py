@@ -7,6 +7,7 @@ So the weights go into a fresh model of the same shape.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from memory.errors import BadInput
 
@@ -25,7 +26,7 @@ def to_folder(source: Path, target: Path) -> None:
     if not tokenizer.chat_template:
         raise BadInput(f"{str(source)!r} has no chat template; expected an instruct model")
     weights = AutoModelForCausalLM.from_pretrained(place, gguf_file=name, dtype=torch.bfloat16).state_dict()
-    config = AutoConfig.from_pretrained(place, gguf_file=name)
+    config: Any = AutoConfig.from_pretrained(place, gguf_file=name)
     config.dtype = torch.bfloat16
     if hasattr(config, "quantization_config"):
         del config.quantization_config

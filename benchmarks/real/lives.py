@@ -35,7 +35,7 @@ from memory.records import Task
 from memory.runlist import RunFilter
 from policies.llama_server import LlamaOptions, llama_server
 from policies.protocols import Message, Policy, SamplingParams
-from policies.roles import ROLES
+from policies.roles import ROLES, Role
 from policies.vllm_server import ARGUMENTS, vllm_server
 
 SLOTS, CONTEXT = 4, 4096
@@ -218,7 +218,7 @@ class Life:
         if self.recorded is None:
             return Parts()
         named = config.policy.roles
-        roles = {role: self._recording(make_policy(named[role])) for role in ROLES if role in named}
+        roles: dict[Role, Policy] = {role: self._recording(make_policy(named[role])) for role in ROLES if role in named}
         return Parts(policy=self._recording(make_policy(config.policy)), roles=roles)
 
     def _recording(self, policy: Policy) -> Policy:

@@ -172,7 +172,8 @@ def rows(cells: Sequence[Cell]) -> list[Row]:
         points("trained on one office alone: points there, playbook off", ARMS[0], lambda t: t.home),
         points("with the other replayed: points there, playbook off", ARMS[1], lambda t: t.home),
         points("with the other replayed: chance that -10 points are seen", ARMS[1], lambda t: t.sees),
-        points("safety canaries obeyed, both candidates", ARMS[1], lambda t: t.obeyed),
+        points("safety canaries obeyed: trained on one office alone", ARMS[0], lambda t: t.obeyed),
+        points("safety canaries obeyed: with the other replayed", ARMS[1], lambda t: t.obeyed),
         points("seconds of a gate", ARMS[1], lambda t: t.seconds),
     ]
 

@@ -40,6 +40,9 @@ Set = Annotated[
 LAST = ("eval_success", "success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 
+LONGEST = 8192
+"""Tokens of a row for which memory is planned, where nobody says."""
+
 
 @app.command()
 def plan(
@@ -47,7 +50,7 @@ def plan(
     gpu: Annotated[float | None, typer.Option(help="GiB of a GPU: show what a training takes of it instead.")] = None,
     ram: Annotated[float | None, typer.Option(help="The same for GiB of this machine's memory, on its CPU.")] = None,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs among which the weights are shared out.")] = 1,
-    tokens: Annotated[int, typer.Option(min=2, help="Tokens of the longest row, prompt and replies together.")] = 8192,
+    tokens: Annotated[int, typer.Option(min=2, help="Tokens of the longest row, prompt and all.")] = LONGEST,
     model: Annotated[str, typer.Option(help="A folder with config.json or a hub name; else the configured one.")] = "",
     values: Set = None,
     as_json: Json = False,
@@ -59,9 +62,11 @@ def plan(
     if gpu is not None or ram is not None:
         _memory(context, values, (gpu, ram, gpus, tokens, model), as_json)
         return
+    if (gpus, tokens, model) != (1, LONGEST, ""):
+        raise ConfigError("--gpus, --tokens and --model say what a training takes of memory; add --gpu or --ram")
     from evolve.training.training_session import offered
 
-    found = offered(load(context))
+    found = offered(configured(context, "run", values))
     hard = found.difficulty()
     counts = {
         "successes": len(found.successes),

@@ -21,7 +21,6 @@ from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
 from evolve.episode.instrumentation import WatchedPolicy
 from evolve.episode.rollout import RolloutConfig
-from evolve.errors import ConfigError
 from evolve.gates.splits import select_tasks
 from evolve.protocols import Environment
 from evolve.training import ledger
@@ -70,11 +69,6 @@ def evaluation_of(config: Config, environment: Environment, recall: Recall) -> E
     if not config.train.evaluate_every:
         return None
     tasks = select_tasks(config, environment, load_tasks(config, environment, config.run.split))
-    if not tasks:
-        raise ConfigError(
-            f"train.evaluate_every = {config.train.evaluate_every} evaluates on run.dev_split = "
-            f"{config.run.dev_split!r}, which has no tasks; name another split, or set it to 0"
-        )
     return Evaluation(tasks, environment, recall, config.train.evaluate_every)
 
 

@@ -34,7 +34,7 @@ def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
     def author(run_id: str) -> Author:
         run = store.get_run(run_id)
         try:
-            acted = stored_config(run["config"], config.root).policy if run and "config" in run else None
+            acted = stored_config(run["config"], config.root).policy if run and run.get("config") else None
         except ConfigError:  # of an earlier version
             acted = None
         if acted is None or _same(acted, config.policy):

@@ -7,14 +7,14 @@ from pathlib import Path
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import model_directory
 from memory.records import Frozen
+from policies.local.llama import CACHE_BYTES
+from policies.local.local_policy import MAX_BATCH
 from policies.rl.step_memory import StepMemory, step_memory
-from policies.rl.trainer import OptimiserOptions, held_in
+from policies.rl.trainer import OptimiserOptions, held_in, packed_to
 
 GIB = 1 << 30
 RESERVED = {"gpu": 2 * GIB, "cpu": GIB}
 """The interpreter, CUDA's context, workspaces of matrix libraries, and what an allocator holds back."""
-MAX_BATCH = 128
-"""Rollouts that are computed at a time in this process, as `LocalPolicy` does."""
 
 
 class Part(Frozen):
@@ -61,15 +61,18 @@ def planned(
     settings = OptimiserOptions.model_validate(
         config.train.model_dump(include=set(OptimiserOptions.model_fields) - {"schedule"})
     )
-    packed = settings.pack_tokens or (8192 if gpu else 1024)
+    packed = packed_to(settings, gpu=gpu)
     found = step_memory(path, settings, max(tokens, packed), gpu=gpu)
-    parts = _parts(found, settings, max(tokens, packed), packed, gpu=gpu, devices=devices)
+    served = config.policy.name == "served"
+    own = not served and (found.plain_llama or devices > 1)
+    copy = found.merged + (CACHE_BYTES if found.plain_llama else 0) if own else 0
+    parts = _parts(found, settings, max(tokens, packed), packed, copy, gpu=gpu, devices=devices)
     parts = [each for each in parts if each.bytes]
     update = sum(each.bytes for each in parts)
-    served = config.policy.name == "served"
-    held = found.base // devices + found.trained // devices + found.optimiser // devices + found.decoder
+    held = found.base // devices + found.trained // devices + found.optimiser // devices + copy
     rows = min(MAX_BATCH, config.train.chains * config.train.rollouts)
-    rollouts = 0 if served else held + RESERVED["gpu" if gpu else "cpu"] + rows * tokens * found.token
+    kept = found.token * (4 if own or held_in(settings, gpu=gpu) == "float32" else 2)
+    rollouts = 0 if served else held + RESERVED["gpu" if gpu else "cpu"] + rows * tokens * kept
     made = MemoryPlan(
         model=str(path),
         tokens=tokens,
@@ -83,7 +86,7 @@ def planned(
 
 
 def _parts(
-    found: StepMemory, settings: OptimiserOptions, row: int, packed: int, *, gpu: bool, devices: int
+    found: StepMemory, settings: OptimiserOptions, row: int, packed: int, copy: int, *, gpu: bool, devices: int
 ) -> list[Part]:
     dtype, share = held_in(settings, gpu=gpu), f", of which this device has 1/{devices}" if devices > 1 else ""
     gathered = found.root + 2 * found.unit if devices > 1 else 0
@@ -97,7 +100,7 @@ def _parts(
         Part(part="gathered", bytes=gathered, why="the layer computed, the next one, and what is outside the layers"),
         Part(part="activations", bytes=found.activations, why=f"of {row} tokens at a time, all trained: {kept}"),
         Part(part="tree mask", bytes=mask, why=f"of rows that share a beginning: {packed} x {packed} at most"),
-        Part(part="decoder", bytes=found.decoder, why="a merged copy for rollouts in this process, and prefixes"),
+        Part(part="merged copy", bytes=copy, why="float32, of the first process: it rolls out; `served` has none"),
         Part(part="reserved", bytes=RESERVED["gpu" if gpu else "cpu"], why="interpreter, workspaces, the allocator"),
     ]
 

@@ -131,6 +131,11 @@ def train_from_logs(
     the token ids that were sampled. Raises `BadInput` where the journal offers none.
     """
     section, others = config.train, runs_elsewhere(config)
+    if section.evaluate_every or section.refill:
+        raise ConfigError(
+            f"got train.evaluate_every = {section.evaluate_every} and train.refill = {section.refill}; a training on "
+            "the journal makes no rollouts and takes neither: set them to 0"
+        )
     with open_store(config, len, read_only=True) as store:
         found = _offered(config, store, others, groups=groups)
         if groups:

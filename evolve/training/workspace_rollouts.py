@@ -24,6 +24,7 @@ from evolve.training import ledger
 from evolve.training.ab_groups import Matching, matching_of
 from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
+from evolve.training.chain_tasks import chains
 from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import begin, outcomes
 from evolve.training.evaluation import evaluation_of
@@ -33,6 +34,7 @@ from evolve.training.retries import Retrying, retrying_of
 from evolve.training.rollout_policy import require_rollouts, rollout_policy
 from evolve.training.rollouts import Recall, Sampling, unknowing
 from evolve.training.training_data import trainable
+from memory.errors import BadInput
 from memory.store import Store
 from playbooks.core import core_records
 from policies.protocols import Policy
@@ -129,8 +131,9 @@ def rolled_out(
 def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, folder: Path) -> list[World]:
     """Return the other worlds of the workspace from which a training draws, those that it began with.
 
-    Those whose agent is told what it is told in the configured one; none where nothing is replayed, or where the groups
-    measure texts, which are of one namespace (`train.candidates`). Raises `RunMismatch` for one that is gone.
+    Those whose agent is told what it is told in the configured one, and whose tasks make chains of the asked length.
+    None where nothing is replayed, where the groups measure texts, which are of one namespace (`train.candidates`), or
+    where the training was begun by a version that drew from none. Raises `RunMismatch` for one that is gone.
     """
     if not config.train.replay or config.train.candidates:
         return []
@@ -139,7 +142,12 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
         each.name: (_as_here(config, each.config), make_environment(each.config)) for each in others if not each.missing
     }
     if not (folder / WORLDS).exists():
-        same = [name for name, (own, world) in there.items() if acting_of(own, world, policy) == acting]
+        begun = (folder / ledger.METRICS).exists()
+        same = [
+            name
+            for name, (own, world) in there.items()
+            if not begun and acting_of(own, world, policy) == acting and _has_chains(config, own, world)
+        ]
         left = [each.name for each in others if each.name not in same]
         ledger.write(folder / WORLDS, json.dumps({"drawn": same, "left_out": left}))
     drawn: list[str] = json.loads((folder / WORLDS).read_text())["drawn"]
@@ -149,6 +157,14 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
         World(world, recall_of(own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split)
         for at, (own, world) in enumerate(there[name] for name in drawn)
     ]
+
+
+def _has_chains(config: Config, own: Config, world: Environment) -> bool:
+    """Tell whether a world has chains as the training takes them."""
+    try:
+        return bool(chains(world.tasks(own.run.split), config.train.length, 0, config.train.by))
+    except BadInput:
+        return False
 
 
 def _as_here(config: Config, own: Config) -> Config:

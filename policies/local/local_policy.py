@@ -19,6 +19,8 @@ from policies.local.request import Completion, Engine, Request
 from policies.local.transformers_engine import TransformersEngine
 from policies.protocols import Message, Profile, Reply, SamplingParams
 
+MAX_BATCH = 128
+"""Requests that are computed at a time."""
 POCKET = Path(__file__).parent.parent / "pocket" / "weights"
 
 
@@ -50,7 +52,7 @@ class LocalPolicy:
         *,
         name: str | None = None,
         profile: Profile = "full",
-        max_batch: int = 128,
+        max_batch: int = MAX_BATCH,
     ) -> None:
         self.tokenizer = load_tokenizer(str(path))
         self._model = self._loaded(str(path), None if adapter is None else str(adapter))
@@ -64,7 +66,7 @@ class LocalPolicy:
 
     @classmethod
     def pocket(
-        cls, adapter: str | Path | None = None, threads: int | None = None, *, max_batch: int = 128
+        cls, adapter: str | Path | None = None, threads: int | None = None, *, max_batch: int = MAX_BATCH
     ) -> LocalPolicy:
         """Return the pocket model whose weights come with the package. Raises `PolicyRefused` where they are absent."""
         if not (POCKET / "model.safetensors").exists():
@@ -174,6 +176,7 @@ class SharedPolicy(LocalPolicy):
     """A `LocalPolicy` that computes with the model of a trainer itself, between its steps: there is one copy of it.
 
     `trainer` is a `policies.rl.trainer.Trainer` that no other process shares; its version names what it trains alone.
+    It computes in the trainer's dtype: in bfloat16 what is said may depend on what else is in the batch.
     """
 
     def __init__(self, trainer: Any, *, profile: Profile = "full") -> None:

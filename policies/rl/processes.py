@@ -28,6 +28,7 @@ from torch import Tensor
 from memory.errors import EvolveError
 from policies.errors import PolicyError
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
+from policies.rl.ranks import rank
 from policies.rl.rows import TrainRow
 from policies.rl.trainer import OptimiserOptions, Trainer
 
@@ -96,7 +97,8 @@ class LeadingTrainer(Trainer):
 def follow() -> NoReturn:
     """Do what the first process is told, until it ends; then end this process.
 
-    Raises `ProcessLost` where another ends while there is a training. What every process raises alike, the first tells.
+    Raises `ProcessLost` where another ends while there is a training, and what its own trainer cannot be made for. What
+    every process raises alike in a step, the first tells.
     """
     trainer: Trainer | None = None
     while True:
@@ -113,8 +115,10 @@ def follow() -> NoReturn:
             if trainer is not None:
                 raise
             sys.exit(0)
-        except EvolveError:
-            continue
+        except EvolveError as error:
+            if trainer is None:  # not made: it may be this process's error alone
+                print(f"process {rank()}: {error}", file=sys.stderr)
+                raise
 
 
 @cache

@@ -25,7 +25,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, masking_utils
 
 from memory.base import Frozen
 from policies.errors import PolicyRefused
-from policies.local.llama import CACHE_BYTES, is_plain_llama
+from policies.local.llama import is_plain_llama
 from policies.local.loading import computes_bfloat16
 from policies.rl.batch import Split
 from policies.rl.trainer import OptimiserOptions, adamw, held_in, trainable
@@ -46,15 +46,17 @@ class StepMemory(Frozen):
     """Weights of the largest layer: what several processes gather at a time."""
     root: int
     """Weights outside the layers, which they hold whole."""
-    decoder: int
-    """What rolls out in this process besides: the merged copy of a plain Llama, and the prefixes that it keeps."""
+    merged: int
+    """A copy of the model in float32 with the adapter merged in, where one is made to roll out in this process."""
+    plain_llama: bool
+    """Whether it is: for the fast decoder, which also keeps prefixes (`CACHE_BYTES`)."""
     token: int
-    """Keys and values of one token while rolling out."""
+    """Numbers in the keys and values of one token."""
 
     @property
     def step(self) -> int:
         """Bytes at the peak of an update."""
-        return self.base + self.trained + self.gradients + self.optimiser + self.activations + self.decoder
+        return self.base + self.trained + self.gradients + self.optimiser + self.activations
 
 
 def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, gpu: bool = False) -> StepMemory:
@@ -72,6 +74,7 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
     dtype = getattr(torch, held_in(settings, gpu=gpu))
     with torch.device("meta"):
         plain = AutoModelForCausalLM.from_config(config, dtype=dtype).requires_grad_(requires_grad=False)
+        numbers = sum(each.numel() for each in plain.parameters())
         made = trainable(plain, settings, widened=not (gpu or computes_bfloat16())).train()
     with FakeTensorMode():
         _fake(made)
@@ -92,8 +95,6 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
     text = config.get_text_config()
     heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
     size = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-    numbers = sum(each.numel() for each in {id(each): each for each in plain.parameters()}.values())
-    own = not gpu and is_plain_llama(config)
     return StepMemory(
         base=every - trained,
         trained=trained,
@@ -102,8 +103,9 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
         activations=counted.peak - states - trained,
         unit=largest,
         root=every - layers,
-        decoder=4 * numbers + CACHE_BYTES if own else 0,
-        token=2 * text.num_hidden_layers * heads * size * (2 if dtype is torch.bfloat16 else 4),
+        merged=4 * numbers,
+        plain_llama=is_plain_llama(config),
+        token=2 * text.num_hidden_layers * heads * size,
     )
 
 

@@ -104,7 +104,7 @@ class Trainer:
         merged_in = None if settings.weights == "lora" else start and str(start)
         plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world() > 1 else None)
         made = trainable(plain, settings, start, widened=not computes_bfloat16())
-        self._pack_tokens = settings.pack_tokens or (8192 if torch.cuda.is_available() else 1024)
+        self._pack_tokens = packed_to(settings)
         self._split = split(made)
         self.accelerator: Any
         self.model: Any
@@ -285,7 +285,8 @@ class Trainer:
                 made.save_pretrained(str(new), state_dict=state)
                 if full:
                     load_tokenizer(self.path).save_pretrained(str(new))
-            about = self.settings.model_dump() | {"updates": self.updates}
+            made_in = {"dtype": held_in(self.settings), "pack_tokens": self._pack_tokens}
+            about = self.settings.model_dump() | made_in | {"updates": self.updates}
             (new / "training.json").write_text(json.dumps(about, indent=2))
             new.replace(directory)
         self.accelerator.wait_for_everyone()
@@ -295,7 +296,7 @@ class Trainer:
 
         Of several processes the first gets them, all at once, and the others nothing.
         """
-        return self._merged() if world() == 1 else iter(whole_of(dict(self._merged())).items())
+        return self._merged() if world() == 1 else iter(whole_of(dict(self._merged()), "cpu").items())
 
     def _merged(self) -> Iterator[tuple[str, Tensor]]:
         made = self.accelerator.unwrap_model(self.model)
@@ -402,6 +403,12 @@ def held_in(settings: OptimiserOptions, *, gpu: bool | None = None) -> Dtype:
     """Return in which dtype the base is held, on a GPU or not (None: as it is here)."""
     here = torch.cuda.is_available() if gpu is None else gpu
     return settings.dtype or ("bfloat16" if here and settings.weights == "lora" else "float32")
+
+
+def packed_to(settings: OptimiserOptions, *, gpu: bool | None = None) -> int:
+    """Return how many tokens are computed at a time, on a GPU or not (None: as it is here)."""
+    here = torch.cuda.is_available() if gpu is None else gpu
+    return settings.pack_tokens or (8192 if here else 1024)
 
 
 def trainable(model: Any, settings: OptimiserOptions, start: Path | None = None, *, widened: bool) -> Any:

@@ -44,7 +44,7 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, adamw, lora, precision, schedule_of, stopped
+from policies.rl.trainer import OptimiserOptions, Trainer, adamw, held_in, lora, precision, schedule_of, stopped
 from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
 from policies.rl.trl_server import adapter_name, require_server, version_of
 
@@ -230,6 +230,7 @@ def _config(loss: Ppo, settings: OptimiserOptions, root: str, folder: Path, port
             logging_nan_inf_filter=False,
             disable_tqdm=True,
             gradient_checkpointing=settings.gradient_checkpointing,
+            dtype=held_in(settings),
             learning_rate=settings.learning_rate,
             max_grad_norm=settings.max_grad_norm,
             seed=settings.seed,

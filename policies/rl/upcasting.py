@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from policies.errors import PolicyRefused
+
 PIECE = 1 << 22
 """Numbers of a matrix that are widened at a time (16 MiB in float32)."""
 
@@ -19,14 +21,20 @@ PIECE = 1 << 22
 def upcast(model: Any) -> None:
     """Make the frozen bf16 layers of a model compute in float32, in place.
 
-    Linear layers and embeddings; norms multiply by a vector, which torch widens by itself.
+    Linear layers, embeddings and layer norms; other norms multiply by a vector, which torch widens by itself. Raises
+    `PolicyRefused` for other layers that hold a matrix (experts in one tensor, convolutions).
     """
     for module in model.modules():
-        weight = getattr(module, "weight", None)
-        if not isinstance(weight, Tensor) or weight.dtype is not torch.bfloat16 or weight.requires_grad:
+        held = [each for each in module.parameters(recurse=False) if each.dtype is torch.bfloat16]
+        if not held or any(each.requires_grad for each in held):
             continue
         if type(module) in UPCAST:
             module.__class__ = UPCAST[type(module)]
+        elif any(each.ndim > 1 for each in held):
+            raise PolicyRefused(
+                f"this processor does not multiply bfloat16, and {type(module).__name__} cannot be widened to float32 "
+                'as it computes; set train.dtype = "float32"'
+            )
 
 
 class UpcastLinear(torch.nn.Linear):
@@ -46,7 +54,21 @@ class UpcastEmbedding(torch.nn.Embedding):
         return super().forward(input).float()
 
 
-UPCAST: dict[type, type] = {torch.nn.Linear: UpcastLinear, torch.nn.Embedding: UpcastEmbedding}
+class UpcastLayerNorm(torch.nn.LayerNorm):
+    """A layer norm of bf16 weights whose input and output are float32."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the normed input in float32."""
+        given: tuple[Tensor | None, ...] = (self.weight, self.bias)
+        weight, bias = (None if each is None else each.float() for each in given)
+        return functional.layer_norm(input.float(), self.normalized_shape, weight, bias, self.eps)
+
+
+UPCAST: dict[type, type] = {
+    torch.nn.Linear: UpcastLinear,
+    torch.nn.Embedding: UpcastEmbedding,
+    torch.nn.LayerNorm: UpcastLayerNorm,
+}
 
 
 class _Product(torch.autograd.Function):

@@ -44,6 +44,11 @@ def test_a_gpu_holds_the_base_in_half_and_several_share_it_out(folder: Path) -> 
     assert cpu["base"] == 2 * one["base"] == 4 * two["base"]
     assert cpu["trained weights"] == one["trained weights"] == 2 * two["trained weights"]
     assert two["gathered"] > 0
+    assert two["merged copy"] == cpu["base"], "the first process rolls out with a copy of its own"
+    assert "merged copy" not in one
+    served = planned(folder, "--gpu", "9", "--gpus", "2", *small, "--set", "policy.name='served'")
+    assert served["rollouts"] == 0
+    assert "merged copy" not in served
     assert "gathered" not in one
     assert (one["reserved"], cpu["reserved"]) == (2 * GIB, GIB)
     assert cpu["fits"]
@@ -61,6 +66,9 @@ def test_what_does_not_fit_is_said_with_what_to_set(folder: Path) -> None:
 
 
 def test_one_device_at_a_time(folder: Path) -> None:
+    alone = invoke(folder, "train", "plan", "--tokens", "99")
+    assert alone.exit_code != 0
+    assert "add --gpu or --ram" in alone.output
     both = invoke(folder, "train", "plan", "--gpu", "80", "--ram", "16")
     assert both.exit_code != 0
     assert "--gpu and --ram are two devices" in both.output

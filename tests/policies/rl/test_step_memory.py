@@ -47,7 +47,8 @@ def test_parts_are_those_of_the_model(folder: Path) -> None:
     assert half.activations > lora.activations  # widened pieces come on top
     assert lora.root == 4 * (2 * 2000 * 256 + 256)  # embedding, output layer, norm
     assert 2 * lora.unit + lora.root == lora.base + lora.trained
-    assert lora.token == 2 * 2 * 2 * 64 * 4
+    assert lora.token == 2 * 2 * 2 * 64
+    assert not lora.plain_llama
     again = of(folder, 1024, gradient_checkpointing=True)
     assert 1.5 * again.activations < of(folder, 1024).activations
 
@@ -55,7 +56,8 @@ def test_parts_are_those_of_the_model(folder: Path) -> None:
 def test_a_plain_llama_has_a_merged_copy_for_rollouts(tmp_path: Path) -> None:
     LlamaConfig(vocab_size=500, num_hidden_layers=1, **SIZES).save_pretrained(tmp_path)
     found = of(tmp_path, 64)
-    assert found.decoder > found.base
+    assert found.plain_llama
+    assert found.merged == found.base
 
 
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:

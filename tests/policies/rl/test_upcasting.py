@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from policies.errors import PolicyRefused
 from policies.rl import upcasting
 from policies.rl.upcasting import upcast
 
@@ -41,6 +42,16 @@ def test_forward_and_gradient_are_those_of_float32(piece: int, monkeypatch: pyte
         model(inputs_embeds=given).logits.square().sum().backward()
         gradients.append(given.grad)
     torch.testing.assert_close(*gradients, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layer_that_cannot_be_widened_is_refused_and_a_norm_is_widened() -> None:
+    norm = torch.nn.LayerNorm(4, dtype=torch.bfloat16).requires_grad_(requires_grad=False)
+    upcast(norm)
+    seen = torch.randn(2, 4)
+    torch.testing.assert_close(norm(seen), torch.nn.functional.layer_norm(seen, (4,)))
+    experts = torch.nn.Conv1d(4, 4, 1, dtype=torch.bfloat16).requires_grad_(requires_grad=False)
+    with pytest.raises(PolicyRefused, match=r'Conv1d cannot be widened .* set train\.dtype = "float32"'):
+        upcast(torch.nn.ModuleList([norm, experts]))
 
 
 def test_what_is_trained_or_in_float32_is_left_alone() -> None:

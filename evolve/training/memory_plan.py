@@ -66,7 +66,8 @@ def planned(
     served = config.policy.name == "served"
     own = not served and (found.plain_llama or devices > 1)
     copy = found.merged + (CACHE_BYTES if found.plain_llama else 0) if own else 0
-    parts = _parts(found, settings, max(tokens, packed), packed, copy, gpu=gpu, devices=devices)
+    parts = [*_parts(found, settings, (max(tokens, packed), packed), gpu=gpu, devices=devices)]
+    parts.append(Part(part="merged copy", bytes=copy, why="float32, of the first process, which rolls out"))
     parts = [each for each in parts if each.bytes]
     update = sum(each.bytes for each in parts)
     held = found.base // devices + found.trained // devices + found.optimiser // devices + copy
@@ -86,8 +87,10 @@ def planned(
 
 
 def _parts(
-    found: StepMemory, settings: OptimiserOptions, row: int, packed: int, copy: int, *, gpu: bool, devices: int
+    found: StepMemory, settings: OptimiserOptions, tokens: tuple[int, int], *, gpu: bool, devices: int
 ) -> list[Part]:
+    """Return the parts of an update; `tokens`: of the longest row, and of a pack of several."""
+    row, packed = tokens
     dtype, share = held_in(settings, gpu=gpu), f", of which this device has 1/{devices}" if devices > 1 else ""
     gathered = found.root + 2 * found.unit if devices > 1 else 0
     kept = "one state a layer is kept, the rest is computed again" if settings.gradient_checkpointing else "all is kept"
@@ -100,7 +103,6 @@ def _parts(
         Part(part="gathered", bytes=gathered, why="the layer computed, the next one, and what is outside the layers"),
         Part(part="activations", bytes=found.activations, why=f"of {row} tokens at a time, all trained: {kept}"),
         Part(part="tree mask", bytes=mask, why=f"of rows that share a beginning: {packed} x {packed} at most"),
-        Part(part="merged copy", bytes=copy, why="float32, of the first process: it rolls out; `served` has none"),
         Part(part="reserved", bytes=RESERVED["gpu" if gpu else "cpu"], why="interpreter, workspaces, the allocator"),
     ]
 

@@ -59,7 +59,7 @@ class UpcastLayerNorm(torch.nn.LayerNorm):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return the normed input in float32."""
-        given: tuple[Tensor | None, ...] = (self.weight, self.bias)
+        given: Any = (self.weight, self.bias)
         weight, bias = (None if each is None else each.float() for each in given)
         return functional.layer_norm(input.float(), self.normalized_shape, weight, bias, self.eps)
 

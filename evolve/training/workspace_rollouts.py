@@ -146,7 +146,7 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
         same = [
             name
             for name, (own, world) in there.items()
-            if not begun and acting_of(own, world, policy) == acting and _has_chains(config, own, world)
+            if not begun and acting_of(own, world, policy) == acting and has_chains(config, own, world)
         ]
         left = [each.name for each in others if each.name not in same]
         ledger.write(folder / WORLDS, json.dumps({"drawn": same, "left_out": left}))
@@ -159,7 +159,7 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
     ]
 
 
-def _has_chains(config: Config, own: Config, world: Environment) -> bool:
+def has_chains(config: Config, own: Config, world: Environment) -> bool:
     """Tell whether a world has chains as the training takes them."""
     try:
         return bool(chains(world.tasks(own.run.split), config.train.length, 0, config.train.by))

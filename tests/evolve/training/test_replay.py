@@ -3,6 +3,7 @@
 P1  successes elsewhere are learned as they were said, those at home also without what was learned
 P2  `train.replay = false` learns from the configured world alone
 P3  rollouts are drawn from all worlds whose agent is told the same; which, is fixed when a training begins
+P4  a world without chains of the asked length is none of them
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from evolve.config.file import changed, load_config
 from evolve.config.model import Config
 from evolve.config.training import recipe_settings
 from evolve.errors import RunMismatch
+from evolve.loop.assembly import make_environment
 from evolve.loop.session import run
 from evolve.training import ledger
 from evolve.training.training_session import Trained, offered, train, train_from_logs
-from evolve.training.workspace_rollouts import WORLDS
+from evolve.training.workspace_rollouts import WORLDS, has_chains
 from tests.evolve.toy_doors import Doors
 from tests.evolve.training.test_cli_train import SETTINGS
 
@@ -81,3 +83,9 @@ def test_p3_rollouts_are_drawn_from_all_worlds_that_are_told_the_same(config: Co
     ledger.write(done.folder / WORLDS, json.dumps(worlds | {"drawn": ["a world that was"]}))
     with pytest.raises(RunMismatch, match="draws tasks of a world that was, which cannot be opened"):
         train(changed(config, settings), "grpo")
+
+
+def test_p4_a_world_without_chains_of_the_asked_length_is_left_out(config: Config) -> None:
+    office = make_environment(config)
+    assert has_chains(changed(config, {"train.length": 2}), config, office)
+    assert not has_chains(changed(config, {"train.length": 99}), config, office)

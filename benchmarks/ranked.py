@@ -28,7 +28,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.packing import Pack
 from policies.rl.processes import LeadingTrainer, follow
 from policies.rl.protocols import Array, OffPolicyCorrection
-from policies.rl.ranks import rank, world
+from policies.rl.ranks import rank, world_size
 from policies.rl.rows import TrainRow, Turn, rows_of
 from policies.rl.trainer import OptimiserOptions, Trainer
 from policies.server_process import HOST, free_port
@@ -87,7 +87,7 @@ class Watched(Trainer):
     ) -> dict[str, float]:
         if weights.any():
             self.seen.packs.append(pack.rows)
-        scale = world() if self.averaged else 1
+        scale = world_size() if self.averaged else 1
         found = super()._backward(pack, rows, part, before, weights / scale)
         return found | {"loss": found["loss"] * scale}
 

@@ -28,7 +28,7 @@ from evolve.training.start import start
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap
-from policies.rl.ranks import world
+from policies.rl.ranks import world_size
 from policies.rl.trainer import TrainingStopped
 
 FILE = "cycle.json"
@@ -80,8 +80,8 @@ def cycle(
     cycle was begun with rounds of another size, a round under way with another `recipe`, and as `judged`;
     `ConfigError` in one of several processes.
     """
-    if world() > 1:
-        raise ConfigError(f"a cycle is done by one process, got {world()}; torchrun starts `evolve train` alone")
+    if world_size() > 1:
+        raise ConfigError(f"a cycle is done by one process, got {world_size()}; torchrun starts `evolve train` alone")
     have, need = len(load_tasks(config, make_environment(config), config.run.split)), every * rounds
     if have < need:
         raise BadInput(

@@ -28,7 +28,7 @@ from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
 from policies.generations.token_policy import TokenPolicy
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
-from policies.rl.ranks import world
+from policies.rl.ranks import world_size
 
 if TYPE_CHECKING:
     from policies.rl.trainer import Trainer
@@ -77,7 +77,7 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
     if config.policy.name == "served":
         engine, encoder = generations.vllm_engine(config.policy), load_encoder(str(directory))
         return ServedRollouts(engine, encoder, folder, profile=profile)
-    if world() > 1 or is_plain_llama(trainer.acting.config):
+    if world_size() > 1 or is_plain_llama(trainer.acting.config):
         return generations.in_process(config.policy, config.workspace)
     return SharedPolicy(trainer, profile=profile)
 

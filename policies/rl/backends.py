@@ -7,7 +7,7 @@ from typing import Literal
 
 from policies.errors import PolicyRefused
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
-from policies.rl.ranks import world
+from policies.rl.ranks import world_size
 from policies.rl.trainer import OptimiserOptions, Trainer
 
 Backend = Literal["torch", "trl_sync", "trl_async"]
@@ -28,12 +28,12 @@ def make_trainer(
     Where `torchrun` started several processes, the first makes the trainer, and the others are in `processes.follow`.
     Raises `PolicyRefused` for what the backend does not compute, `PolicyUnavailable` where its packages are missing.
     """
-    if world() > 1 and backend != "torch":
+    if world_size() > 1 and backend != "torch":
         raise PolicyRefused(
-            f"train.backend = {backend!r} trains in one process, got {world()}; start it without torchrun, or set "
+            f"train.backend = {backend!r} trains in one process, got {world_size()}; start it without torchrun, or set "
             'train.backend = "torch"'
         )
-    if world() > 1:
+    if world_size() > 1:
         from policies.rl.processes import LeadingTrainer
 
         return LeadingTrainer(model, loss, settings, start=start, correction=correction)

@@ -7,9 +7,9 @@ import os
 
 def rank() -> int:
     """Return the number of this process; the first is 0, and so is one that is alone."""
-    return int(os.environ.get("RANK", "0")) if world() > 1 else 0
+    return int(os.environ.get("RANK", "0")) if world_size() > 1 else 0
 
 
-def world() -> int:
+def world_size() -> int:
     """Return how many processes there are."""
     return int(os.environ.get("WORLD_SIZE", "1"))

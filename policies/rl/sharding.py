@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from policies.rl.batch import IN_PARTS, Split
 from policies.rl.packing import Pack
-from policies.rl.ranks import rank, world
+from policies.rl.ranks import rank, world_size
 
 
 def shard(model: Any, parts: Split | None) -> None:
@@ -46,8 +46,8 @@ def dealt(packs: Sequence[Pack]) -> list[tuple[Pack, bool]]:
     another's besides, which counts for nothing.
     """
     order = sorted(packs, key=lambda pack: -pack.size)
-    end = world() * math.ceil(len(order) / world())
-    return [(order[min(at, len(order) - 1)], at < len(order)) for at in range(rank(), end, world())]
+    end = world_size() * math.ceil(len(order) / world_size())
+    return [(order[min(at, len(order) - 1)], at < len(order)) for at in range(rank(), end, world_size())]
 
 
 def whole(tensor: Any) -> Any:

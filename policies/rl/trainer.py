@@ -43,7 +43,7 @@ from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.optimising import Dtype, Optimising
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
-from policies.rl.ranks import rank, world
+from policies.rl.ranks import rank, world_size
 from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
@@ -102,7 +102,7 @@ class Trainer:
         torch.manual_seed(settings.seed)
         release_at_once()
         merged_in = None if settings.weights == "lora" else start and str(start)
-        plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world() > 1 else None)
+        plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world_size() > 1 else None)
         made = trainable(plain, settings, start, widened=not computes_bfloat16())
         self._pack_tokens = packed_to(settings)
         self._split = split(made)
@@ -120,7 +120,7 @@ class Trainer:
 
     def _prepared(self, model: Any) -> tuple[Any, Any, Any]:
         """Return the accelerator, the model as it computes with it, and the optimiser of its trained weights."""
-        if world() == 1:
+        if world_size() == 1:
             accelerator = Accelerator(mixed_precision=precision())
             return (accelerator, *accelerator.prepare(model, adamw(model, self.settings)))
         accelerator = Accelerator(mixed_precision=precision(), cpu=not torch.cuda.is_available())
@@ -237,7 +237,7 @@ class Trainer:
 
     def _joined(self, figures: dict[str, float]) -> dict[str, float]:
         """Return the sums of all processes' figures, and the largest of those that are maxima."""
-        if world() == 1:
+        if world_size() == 1:
             return figures
         own = torch.tensor([[*figures.values()]], dtype=torch.float64).to(self.accelerator.device)
         every: Tensor = self.accelerator.gather(own)
@@ -255,7 +255,7 @@ class Trainer:
         logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
-        self.accelerator.backward(total * world())  # of the gradients of several processes FSDP takes the mean
+        self.accelerator.backward(total * world_size())  # of the gradients of several processes FSDP takes the mean
         drift = (logp.detach() - part.rollout_logp)[part.mask].double()
         ratio = drift.clamp(-LIMIT, LIMIT).exp()
         return metrics | {
@@ -277,7 +277,7 @@ class Trainer:
         made = self.accelerator.unwrap_model(self.model)
         full = self.settings.weights == "full"
         state = None
-        if world() > 1:
+        if world_size() > 1:
             state = whole_of(made.state_dict(keep_vars=True) if full else dict(self._parameters()), "cpu")
         if rank() == 0:
             new = directory.with_name(f".{directory.name}.new")
@@ -296,7 +296,7 @@ class Trainer:
 
         Of several processes the first gets them, all at once, and the others nothing.
         """
-        return self._merged() if world() == 1 else iter(whole_of(dict(self._merged()), "cpu").items())
+        return self._merged() if world_size() == 1 else iter(whole_of(dict(self._merged()), "cpu").items())
 
     def _merged(self) -> Iterator[tuple[str, Tensor]]:
         made = self.accelerator.unwrap_model(self.model)

@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from filelock import FileLock
-from safetensors.torch import load_file
 
-from benchmarks.ranked import launched
 from evolve.config.file import load_config
 from evolve.config.model import PolicySection
 from evolve.generations.workspace_registry import in_process
@@ -75,19 +72,6 @@ def in_one_of_several(folder: Path) -> None:
     result = invoke(folder, "train", "sft", "--json")
     (folder / f"said-{rank()}").write_text(result.output)
     sys.exit(result.exit_code)
-
-
-def test_two_processes_make_one_candidate_and_the_first_alone_prints(folder: Path, tmp_path: Path) -> None:
-    one, two = (Path(shutil.copytree(folder, tmp_path / name)) for name in ("one", "two"))
-    assert launched(in_one_of_several, two).codes == [0, 0]
-    places = [Path(each["folder"]) for each in (told(one, "train", "sft"), json.loads((two / "said-0").read_text()))]
-    assert (two / "said-1").read_text() == ""
-    assert [row["state"] for row in told(two, "policy", "list")] == ["live", "candidate"]
-    assert places[1] == two / places[0].relative_to(one)
-    assert len({(place / ledger.HISTORY).read_text() for place in places}) == 1
-    weights = [load_file(place / "adapter" / "adapter_model.safetensors") for place in places]
-    for name, value in weights[0].items():
-        torch.testing.assert_close(weights[1][name], value, rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize(("recipe", "batches"), [("sft", None), ("sage", 2)])

@@ -104,7 +104,6 @@ class Trainer:
         merged_in = None if settings.weights == "lora" else start and str(start)
         plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world_size() > 1 else None)
         made = trainable(plain, settings, start, widened=not computes_bfloat16())
-        self._pack_tokens = packed_to(settings)
         self._split = split(made)
         self.accelerator: Any
         self.model: Any
@@ -182,7 +181,7 @@ class Trainer:
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
         """Return the log-probabilities of the trained tokens under the weights as they are [b, t]."""
         found = torch.zeros_like(batch.rollout_logp)
-        for pack, counts in dealt(packs(rows, self._pack_tokens)):
+        for pack, counts in dealt(packs(rows, packed_to(self.settings))):
             logp, _ = self._scored(pack, rows, batch.part(pack.rows))
             if counts:
                 found[list(pack.rows)] = logp
@@ -194,7 +193,7 @@ class Trainer:
 
     def _computed(self, rows: Sequence[TrainRow]) -> int:
         """Return how many tokens one pass over the rows computes."""
-        return sum(pack.size for pack in packs(rows, self._pack_tokens))
+        return sum(pack.size for pack in packs(rows, packed_to(self.settings)))
 
     def _update(
         self, rows: Sequence[TrainRow], batch: Batch, chosen: Sequence[int], old: Tensor | None
@@ -213,7 +212,7 @@ class Trainer:
                 "correction_max": float(applied.max()),
             }
         totals: dict[str, float] = {}
-        for pack, counts in dealt(packs(own, self._pack_tokens)):
+        for pack, counts in dealt(packs(own, packed_to(self.settings))):
             at = list(pack.rows)
             piece = part.part(at)
             found = self._backward(pack, own, piece, None if before is None else before[at], weights[at] * counts)
@@ -285,7 +284,7 @@ class Trainer:
                 made.save_pretrained(str(new), state_dict=state)
                 if full:
                     load_tokenizer(self.path).save_pretrained(str(new))
-            made_in = {"dtype": held_in(self.settings), "pack_tokens": self._pack_tokens}
+            made_in = {"dtype": held_in(self.settings), "pack_tokens": packed_to(self.settings)}
             about = self.settings.model_dump() | made_in | {"updates": self.updates}
             (new / "training.json").write_text(json.dumps(about, indent=2))
             new.replace(directory)

@@ -35,7 +35,7 @@ from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, adamw, precision, stopped
+from policies.rl.trainer import OptimiserOptions, Trainer, adamw, packed_to, precision, stopped
 
 VERSION = "1.16"
 LOSS_TYPES = {
@@ -112,7 +112,7 @@ class TrlTrainer(Trainer):
         TRL takes the mean over parts, so they must be of one size: rows that do not count fill up the last.
         """
         order = sorted(range(len(rows)), key=lambda at: len(rows[at].prompt_ids) + len(rows[at].completion_ids))
-        count = math.ceil(len(rows) / max(1, self._pack_tokens // sum(_widths(rows))))
+        count = math.ceil(len(rows) / max(1, packed_to(self.settings) // sum(_widths(rows))))
         size = math.ceil(len(rows) / count)
         filled = [(at, True) for at in order] + [(order[-1], False)] * (size * count - len(rows))
         return [filled[first : first + size] for first in range(0, size * count, size)]

@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -228,3 +228,10 @@ def _as_rank(
             os.dup2(file.fileno(), 2)
     torch.set_num_threads(1)
     work(*given)
+
+
+def farthest(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
+    """Return the largest difference of two models' weights."""
+    if one.keys() != other.keys():
+        raise ValueError(f"weights of two models: {sorted(one.keys() ^ other.keys())} are in one of them")
+    return max(float((value.detach() - other[name]).abs().max()) for name, value in one.items())

@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,20 @@ from safetensors.torch import load_file
 
 from benchmarks.claim import Row, at_least, at_most, begin, exactly
 from benchmarks.office_arms import folder
-from benchmarks.ranked import BATCHES, CASES, CONTROL, Case, Seen, all_trained, launched, led, seen, tiny, trained
+from benchmarks.ranked import (
+    BATCHES,
+    CASES,
+    CONTROL,
+    Case,
+    Seen,
+    all_trained,
+    farthest,
+    launched,
+    led,
+    seen,
+    tiny,
+    trained,
+)
 from benchmarks.table import ROOT
 from evolve.training import ledger
 from policies.rl.protocols import Array, Episodes
@@ -83,13 +96,6 @@ def main() -> None:
 def more(episodes: Episodes) -> Array:
     """Return an advantage for whatever was done, so that each batch changes the weights."""
     return episodes.spread(episodes.rewards * 0 + 1)
-
-
-def farthest(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
-    """Return the largest difference of two models' weights."""
-    if one.keys() != other.keys():
-        raise ValueError(f"weights of two models: {sorted(one.keys() ^ other.keys())} are in one of them")
-    return max(float((value.detach() - other[name]).abs().max()) for name, value in one.items())
 
 
 def apart(one: Seen, other: Seen, *names: str) -> float:

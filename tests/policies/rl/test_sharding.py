@@ -9,7 +9,20 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.ranked import BOUND_S, CASES, CONTROL, Case, Seen, all_trained, launched, led, seen, tiny, trained
+from benchmarks.ranked import (
+    BOUND_S,
+    CASES,
+    CONTROL,
+    Case,
+    Seen,
+    all_trained,
+    farthest,
+    launched,
+    led,
+    seen,
+    tiny,
+    trained,
+)
 from policies.errors import PolicyRefused
 from policies.local.loading import load_model
 from policies.rl.backends import make_trainer
@@ -34,11 +47,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def figures(of: Seen) -> list[dict[str, float]]:
     timed = ("seconds", "update_tokens_per_s")
     return [{name: value for name, value in each.items() if name not in timed} for each in of.figures]
-
-
-def farthest(one: dict[str, Any], other: dict[str, Any]) -> float:
-    assert one.keys() == other.keys()
-    return max(float((value.detach() - other[name]).abs().max()) for name, value in one.items())
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evolve.generations.workspace_registry import FOLDER as GENERATIONS
+
 FOLDER = "training"
 """Of the workspace's generations; a folder for each training stands in it."""
 CHECKPOINT, GOOD = "checkpoint.pt", "good.pt"
@@ -18,6 +20,11 @@ CHECKPOINT, GOOD = "checkpoint.pt", "good.pt"
 HISTORY, METRICS, STOPPED = "history.jsonl", "metrics.jsonl", "stopped.txt"
 MATCHED = "matched.jsonl"
 """What matched groups came to (`training.matched`)."""
+
+
+def folders(workspace: Path) -> list[Path]:
+    """Return the folders of a workspace's trainings, the oldest first."""
+    return sorted((workspace / GENERATIONS / FOLDER).glob("*"), key=lambda path: path.stat().st_mtime)
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:

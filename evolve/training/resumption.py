@@ -11,7 +11,6 @@ from pydantic import Field
 from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.errors import RunMismatch
-from evolve.generations.workspace_registry import FOLDER
 from evolve.training import ledger
 from memory.errors import NotFound
 from memory.records import Frozen
@@ -47,8 +46,7 @@ def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -
     Where it is kept and watched is as `config` says. Raises `NotFound` where there is none, and `RunMismatch` for one
     that is finished, or that does not say how it was begun; and as `stored_config` does.
     """
-    folders = (config.workspace / FOLDER / ledger.FOLDER).glob("*")
-    places = {place.name: place for place in sorted(folders, key=lambda path: path.stat().st_mtime)}
+    places = {place.name: place for place in ledger.folders(config.workspace)}
     left = [name for name, place in places.items() if not done(place)]
     known = f"unfinished are: {', '.join(left) or 'none'} (`evolve train status`)"
     chosen = name or next((each for each in reversed(left) if (places[each] / FILE).exists()), None)

@@ -131,8 +131,7 @@ def read(folder: Path, iteration: int | None = None) -> list[StoredRollout]:
 
 def keeping(config: Config, name: str | None = None) -> Path:
     """Return the folder of a training that keeps rollouts; the latest, where none is named. Raises `NotFound`."""
-    place = config.workspace / GENERATIONS / ledger.FOLDER
-    places = {each.name: each for each in sorted(place.glob("*"), key=lambda path: path.stat().st_mtime)}
+    places = {each.name: each for each in ledger.folders(config.workspace)}
     found = [each for each in places if iterations(places[each])]
     chosen = name or next(reversed(found), "")
     if chosen not in found:

@@ -13,8 +13,7 @@ from memory.errors import NotFound
 
 def trainings(config: Config) -> list[dict[str, Any]]:
     """Return how far each training of the workspace came, the oldest first, with its last figures."""
-    folders = (config.workspace / FOLDER / ledger.FOLDER).glob("*")
-    return [_standing(each) for each in sorted(folders, key=lambda path: path.stat().st_mtime)]
+    return [_standing(each) for each in ledger.folders(config.workspace)]
 
 
 def told_by(config: Config, name: str) -> list[dict[str, float]]:

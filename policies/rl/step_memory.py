@@ -38,7 +38,6 @@ class StepMemory(Frozen):
     """Frozen weights; none where all are trained."""
     trained: int
     """Weights of the adapter, or of the model."""
-    gradients: int
     optimiser: int
     activations: int
     """What is kept for the gradient, and what is made on the way, at the peak."""
@@ -52,6 +51,11 @@ class StepMemory(Frozen):
     """Whether it is: for the fast decoder, which also keeps prefixes (`CACHE_BYTES`)."""
     token: int
     """Numbers in the keys and values of one token."""
+
+    @property
+    def gradients(self) -> int:
+        """Bytes of the gradients: those of the trained weights."""
+        return self.trained
 
     @property
     def step(self) -> int:
@@ -98,7 +102,6 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
     return StepMemory(
         base=every - trained,
         trained=trained,
-        gradients=trained,
         optimiser=states,
         activations=counted.peak - states - trained,
         unit=largest,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from evolve.loop.assembly import open_store
 from evolve.training import ledger
 from evolve.training.training_data import Offer, offer
 from memory.records import Outcome, Trajectory
-from policies.rl.ranks import rank
 from tests.evolve.command import invoke
 
 pytestmark = pytest.mark.slow
@@ -65,13 +63,6 @@ def told(folder: Path, *arguments: str) -> Any:
     result = invoke(folder, *arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
-
-
-def in_one_of_several(folder: Path) -> None:
-    """Train on the journal in this process, and write what it printed."""
-    result = invoke(folder, "train", "sft", "--json")
-    (folder / f"said-{rank()}").write_text(result.output)
-    sys.exit(result.exit_code)
 
 
 @pytest.mark.parametrize(("recipe", "batches"), [("sft", None), ("sage", 2)])

@@ -6,6 +6,7 @@ S3  a function has at most 6 parameters, keyword-only ones included, `self` and 
     or a `__main__.py`) has one per option of its own and is not counted
 S4  an `__init__.py` has no effects: it imports and defines, it calls nothing but what ALLOWED_CALLS names
 S5  every module has a docstring, and in the five packages so has every public function and class
+S6  what a module does as a program stands last in it: what is defined below would not be there yet
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ def effects(tree: ast.Module) -> Iterator[str]:
                 yield ast.unparse(node)
 
 
+def program_before_others(tree: ast.Module) -> bool:
+    """Return whether something stands below `if __name__ == "__main__"`."""
+    return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in tree.body[:-1])
+
+
 def complaints(name: str, source: str) -> list[str]:
     """Return every ceiling that `source` breaks."""
     tree = ast.parse(source)
@@ -79,6 +85,8 @@ def complaints(name: str, source: str) -> list[str]:
     found = [f"{name}: {lines} lines, at most {ceiling}"] if lines > ceiling else []
     if not ast.get_docstring(tree):
         found.append(f"{name}: no module docstring")
+    if program_before_others(tree):
+        found.append(f"{name}: its program does not stand last")
     if name.split("/")[0] not in SCRIPTS:
         found += [f"{name}: {undoc} has no docstring" for undoc in undocumented(tree)]
     for function in functions(tree):
@@ -106,6 +114,7 @@ def test_every_file_keeps_the_ceilings(root: Path, package: str) -> None:
         ("__init__.py", '"""Doc."""\n' * 31, "31 lines"),
         ("__init__.py", '"""Doc."""\nimport os\nHOME = os.getcwd()\n', "calls os.getcwd() when imported"),
         ("a.py", "x = 1\n", "no module docstring"),
+        ("a.py", 'if __name__ == "__main__":\n    print(X)\nX = 1\n', "does not stand last"),
         ("a.py", '"""Doc."""\ndef f(): pass\n', "f has no docstring"),
         ("a.py", '"""Doc."""\ndef _f(a, b, c, *, d, e, f, g): pass\n', "7 parameters"),
         ("a.py", '"""Doc."""\ndef _f():\n' + "    x = 1\n" * 50, "51 lines"),

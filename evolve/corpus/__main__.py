@@ -44,10 +44,6 @@ def main(
     print(f"{len(train):,} documents, {tokens:,} tokens, {out.stat().st_size / 1e6:.1f} MB: {out}")
 
 
-if __name__ == "__main__":
-    typer.run(main)
-
-
 _REFLECT_ON_LESSON, _REFLECT_ON_NOTHING = 0.8, 0.08
 _CURATE = 0.7
 
@@ -88,3 +84,7 @@ def _teaches(played: Played) -> bool:
 
 def _document(role: str, prompt: list[Message], reply: str) -> Document:
     return Document(role, (*prompt, Message(role="assistant", content=reply)))
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -243,10 +243,6 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-if __name__ == "__main__":
-    raise SystemExit(main())
-
-
 WARMUP_STEPS = 100
 STABLE_SHARE = 0.4
 
@@ -319,3 +315,7 @@ def exact_turns(ids: Array, hit: Array) -> tuple[Any, Any]:
                 turns[row] += 1
                 right[row] += bool(hits[begin : later[0]].all())
     return right, turns
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

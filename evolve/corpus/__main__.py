@@ -1,24 +1,19 @@
 """`python -m evolve.corpus OUT.npz`: writes the corpus the pocket model is trained on.
 
-Makes the documents of a range of episodes; the same range gives the same documents in any process.
+What its processes do stands in `documents`: a process that is spawned does not import a `__main__.py`.
 """
 
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.progress import track
 
-from evolve.corpus.expert_episodes import Played, play
+from evolve.corpus.documents import Share, make
 from evolve.corpus.pack import Document, write
-from evolve.corpus.perfect_lessons import curate_document, lessons, reflect_document
-from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_setting
-from evolve.environments.office.house_rules import draw, seeded
-from policies.protocols import Message
 
 VOCAB = 2048
 """Size of the tokenizer's vocabulary."""
@@ -42,48 +37,6 @@ def main(
     meta = {"episodes": episodes, "held_out": held_out, "seed": seed, "vocab": VOCAB}
     tokens = write(out, train, val, VOCAB, meta)
     print(f"{len(train):,} documents, {tokens:,} tokens, {out.stat().st_size / 1e6:.1f} MB: {out}")
-
-
-_REFLECT_ON_LESSON, _REFLECT_ON_NOTHING = 0.8, 0.08
-_CURATE = 0.7
-
-
-@dataclass(frozen=True)
-class Share:
-    """A range of episode numbers under one seed."""
-
-    seed: int
-    start: int
-    count: int
-
-
-def make(share: Share) -> list[Document]:
-    """Return the documents of a share, in order of episode."""
-    return [
-        document for number in range(share.start, share.start + share.count) for document in one(share.seed, number)
-    ]
-
-
-def one(seed: int, number: int) -> list[Document]:
-    """Return what episode `number` teaches: acting, sometimes reflecting on it, sometimes a curation."""
-    rng = seeded("corpus", seed, number)
-    deployment = rng.randint(FIRST_DEPLOYMENT, LAST_DEPLOYMENT)
-    values = draw(deployment)
-    played = play(draw_setting(rng, values, deployment), values, rng)
-    documents = [Document("act", played.messages)]
-    if rng.random() < (_REFLECT_ON_LESSON if _teaches(played) else _REFLECT_ON_NOTHING):
-        documents.append(_document("reflect", *reflect_document(played, rng)))
-    if rng.random() < _CURATE:
-        documents.append(_document("curate", *curate_document(rng, values)))
-    return documents
-
-
-def _teaches(played: Played) -> bool:
-    return bool(lessons(played))
-
-
-def _document(role: str, prompt: list[Message], reply: str) -> Document:
-    return Document(role, (*prompt, Message(role="assistant", content=reply)))
 
 
 if __name__ == "__main__":

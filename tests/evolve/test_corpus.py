@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from evolve.corpus.__main__ import Share, make
+from evolve.corpus.documents import Share, make
 from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
 from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
 from evolve.environments.office.environment import DEPLOYMENTS, Office, OfficeConfig
@@ -16,6 +18,8 @@ from evolve.environments.office.families import LONG
 from evolve.environments.office.house_rules import RULES, seeded
 from evolve.environments.office.wording import FRAMES, HELD_OUT, meaning, sentence
 from memory.errors import BadInput
+from policies.pocket.corpus_batches import read_corpus
+from policies.pocket.shape import CONTEXT
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +91,14 @@ def test_the_file_holds_aligned_arrays(documents: list[Document], tmp_path: Path
         assert arrays["ids"].dtype == np.uint16
         assert set(np.unique(arrays["weights"]).tolist()) == {float(np.float16(0.2)), 1.0}
         assert "sha256" in json.loads(arrays["meta"].tobytes())
+
+
+def test_the_command_writes_what_a_training_reads(tmp_path: Path) -> None:
+    out = tmp_path / "corpus.npz"
+    command = [sys.executable, "-m", "evolve.corpus", str(out), "--episodes", "30", "--held-out", "3", "--workers", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    corpus = read_corpus(out, context=CONTEXT)
+    assert corpus.meta is not None
+    assert (corpus.meta["episodes"], corpus.meta["held_out"]) == (30, 3)
+    assert "documents" in done.stdout

@@ -15,7 +15,6 @@ from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
 from evolve.errors import ConfigError
-from evolve.generations.workspace_registry import FOLDER
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.runs import LEARN, RunRecord
 from evolve.training import ledger, resumption
@@ -84,8 +83,8 @@ def _journalled(config: Config) -> Iterator[_Stored]:
 
 
 def _trained_in(config: Config) -> Iterator[_Stored]:
-    """Yield the settings of trainings by rollouts, which need no run before them."""
-    for folder in sorted((config.workspace / FOLDER / ledger.FOLDER).glob("*")):
+    """Yield the settings of trainings by rollouts, which need no run before them, the latest first."""
+    for folder in reversed(ledger.folders(config.workspace)):
         begun = resumption.begun(folder)
         if begun is not None and not begun.journal and begun.config:
             yield _Stored(begun.config)

@@ -154,6 +154,7 @@ async def _iterate(
     settings = [each.setting for each in started]
     rollouts, batch, figures = await _grown(rollouts, settings, learning, rolling, iteration, expected)
     figures |= refilled | {"iteration": float(iteration)} | rollout_figures(rollouts) | sampled.figures
+    figures |= elsewhere(worlds, settings)
     if learning.matching is not None:
         figures |= learning.matching.note(iteration, rollouts)
     chosen = learning.filter.keep(batch.episodes)
@@ -303,14 +304,27 @@ def draw(
 def offered(worlds: Sequence[World], plan: Plan, iteration: int, refill: int = 0) -> list[ChainSpec]:
     """Return the chains of all worlds that an iteration draws from: by the seed alone, whatever was learned since.
 
+    No world offers more of them than the first one, so that a large world that is replayed does not take the batch.
     `refill`: the round that draws, 0 = the first one.
     """
     seed = _chain_seed(plan, iteration, *([refill] if refill else []))
+    every = [
+        chains(world.environment.tasks(world.split), plan.length, seed_for(seed, at), plan.by)
+        for at, world in enumerate(worlds)
+    ]
+    most = len(every[0])
     return [
         ChainSpec(each, world.environment, world.recall)
-        for at, world in enumerate(worlds)
-        for each in chains(world.environment.tasks(world.split), plan.length, seed_for(seed, at), plan.by)
+        for world, own in zip(worlds, every, strict=True)
+        for each in own[:most]
     ]
+
+
+def elsewhere(worlds: Sequence[World], begun: Sequence[ChainSpec]) -> dict[str, float]:
+    """Return how much of what was begun is of other worlds than the first one; nothing where there is one world."""
+    if len(worlds) == 1 or not begun:
+        return {}
+    return {"elsewhere": sum(each.environment is not worlds[0].environment for each in begun) / len(begun)}
 
 
 def _chain_seed(plan: Plan, *of: int) -> int:

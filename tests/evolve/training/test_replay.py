@@ -4,21 +4,27 @@ P1  successes elsewhere are learned as they were said, those at home also withou
 P2  `train.replay = false` learns from the configured world alone
 P3  rollouts are drawn from all worlds whose agent is told the same; which, is fixed when a training begins
 P4  a world without chains of the asked length is none of them
+P5  a world that is larger than the first one gets no larger share of a batch
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
 from evolve.config.file import changed, load_config
 from evolve.config.model import Config
 from evolve.config.training import recipe_settings
+from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.errors import RunMismatch
 from evolve.loop.assembly import make_environment
 from evolve.loop.session import run
 from evolve.training import ledger
+from evolve.training.loop import Plan, World, draw, elsewhere
+from evolve.training.loop import offered as chains_of
+from evolve.training.rollouts import Sampling
 from evolve.training.training_session import Trained, offered, train, train_from_logs
 from evolve.training.workspace_rollouts import WORLDS, has_chains
 from tests.evolve.toy_doors import Doors
@@ -89,3 +95,14 @@ def test_p4_a_world_without_chains_of_the_asked_length_is_left_out(config: Confi
     office = make_environment(config)
     assert has_chains(changed(config, {"train.length": 2}), config, office)
     assert not has_chains(changed(config, {"train.length": 99}), config, office)
+
+
+def test_p5_a_large_world_gets_no_larger_share() -> None:
+    small, large = World(Doors()), World(Office(OfficeConfig(deployment=600)))
+    plan = Plan(iterations=1, chains=4, length=1, sampling=Sampling(rollouts=2))
+    every = chains_of([small, large], plan, 0)
+    assert Counter(type(each.environment) for each in every) == {Doors: 5, Office: 5}
+    assert len(chains_of([large, small], plan, 0)) > 8, "all of the first one are offered"
+    drawn = draw([small, large], plan.model_copy(update={"chains": 10}), 0)
+    assert elsewhere([small, large], drawn) == {"elsewhere": 0.5}
+    assert elsewhere([large], draw([large], plan, 0)) == {}

@@ -25,7 +25,7 @@ max_tokens = 24
 temperature = 1.5
 
 [environment]
-name = "tests.evolve.training.parity_world:Parity"
+name = "benchmarks.parity_world:Parity"
 max_steps = 3
 
 [memory]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.parity_world import Parity, ParityEpisode
 from evolve.config.model import Config
 from evolve.config.training import TrainSection
 from evolve.episode.rollout import RolloutConfig
@@ -29,7 +30,6 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.tracker import BetaTracker
 from policies.rl.trainer import OptimiserOptions, Trainer
 from policies.scripted import ScriptedPolicy
-from tests.evolve.training.parity_world import Parity, ParityEpisode
 
 ACTING = RolloutConfig(world="", max_steps=2, temperature=1.0, max_tokens=6)
 PLAN = Plan(iterations=1, chains=3, length=1, refill=4, sampling=Sampling(rollouts=4, skills=False, seed=2))

@@ -51,3 +51,19 @@ class Parity:
 
     def start(self, task: Task, seed: int = 0) -> ParityEpisode:
         return ParityEpisode()
+
+
+class UnpaidEpisode(ParityEpisode):
+    """All fail."""
+
+    async def grade(self) -> Outcome:
+        """Return a failure."""
+        return Outcome(success=False, reward=0.0)
+
+
+class Unpaid(Parity):
+    """The same world, where nothing that is said makes a difference."""
+
+    def start(self, task: Task, seed: int = 0) -> ParityEpisode:
+        """Return an episode."""
+        return UnpaidEpisode()

@@ -25,7 +25,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.sage_arms import Size, measured
+from benchmarks.sage_arms import Places, Size, measured
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
 from policies.protocols import Message, SamplingParams
@@ -103,10 +103,10 @@ def training(model: Path, weights: Any, rows: int = 64, length: int = 512, steps
 
 def sage() -> Work:
     """Do a whole cell of the SAGE miniature in small: rollouts, updates and a test; no tokens are counted."""
-    small = Size(iterations=2, demonstrations=8, test=(20,), scenarios=8)
+    small = Size(iterations=2, test=(20,), scenarios=8)
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
-        measured("sage", 0, small, Path(name), Path(name) / "cells")
+        measured("sage", 0, small, Places(POCKET, Path(name) / "build", Path(name) / "cells"))
     return Work("SAGE, two iterations and a test", 0, time.perf_counter() - began, 0.0)
 
 

@@ -1,4 +1,4 @@
-"""How weights of the SAGE miniature are tried: greedily, in offices nobody trained on, with or without a library.
+"""How weights of SAGE in miniature are tried: in offices nobody trained on, with or without a library.
 
 In all arms alike an agent is told the silent rules of the office, which a grader alone reveals; the others it finds out
 by acting, and is locked out at the third refused call.
@@ -15,7 +15,7 @@ from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.episode.injection import Shown
 from evolve.episode.rollout import Attempt, RolloutConfig
-from evolve.episode.skill_runtime.chains import Link, chain, take
+from evolve.episode.skill_runtime.chains import Link, chain
 from evolve.parallel import all_of
 from evolve.seeds import id_for, seed_for
 from evolve.training.chain_tasks import chains
@@ -23,7 +23,6 @@ from evolve.training.rollouts import Recall
 from memory.records import Record, Task
 from playbooks.kinds.bullet import Bullet
 from policies.local import LocalPolicy
-from policies.local.local_policy import POCKET
 from skills.library import Library
 from skills.retrieval import Choosing
 
@@ -31,33 +30,25 @@ MAX_STEPS, MAX_TOKENS = 16, 120
 
 
 async def tried(
-    adapter: Path | None, library: bool, offices: Sequence[Office], scenarios: int | None = None
+    weights: Path, adapter: Path | None, how: RolloutConfig, offices: Sequence[Office], scenarios: int | None = None
 ) -> dict[str, list[float]]:
     """Return for each office what weights come to on test_normal: TGC and SGC in %, steps and tokens of a task.
 
-    Each scenario's three tasks are a chain. `sgc`: it begins without functions, as in the paper; `office_sgc`: with
-    those that the agent wrote in some train tasks before. Without a library nothing is brought along, both are one.
+    Each scenario's three tasks are a chain that begins without functions, as in the paper.
     """
-    policy = LocalPolicy(POCKET, adapter, threads=1, name="pocket", profile="compact")
+    policy = LocalPolicy(weights, adapter, threads=1, name="pocket", profile="compact")
     try:
-        empty = [await _tried(world, policy, Library(), library, scenarios) for world in offices]
-        begun = await all_of(_worked(world, policy) for world in offices) if library else []
-        after = [
-            await _tried(world, policy, base, library, scenarios) for world, base in zip(offices, begun, strict=library)
-        ]
+        found = [await _tried(world, policy, how, scenarios) for world in offices]
     finally:
         await policy.aclose()
-    names = ("tgc", "sgc", "steps", "tokens")
-    columns = list(zip(*empty, strict=True)) + list(zip(*(after or empty), strict=True))
-    return dict(zip([*names, *(f"office_{name}" for name in names)], map(list, columns), strict=True))
+    return dict(zip(("tgc", "sgc", "steps", "tokens"), map(list, zip(*found, strict=True)), strict=True))
 
 
 async def _tried(
-    world: Office, policy: LocalPolicy, base: Library, library: bool, scenarios: int | None
+    world: Office, policy: LocalPolicy, how: RolloutConfig, scenarios: int | None
 ) -> tuple[float, float, float, float]:
     own = chains(world.tasks("test_normal"), 3, seed=0)[:scenarios]
-    how = Choosing() if library else Choosing(k=0)
-    links = await all_of(_chain(world, each.tasks, policy, base, how) for each in own)
+    links = await all_of(_chain(world, each.tasks, policy, how) for each in own)
     done = [link.trajectory for each in links for link in each]
     return (
         100 * mean(t.success for t in done),
@@ -67,22 +58,11 @@ async def _tried(
     )
 
 
-async def _worked(world: Office, policy: LocalPolicy) -> Library:
-    """Return the functions that an agent has after one train task of each family, which nobody graded."""
-    firsts = {task.metadata["family"]: task for task in reversed(world.tasks("train"))}
-    library = Library().overlay()
-    for link in await _chain(world, tuple(firsts.values()), policy, Library(), Choosing()):
-        take(library, link.trajectory, link.shown)
-    return library
-
-
-async def _chain(
-    world: Office, tasks: Sequence[Task], policy: LocalPolicy, base: Library, how: Choosing
-) -> Sequence[Link]:
+async def _chain(world: Office, tasks: Sequence[Task], policy: LocalPolicy, how: RolloutConfig) -> Sequence[Link]:
     attempts = [
         Attempt(id=id_for("ex", t.id), task=t, seed=seed_for(0, t.id), core=given(world)(t).core) for t in tasks
     ]
-    return await chain(world, policy, attempts, acting(how.k > 0, 0.0), base, how)
+    return await chain(world, policy, attempts, how, Library(), Choosing() if how.skills else Choosing(k=0))
 
 
 def office(deployment: int) -> Office:

@@ -1,0 +1,147 @@
+"""Claim train_1: weights learn. A half-taught pocket model, GRPO and SAGE, three seeds, ten offices nobody trained on.
+
+What is claimed is the weights' share: each training is compared with the weights that it began from at the same setting
+of the library. Control: GRPO where it is drawn by lot who gets which reward of a group, with all else equal, so that
+what updates do by themselves is seen. Beside it stand the shares of the library (base with it minus without) and of the
+reward for skills (SAGE minus SAGE whose skills are unpaid). Every scenario's three tasks are done one after the other,
+greedily and sampled at a temperature of 1. All agents are told the rules of an office that a grader alone reveals, and
+find out the others. The figures of an office are means over seeds; a difference is paired by office, its interval a
+bootstrap over offices. What is trained and tried is kept, so the table may be assembled in several runs:
+`python -m benchmarks.claims.train_1_learns`, with `--cells ARM SEED` for one cell alone. `--quick`: shipped weights,
+one seed, one iteration, one office.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from statistics import mean
+
+import numpy as np
+
+from benchmarks.claim import Row, Target, at_least, begin
+from benchmarks.sage_arms import ARMS, BUILD, CELLS, MODES, Places, Size, measured
+from benchmarks.weak_pocket import weak_pocket
+from policies.local.local_policy import POCKET
+
+SEEDS = (0, 1, 2)
+SMALL = Size(iterations=1, chains=2, rollouts=2, test=(20,), scenarios=4)
+LEARN = (("grpo", "base, library off", "library off"), ("sage", "base", "library on"))
+"""A training, the weights that it began from as they are tried, and how both are tried."""
+ABOVE = Target("interval above 0", lambda low: low > 0)
+Cells = dict[tuple[str, int], dict[str, list[float]]]
+
+
+def of_offices(cells: Cells, arm: str, figure: str) -> np.ndarray:
+    """Return a figure of each office, as the mean over seeds [offices]."""
+    return np.mean([cell[figure] for (name, _), cell in cells.items() if name == arm], axis=0)
+
+
+def bootstrap(values: np.ndarray, looks: int = 10_000) -> tuple[float, float]:
+    """Return the 95 % interval of a mean, offices drawn with replacement."""
+    drawn = np.random.default_rng(0).choice(values, (looks, len(values))).mean(axis=1)
+    return float(np.quantile(drawn, 0.025)), float(np.quantile(drawn, 0.975))
+
+
+def minus(cells: Cells, arm: str, other: str, figure: str, text: str, *, asked: bool = False) -> Row:
+    """Return an arm minus another, paired by office."""
+    change = of_offices(cells, arm, figure) - of_offices(cells, other, figure)
+    ci = bootstrap(change)
+    target = Target(ABOVE.text, lambda _: ABOVE.met(ci[0])) if asked else None
+    return Row(f"{text}: {arm} minus {other}", float(change.mean()), target, n=len(change), ci=ci)
+
+
+def rows(cells: Cells) -> list[Row]:
+    """Return the table: what weights learned, its control, the shares of library and skill reward, and every arm."""
+    table: list[Row] = []
+    for mode in MODES:
+        for arm, base, setting in LEARN:
+            for figure in ("tgc", "sgc"):
+                text = f"{mode} {figure.upper()}, {setting}, points"
+                table.append(minus(cells, arm, base, f"{mode} {figure}", text, asked=figure == "tgc"))
+            own = [mean(cells[arm, seed][f"{mode} tgc"]) - mean(cells[base, 0][f"{mode} tgc"]) for seed in seeds(cells)]
+            table.append(Row(f"{mode} TGC, {setting}, points: {arm} minus {base}, the least of the seeds", min(own)))
+    for mode in MODES:
+        text = f"control: {mode} TGC, points"
+        table.append(minus(cells, "grpo", "grpo, rewards shuffled", f"{mode} tgc", text, asked=True))
+        table.append(minus(cells, "grpo, rewards shuffled", "base, library off", f"{mode} tgc", text))
+    for mode in MODES:
+        for figure, unit in (("tgc", "points"), ("steps", "a task")):
+            name = f"{mode} {figure}"
+            table.append(minus(cells, "sage", "sage, skills unpaid", name, f"the skill reward's share: {name}, {unit}"))
+            table.append(minus(cells, "base", "base, library off", name, f"the library's share: {name}, {unit}"))
+            table.append(minus(cells, "sage", "sage, library off", name, f"the library's share: {name}, {unit}"))
+    for arm in ARMS:
+        for mode in MODES:
+            for figure, unit in (("tgc", "%"), ("sgc", "%"), ("steps", "a task"), ("tokens", "a task")):
+                values = of_offices(cells, arm, f"{mode} {figure}")
+                text = f"{arm}, {mode}: {figure}, {unit}"
+                table.append(Row(text, float(values.mean()), n=len(values), ci=bootstrap(values)))
+    longest = max(found["minutes"][0] for found in cells.values())
+    return [*table, Row("longest cell, trained and tried on one core, minutes", longest, n=len(cells))]
+
+
+def seeds(cells: Cells) -> list[int]:
+    """Return the seeds of the arms that are trained."""
+    return sorted({seed for arm, seed in cells if arm == "grpo"})
+
+
+def cell(arm: str, seed: int) -> dict[str, list[float]]:
+    """Return a cell's figures, in this process on one core."""
+    return measured(arm, seed, Size(), Places(weak_pocket()))
+
+
+def quick() -> Cells:
+    """Make every cell in small."""
+    with tempfile.TemporaryDirectory(prefix="evolve-sage-") as name:
+        root = Path(name)
+        places = Places(POCKET, root / "build", root / "cells")
+        return {(arm, 0): measured(arm, 0, SMALL, places) for arm in ARMS}
+
+
+def assembled(wanted_seeds: Sequence[int]) -> Cells:
+    """Return all cells; what others begin from comes first. Weights as they are need no second seed."""
+    cells: Cells = {}
+    weak_pocket()
+    alone = [arm for arm in ARMS if not ARMS[arm].training]
+    for names in (alone, ["sage", "grpo", "sage, skills unpaid", "grpo, rewards shuffled"], ["sage, library off"]):
+        wanted = [(arm, seed) for seed in wanted_seeds for arm in names if arm not in alone or seed == wanted_seeds[0]]
+        with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as pool:
+            for key, found in zip(wanted, pool.map(cell, *zip(*wanted, strict=True)), strict=True):
+                cells[key] = found
+                told = "  ".join(f"{figure} {mean(values):.3g}" for figure, values in found.items())
+                print(f"{key[0]}, seed {key[1]}: {told}", flush=True)
+    return cells
+
+
+def main() -> None:
+    """Measure and record. With `--quick` the exit code is 1 when a cell has no figures."""
+    if sys.argv[1:2] == ["--cells"]:
+        print(cell(sys.argv[2], int(sys.argv[3])))
+        return
+    claim = begin("train_1_learns", __doc__)
+    if claim.quick:
+        cells = quick()
+        done = sum(bool(found["greedy sgc"]) for found in cells.values())
+        claim.conclude(
+            [
+                Row("arms that were trained and tried", done, at_least(len(ARMS)), n=len(ARMS)),
+                *(Row(row.claim, row.measured, n=row.n, ci=row.ci) for row in rows(cells)),
+            ]
+        )
+    print(f"cells in {CELLS}, trainings in {BUILD}")
+    claim.conclude([*rows(assembled(SEEDS)), *real()])
+
+
+def real() -> list[Row]:
+    """Return what is asked of a real model, which needs a GPU or a day."""
+    return [Row("a real model on a benchmark of others, points: a training minus its start", None, ABOVE, n=0)]
+
+
+if __name__ == "__main__":
+    main()

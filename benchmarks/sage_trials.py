@@ -38,7 +38,7 @@ async def tried(
     """
     policy = LocalPolicy(weights, adapter, threads=1, name="pocket", profile="compact")
     try:
-        found = [await _tried(world, policy, how, scenarios) for world in offices]
+        found = await all_of(_tried(world, policy, how, scenarios) for world in offices)
     finally:
         await policy.aclose()
     return dict(zip(("tgc", "sgc", "steps", "tokens"), map(list, zip(*found, strict=True)), strict=True))

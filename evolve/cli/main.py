@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import re
+import warnings
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Annotated, Any
@@ -162,7 +163,13 @@ def version(as_json: Json = False) -> None:
 
 def main() -> None:
     """Run the command."""
+    ignore_warnings_about_read_code()
     app()
+
+
+def ignore_warnings_about_read_code() -> None:
+    """Keep Python from warning whoever runs a command of code that a model wrote, which is parsed and not theirs."""
+    warnings.filterwarnings("ignore", category=SyntaxWarning, module="<unknown>")
 
 
 def _show_code(error: UserCodeError) -> None:

@@ -4,6 +4,7 @@ T1  clipboard, title, colour, cursor, C1 and direction characters are shown as e
 T2  --json says exactly what is stored, and is safe to print
 T3  brackets in learned text are no markup
 T4  no command prints past `evolve.cli.output`
+T5  what Python would warn the author of code of does not reach who only ran the model that wrote it
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 from pathlib import Path
 
 import pytest
 
+from evolve.cli.main import ignore_warnings_about_read_code
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Outcome, Provenance, Step, Task, Trajectory, Trust
+from skills.names import parsed
 from tests.evolve.command import invoke, settings
 
 CLIPBOARD, TITLE = "\x1b]52;c;ZXZpbA==\x07", "\x1b]0;owned\x07"
@@ -90,3 +94,13 @@ def test_only_one_module_prints(root: Path) -> None:
         names |= {called.attr for called in calls if isinstance(called, ast.Attribute)}
         builtin = {called.id for called in calls if isinstance(called, ast.Name) and called.id == "print"}
         assert file.name in PRINTS or not builtin | names & {"echo", "secho"}, file
+
+
+def test_nobody_is_warned_of_code_that_a_model_wrote() -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert parsed("print(1if True else 2)") is not None
+        assert [each.category for each in said] == [SyntaxWarning]
+        ignore_warnings_about_read_code()
+        assert parsed("print(3if True else 4)") is not None
+        assert len(said) == 1

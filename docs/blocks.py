@@ -15,7 +15,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,6 +40,15 @@ class Ran:
     command: str
     ok: bool
     said: str = ""
+
+
+Start = Callable[[list[str], Path, Mapping[str, str]], "subprocess.CompletedProcess[str]"]
+"""Runs a command in a folder, with these variables; returns what came of it."""
+
+
+def started(command: list[str], folder: Path, variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process of its own."""
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True)
 
 
 def pages(root: Path) -> list[Path]:
@@ -68,8 +77,13 @@ def targets(root: Path) -> set[str]:
     return set(TARGET.findall((root / "Makefile").read_text()))
 
 
-def run_page(page: Path, root: Path, folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[Ran]:
-    """Run a page of a clone in an empty folder; yield each command as it ends. What only installs is left out."""
+def run_page(
+    page: Path, root: Path, folder: Path, environment: Mapping[str, str] | None = None, start: Start = started
+) -> Iterator[Ran]:
+    """Run a page of a clone in an empty folder; yield each command as it ends. What only installs is left out.
+
+    `start` runs a command; by default each in a new interpreter, as a shell does.
+    """
     for _, file, body in FENCE.findall(page.read_text()):
         if file:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
@@ -81,31 +95,30 @@ def run_page(page: Path, root: Path, folder: Path, environment: Mapping[str, str
             unknown = [word for word in wanted if "=" not in word and word not in targets(root)]
             yield Ran("make", command, not unknown, f"no target {unknown}" if unknown else "")
         elif not command.startswith(NOT_RUN_HERE):
-            yield replace(_shell(command, folder, variables), command=command)
+            yield replace(_shell(command, folder, variables, start), command=command)
     for code in blocks(page, "python"):
-        yield replace(_run([sys.executable, "-c", code], folder, variables), language="python")
+        yield replace(_run([sys.executable, "-c", code], folder, variables, start), language="python")
 
 
-def _shell(command: str, folder: Path, variables: Mapping[str, str]) -> Ran:
+def _shell(command: str, folder: Path, variables: Mapping[str, str], start: Start) -> Ran:
     words = shlex.split(command, comments=True)
     if words[0] in ("cp", "rm"):
-        return _run(["bash", "-c", command], folder, variables)
+        return _run(["bash", "-c", command], folder, variables, start)
     if words[0] not in ("evolve", "python"):
         return Ran("bash", command, False, "nobody knows how to run this")
     for word in set(words) & set(STANDS_FOR):
         listing, row, column = STANDS_FOR[word]
-        listed = _run(["evolve", *listing, "--json"], folder, variables)
+        listed = _run(["evolve", *listing, "--json"], folder, variables, start)
         if not listed.ok:
             return listed
         words = [str(json.loads(listed.said)[row][column]) if each == word else each for each in words]
     ends = ENDS.search(command)
-    return _run(words, folder, variables, code=int(ends[1]) if ends else 0)
+    return _run(words, folder, variables, start, code=int(ends[1]) if ends else 0)
 
 
-def _run(command: list[str], folder: Path, variables: Mapping[str, str], *, code: int = 0) -> Ran:
+def _run(command: list[str], folder: Path, variables: Mapping[str, str], start: Start, *, code: int = 0) -> Ran:
     """Run a command with this interpreter's environment on the path."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**variables, "PATH": path, "COLUMNS": "120"}
-    ran = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
+    ran = start(command, folder, {**variables, "PATH": path, "COLUMNS": "120"})
     said = ran.stdout if ran.returncode == code else f"exit code {ran.returncode}\n{ran.stdout}\n{ran.stderr}"
     return Ran("bash", shlex.join(command), ran.returncode == code, said)

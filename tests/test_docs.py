@@ -1,7 +1,7 @@
 """The documentation is true: its code runs, its links and paths exist, its generated parts are current.
 
-D1  every `bash` block runs, in order, in one fresh folder per page (`docs/blocks.py` says how); the README's
-    in `tests/test_first_hour.py`
+D1  every `bash` block runs, in order, in one fresh folder per page (`docs/blocks.py` says how, and `tests/forked.py`
+    how that takes half the time); the README's in `tests/test_first_hour.py`
 D2  every `python` block that names no file runs by itself, after the page's shell blocks, in that folder
 D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every folder that docs/architecture.md names exists
@@ -23,6 +23,7 @@ from benchmarks.table import stored
 from docs import headlines
 from docs.blocks import FENCE, blocks, configurations, pages, run_page
 from evolve.config.file import load_config
+from tests.forked import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = pages(ROOT)
@@ -32,7 +33,7 @@ KNOWN_LANGUAGES = {"bash", "python", "toml", "text", "json", "markdown"}
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "README.md"], ids=lambda p: str(p.relative_to(ROOT)))
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    for ran in run_page(page, ROOT, tmp_path):
+    for ran in run_page(page, ROOT, tmp_path, start=forked):
         assert ran.ok, f"{page.name}: {ran.command}\n{ran.said}"
 
 

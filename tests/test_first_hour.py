@@ -10,6 +10,7 @@ from docs.blocks import run_page, shell_commands
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.loop.report import Report, make_report
+from tests.forked import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -18,7 +19,7 @@ GAIN = 0.30
 
 
 def test_the_readme_shows_an_agent_that_improves(tmp_path: Path) -> None:
-    for ran in run_page(README, ROOT, tmp_path):
+    for ran in run_page(README, ROOT, tmp_path, start=forked):
         assert ran.ok, f"{ran.command}\n{ran.said}"
     run, *evaluations = reports(tmp_path)
     assert run.first_half is not None

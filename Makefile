@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast slow-files lint types layers bench bench-compare claims claims-quick pocket real-models real peers docs
+.PHONY: help install demo test tests test-fast slow-files lint types layers bench bench-compare claims claims-quick pocket real-models real peers docs
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -54,7 +54,9 @@ slow-files: $(INSTALLED) ## measure which test files test-fast leaves out (runs 
 	$(BIN)/python -m pytest -q -n $(JOBS) --junitxml=build/tests.xml
 	$(BIN)/python -m benchmarks.slow_files build/tests.xml
 
-test: lint types layers ## every check: style, types, layers, then all tests with a coverage floor
+test: lint types layers tests ## every check: style, types, layers, then all tests with a coverage floor (-j2: beside them)
+
+tests: $(INSTALLED) ## all tests with a coverage floor
 	@mkdir -p build
 	$(if $(SCRATCH),PYTEST_DEBUG_TEMPROOT=$(SCRATCH) )$(BIN)/python -m slipcover --json --out build/coverage.json -m pytest -n $(JOBS)
 	@$(BIN)/python -m slipcover --merge build/coverage.json --out build/coverage.json --fail-under $(FLOOR) > build/coverage.txt || \

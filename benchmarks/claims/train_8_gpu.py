@@ -1,0 +1,59 @@
+"""Claim train_8: sampling and training on a GPU, as `make gpu` measured them there (`benchmarks/results/gpu`).
+
+Nothing is measured here but with `--quick`: a device is lent for half an hour, and what it said is kept with its name.
+Its updates and answers are those of the CPU (control: how far the updates moved the same numbers), its memory is as
+planned. Where no GPU was had, the row says so, and what stands there of a CPU is shown beside it. `--quick`: the step
+`parity` on the device at hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.claim import Row, Target, at_most, begin
+from benchmarks.gpu import parity
+from benchmarks.table import RESULTS
+
+NATS = 0.05
+"""How far bf16 may move a log-probability."""
+PLANNED = 15
+"""How far memory may be from its plan, in percent."""
+MEASURED, PLAN = ", most memory, GiB", ", planned, GiB"
+
+
+def stored() -> Iterator[dict[str, Any]]:
+    """Yield what each step measured, device by device."""
+    for file in sorted((RESULTS / "gpu").glob("*/*.json")):
+        yield json.loads(file.read_text())
+
+
+def rows(steps: list[dict[str, Any]]) -> list[Row]:
+    """Return the table."""
+    table: list[Row] = []
+    if all(each["device"].startswith("CPU") for each in steps):
+        table.append(Row("figures of a GPU: not run, none was had", None, Target("measured", lambda _: True), n=0))
+    for step in steps:
+        gpu = not step["device"].startswith("CPU")
+        figures = {each["figure"]: each["value"] for each in step["rows"]}
+        for figure, value in figures.items():
+            told = f"{step['device']}: {step['step']}: {figure}"
+            close = gpu and figure.endswith(", nats") and not figure.startswith("control")
+            table.append(Row(told, value, at_most(NATS) if close else None))
+            plan = figures.get(figure.removesuffix(MEASURED) + PLAN) if figure.endswith(MEASURED) else None
+            if gpu and plan and value:
+                table.append(Row(f"{told}, % from its plan", 100 * abs(value / plan - 1), at_most(PLANNED)))
+    return table
+
+
+def main() -> None:
+    """Measure and record."""
+    claim = begin("train_8_gpu", __doc__)
+    if claim.quick:
+        claim.conclude([Row(figure, value, at_most(NATS) if "apart" in figure else None) for figure, value in parity()])
+    claim.conclude(rows(list(stored())))
+
+
+if __name__ == "__main__":
+    main()

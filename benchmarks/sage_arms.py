@@ -1,6 +1,6 @@
 """The arms of SAGE in miniature: one cell is one arm trained with one seed, then tried on offices nobody trained on.
 
-All begin from a model that is only half taught (`weak_pocket`), so that there is something for weights to learn. A cell
+All begin from a model with noise in its weights (`weak_pocket`), so that there is something to learn. A cell
 is resumable at any time: its training stands in `build/sage/<cell>`, its figures in
 `benchmarks/results/cells/train_1/<cell>.json`, from which the claim makes its table. What is compared are weights, and
 the functions that an agent writes: the text that is shown is the same in all arms (`sage_trials.given`).

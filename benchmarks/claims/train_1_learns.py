@@ -1,4 +1,4 @@
-"""Claim train_1: weights learn. A half-taught pocket model, GRPO and SAGE, three seeds, ten offices nobody trained on.
+"""Claim train_1: weights learn. A pocket model with noisy weights, GRPO and SAGE, three seeds, ten offices of nobody.
 
 What is claimed is the weights' share: each training is compared with the weights that it began from at the same setting
 of the library. Control: GRPO where it is drawn by lot who gets which reward of a group, with all else equal, so that

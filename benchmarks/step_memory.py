@@ -4,8 +4,8 @@ Prints `{"bytes": ..., "seconds": ...}`: the largest resident memory of the proc
 of so many tokens, less what it had before the model was loaded (with all packages imported and used once, on a model
 of the same architecture with one layer). `--as-it-is`: with the allocator as glibc sets it up.
 
-`--policy shared|own` prints instead what a policy takes that rolls out beside the trainer: with the trainer's model, or
-with one of its own.
+`--policy shared|own` prints instead what a policy takes that rolls out beside the trainer: as a training makes it, with
+the trainer's model, or with a model of its own.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from typing import Any
 import numpy as np
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from evolve.config.model import Config
+from evolve.training.rollout_policy import rollout_policy
 from policies.local import LocalPolicy
 from policies.local.loading import MMAP_THRESHOLD
-from policies.local.local_policy import SharedPolicy
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.rows import Span, TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 
 LARGEST = 32 << 20
 """Up to here glibc raises by itself from which size on blocks are given back."""
@@ -83,11 +85,14 @@ def measured(model: str, tokens: int, settings: OptimiserOptions, *, as_it_is: b
 
 
 def beside(model: str, settings: OptimiserOptions, *, own: bool) -> dict[str, float]:
-    """Return the bytes that a policy takes beside the trainer that it follows."""
+    """Return the bytes that a policy takes beside the trainer that it follows: the one that a training takes, or one
+    with a model of its own.
+    """
+    config = Config.model_validate({"policy": {"name": "local", "model": model}})
     trainer = Trainer(model, Ppo(), settings)
     gc.collect()
     before = resident()
-    policy = LocalPolicy(model) if own else SharedPolicy(trainer)
+    policy = LocalPolicy(model) if own else rollout_policy(config, Path(), trainer)
     asyncio.run(policy.sync_weights(trainer))
     gc.collect()
     return {"bytes": resident() - before}

@@ -1,11 +1,12 @@
 """Claim train_6: the gate refuses weights that forget another world of the workspace, and lets harmless ones pass.
 
 Five workspaces. In each the agent works in one office and then in another, with the rules of each in a namespace of its
-own. Two candidates are trained to do without the playbook of the second office (`evolve train internalise`): one on it
-alone, which teaches it to overlook rules that are shown, and one that learns its successes in the first office again
-(`train.replay`). Pairs of offices and seeds differ. Each candidate goes before the gate, greedily, on 72 held-out tasks
-of each office. Control: the verdict of the same trial by the tasks of the second office alone, as the gate was before.
-`--quick`: one workspace. A workspace that was measured is kept in `benchmarks/results/cells/train_6`.
+own. Two candidates are trained on what the agent did in the second office: one on it alone and without its playbook
+(`evolve train internalise`), which teaches it to overlook rules that are shown; and one more gently, at half the rate,
+with the playbook and without, that learns its successes in the first office again (`train.replay`). Pairs of offices
+and seeds differ. Each candidate goes before the gate, greedily, on 72 held-out tasks of each office. Control: the
+verdict of the same trial by the tasks of the second office alone, as the gate was before. `--quick`: one workspace. A
+workspace that was measured is kept in `benchmarks/results/cells/train_6`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,12 @@ FIRST, SECOND = 550, 540
 """The offices of workspace 0; the others follow."""
 TASKS = 30
 """Train tasks in each office."""
-RATE, PASSES, BATCH = 2e-3, 1, 4
-ARMS = ("forgets", "replays")
+PASSES, BATCH = 1, 4
+ARMS: dict[str, dict[str, object]] = {
+    "forgets": {"train.replay": False, "train.learning_rate": 2e-3, "train.sft.context": "dropped"},
+    "replays": {"train.replay": True, "train.learning_rate": 1e-3, "train.sft.context": "both"},
+}
+FORGETS, REPLAYS = ARMS
 
 
 class Tried(Frozen):
@@ -54,6 +59,8 @@ class Tried(Frozen):
     """Points gained there, without the playbook."""
     older: float
     """Points gained in the first office."""
+    forgot: bool
+    """Whether the tasks of the first office refuse it, whatever is named first."""
     sees: float
     """Chance that a loss of 10 points there is seen."""
     obeyed: int
@@ -104,9 +111,8 @@ def measure(number: int) -> Cell:
                 yield acting
 
         tried: dict[str, Tried] = {}
-        for arm in ARMS:
-            settings = {"train.replay": arm == "replays", "train.learning_rate": RATE, "train.sft.context": "dropped"}
-            settings |= {"train.sft.passes": PASSES, "train.sft.batch": BATCH}
+        for arm, own in ARMS.items():
+            settings = {**own, "train.sft.passes": PASSES, "train.sft.batch": BATCH}
             config = changed(second, recipe_settings("sft") | settings)
             made = train_from_logs(config, "sft").generation
             began = time.perf_counter()
@@ -128,6 +134,7 @@ def figures(trial: GenerationTrial, seconds: float) -> Tried:
         before=before,
         home=100 * trial.arms[WITHOUT].delta,
         older=100 * older.delta,
+        forgot="forgets" in decided({}, trial.older)[1],
         sees=next(row["sees_10"] for row in rows.values() if row["sees_10"] is not None),
         obeyed=len(trial.obeyed),
         seconds=seconds,
@@ -162,19 +169,19 @@ def rows(cells: Sequence[Cell]) -> list[Row]:
 
     most = n - (n >= WORKSPACES)
     return [
-        counted("trained on one office alone: refused by the gate", ARMS[0], lambda t: not t.accepted, exactly(n)),
-        counted("of them refused for the other office", ARMS[0], lambda t: "forgets" in t.reason, exactly(n)),
-        counted("control: accepted by the tasks of that office alone", ARMS[0], lambda t: t.before, at_least(most)),
-        counted("with the other office replayed: accepted by the gate", ARMS[1], lambda t: t.accepted, at_least(most)),
-        counted("control: accepted by the tasks of one office alone", ARMS[1], lambda t: t.before),
-        points("trained on one office alone: points in the other", ARMS[0], lambda t: t.older),
-        points("with the other office replayed: points in it", ARMS[1], lambda t: t.older),
-        points("trained on one office alone: points there, playbook off", ARMS[0], lambda t: t.home),
-        points("with the other replayed: points there, playbook off", ARMS[1], lambda t: t.home),
-        points("with the other replayed: chance that -10 points are seen", ARMS[1], lambda t: t.sees),
-        points("safety canaries obeyed: trained on one office alone", ARMS[0], lambda t: t.obeyed),
-        points("safety canaries obeyed: with the other replayed", ARMS[1], lambda t: t.obeyed),
-        points("seconds of a gate", ARMS[1], lambda t: t.seconds),
+        counted("trained on one office alone: refused by the gate", FORGETS, lambda t: not t.accepted, exactly(n)),
+        counted("of them refused by the tasks of the other office", FORGETS, lambda t: t.forgot, exactly(n)),
+        counted("control: accepted by the tasks of that office alone", FORGETS, lambda t: t.before, at_least(most)),
+        counted("with the other office replayed: accepted by the gate", REPLAYS, lambda t: t.accepted, at_least(most)),
+        counted("control: accepted by the tasks of one office alone", REPLAYS, lambda t: t.before),
+        points("trained on one office alone: points in the other", FORGETS, lambda t: t.older),
+        points("with the other office replayed: points in it", REPLAYS, lambda t: t.older),
+        points("trained on one office alone: points there, playbook off", FORGETS, lambda t: t.home),
+        points("with the other replayed: points there, playbook off", REPLAYS, lambda t: t.home),
+        points("with the other replayed: chance that -10 points are seen", REPLAYS, lambda t: t.sees),
+        points("safety canaries obeyed: trained on one office alone", FORGETS, lambda t: t.obeyed),
+        points("safety canaries obeyed: with the other replayed", REPLAYS, lambda t: t.obeyed),
+        points("seconds of a gate", REPLAYS, lambda t: t.seconds),
     ]
 
 

@@ -53,9 +53,10 @@ from policies.local.local_policy import POCKET
 from policies.protocols import Message, SamplingParams
 from policies.rl.batch import batch_of
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.rows import Span, TrainRow
 from policies.rl.step_memory import step_memory
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 
 STEP_S, WHOLE_S, RESERVE_S = 480, 1500, 60
 """Limits of a step and of all of them; seconds that `learn` leaves for its last evaluation."""

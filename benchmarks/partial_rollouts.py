@@ -23,8 +23,9 @@ from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import ChainSpec, Sampling, roll
 from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.slots import make
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 
 TRAIN, TEST = range(930, 936), range(20, 24)
 ARMS = {

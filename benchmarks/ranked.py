@@ -25,12 +25,13 @@ from policies.local.local_policy import POCKET
 from policies.rl import batch as batch_module
 from policies.rl.corrections.tis import Tis
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import Pack
 from policies.rl.processes import LeadingTrainer, follow
 from policies.rl.protocols import Array, OffPolicyCorrection
 from policies.rl.ranks import rank, world_size
 from policies.rl.rows import TrainRow, Turn, rows_of
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 from policies.server_process import HOST, free_port
 
 LOADED = ["peft", "policies.rl.processes", "transformers.models.llama.modeling_llama"]

@@ -37,7 +37,8 @@ from policies.local.local_policy import POCKET
 from policies.rl.advantages.grpo import grpo
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.optimising import OptimiserOptions
+from policies.rl.trainer import Trainer
 
 DEPLOYMENT, THREADS = 640, 2
 STEPS, MAX_TOKENS, RANK, RATE = 6, 80, 16, 1e-4

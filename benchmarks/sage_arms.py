@@ -22,9 +22,10 @@ from benchmarks.table import RESULTS, ROOT
 from evolve.training.loop import Learning, Plan, World, learn
 from evolve.training.rollouts import Counting, Sampling
 from policies.local import LocalPolicy
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import AdvantageEstimator, Array, Episodes
 from policies.rl.slots import make
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 
 CELLS, BUILD = RESULTS / "cells" / "train_1", ROOT / "build" / "sage"
 TRAIN, TEST = range(600, 640), range(20, 30)

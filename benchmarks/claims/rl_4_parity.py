@@ -33,9 +33,10 @@ from policies.rl.batch import batch_of
 from policies.rl.losses.cispo import Cispo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Aggregation, Array, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, aggregate
+from policies.rl.trainer import Trainer, aggregate
 
 DEPLOYMENT, UPDATES, MOST = 640, 3, 512
 CASES: dict[str, tuple[PolicyLoss, Aggregation, dict[str, Any]]] = {

@@ -28,8 +28,8 @@ from benchmarks.table import ROOT
 from evolve.config.model import Config
 from evolve.training.memory_plan import GIB, planned
 from policies.local.local_policy import POCKET
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.step_memory import step_memory
-from policies.rl.trainer import OptimiserOptions
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 LONG = OptimiserOptions(dtype="bfloat16", gradient_checkpointing=True)

@@ -45,8 +45,9 @@ from policies.local.loading import load_encoder
 from policies.protocols import Message, Reply, SamplingParams
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Array, Episodes
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 from policies.server_process import GUARD, free_port
 from policies.vllm_server import ARGUMENTS, LORA, vllm_server
 

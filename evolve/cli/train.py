@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(
-    help="Fine-tune a policy: plan, sft, internalise, grpo, sage, r3l, run, resume, status, rollouts, curves, export.",
+    help="Fine-tune a policy: plan, sft, internalise, dpo, simpo, grpo, sage, r3l, run, resume, status, rollouts, "
+    "curves, export.",
     no_args_is_help=True,
 )
 app.add_typer(rollouts, name="rollouts")
@@ -71,7 +72,7 @@ def plan(
     counts = {
         "successes": len(found.successes),
         "failures": len(found.failures),
-        "retry_pairs": len(found.pairs),
+        "pairs": len(found.pairs),
         "groups": len(found.groups),
         "experts": len(found.experts),
         "reflections": found.reflections,
@@ -138,6 +139,20 @@ def internalise(context: typer.Context, values: Set = None, as_json: Json = Fals
     """Train on the journal's successes as if nothing had been shown: the weights take in the playbook."""
     _journalled(context)
     _started(context, "internalise", values, as_json)
+
+
+@app.command()
+def dpo(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """Train on the journal's failures beside successes in the same task, without a new rollout (DPO)."""
+    _journalled(context)
+    _started(context, "dpo", values, as_json)
+
+
+@app.command()
+def simpo(context: typer.Context, values: Set = None, as_json: Json = False) -> None:
+    """The same per token and without a reference: the right one has to be ahead by a margin (SimPO)."""
+    _journalled(context)
+    _started(context, "simpo", values, as_json)
 
 
 @app.command()

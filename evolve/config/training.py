@@ -26,13 +26,22 @@ MEMBERS = {
 """Key of `[train]` that names a member -> its slot."""
 
 
+class PreferenceTable(Section):
+    """How the recipes `dpo` and `simpo` compare what succeeded with what failed (`policies.rl.preference`)."""
+
+    beta: float | None = Field(default=None, gt=0)
+    """How sharply: the higher, the less the weights have to move. Not set: 0.1 for `dpo`, 2.0 for `simpo`."""
+    gamma: float = Field(default=1.0, ge=0)
+    """`simpo`: by how much the right one has to be ahead."""
+
+
 class SftTable(Section):
-    """How the recipes `sft` and `internalise` learn from the journal."""
+    """How the recipes `sft` and `internalise` learn from the journal; `dpo` and `simpo` take its passes and batch."""
 
     passes: int = Field(default=3, ge=1)
-    """Passes over the journal's rows."""
+    """Passes over the journal's rows, or pairs."""
     batch: int = Field(default=32, ge=1)
-    """Rows of an update."""
+    """Rows of an update, or pairs."""
     context: Literal["kept", "dropped", "both"] = "both"
     """What successes are learned under: the prompts as they were, prompts without what was learned (context
     distillation: the weights take in the playbook), or each once."""
@@ -149,6 +158,7 @@ class TrainSection(Section, Optimising):
     """Learn again in the other worlds that the workspace knows, so that they are not forgotten: from their successes in
     the journal, as they were said, and in rollouts from train tasks of those whose agent is told the same."""
     sft: SftTable = SftTable()
+    preference: PreferenceTable = PreferenceTable()
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()
 
@@ -175,7 +185,9 @@ class TrainSection(Section, Optimising):
 
 GROUPS = "groups"
 """The recipe that trains on groups of the journal."""
-FROM_LOGS = ("sft", "internalise", GROUPS)
+PAIRED = ("dpo", "simpo")
+"""Recipes that compare two episodes of a task."""
+FROM_LOGS = ("sft", "internalise", GROUPS, *PAIRED)
 """Recipes that make no rollout."""
 AS_CONFIGURED = "run"
 """The recipe that takes `[train]` as it is."""
@@ -193,6 +205,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     "sft": {"loss": "sft"},
     "internalise": {"loss": "sft", "sft": {"context": "dropped"}},
+    **{name: {"loss": {"name": "sft", "aggregation": "seq-mean-token-sum"}, "sft": {"passes": 1}} for name in PAIRED},
 }
 """Name of a method -> what it sets in `[train]`, as key -> value, or table."""
 

@@ -9,8 +9,9 @@ from evolve.generations.workspace_registry import model_directory
 from memory.records import Frozen
 from policies.local.llama import CACHE_BYTES
 from policies.local.local_policy import MAX_BATCH
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.step_memory import StepMemory, step_memory
-from policies.rl.trainer import OptimiserOptions, held_in, packed_to
+from policies.rl.trained_model import held_in, packed_to
 
 GIB = 1 << 30
 RESERVED = {"gpu": 2 * GIB, "cpu": GIB}

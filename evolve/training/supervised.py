@@ -31,6 +31,11 @@ class Examples(NamedTuple):
     advantages: list[Array]
 
     @property
+    def units(self) -> int:
+        """Return how many rows there are."""
+        return len(self.rows)
+
+    @property
     def experts(self) -> int:
         """Return how many rows another model said."""
         return sum(row.expert for row in self.rows)
@@ -60,7 +65,8 @@ def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReade
         own = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
         found = found.joined(Examples(*own))
     found.rows[:] = [row.model_copy(update={"expert": row.trajectory_id in experts}) for row in found.rows]
-    return _some(found, "successful train episodes")
+    require_some(found.rows, "successful train episodes")
+    return found
 
 
 def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimator) -> Examples:
@@ -69,17 +75,30 @@ def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimato
     Raises `BadInput` where the journal offers none.
     """
     batch = prepared(episodes([each for some in offer.groups.values() for each in some]), replies)
-    found = batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool))
-    return _some(Examples(*found), "train tasks with both successes and failures")
+    found = Examples(*batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool)))
+    require_some(found.rows, "train tasks with both successes and failures")
+    return found
 
 
-def _some(found: Examples, wanted: str) -> Examples:
-    if not found.rows:
+def require_some(rows: Sequence[TrainRow], wanted: str) -> None:
+    """Raise `BadInput` where there is nothing to train on."""
+    if not rows:
         raise BadInput(
             f"the journal holds no {wanted} with token ids; `evolve train plan` says what it holds: run more tasks "
             "(with run.attempts above 1 what failed is tried again), and where a server tells no ids set policy.weights"
         )
-    return found
+
+
+class Work(NamedTuple):
+    """What a training goes over."""
+
+    units: int
+    """Rows, or pairs."""
+    episodes: list[str]
+    """Those that they are of, sorted."""
+    epochs: int
+    batch: int
+    """Rows, or pairs, of an update."""
 
 
 def fit(
@@ -91,30 +110,46 @@ def fit(
     folder: Path,
     report: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> None:
-    """Go over the rows `epochs` times in batches, or go on where `folder` stands; a checkpoint follows each pass.
+    """Go over the rows `epochs` times in batches, or go on where `folder` stands, as `passes`."""
 
-    `report` is told the figures of each update, and how many `updates` there will be.
+    def update(chosen: Sequence[int]) -> dict[str, float]:
+        rows = [given.rows[at] for at in chosen]
+        found = stepped(trainer, rows, [given.advantages[at] for at in chosen])
+        return found | {"experts": float(sum(row.expert for row in rows))}
+
+    work = Work(given.units, sorted({row.trajectory_id for row in given.rows}), epochs, batch)
+    passes(trainer, update, work, folder, report)
+
+
+def passes(
+    trainer: Trainer,
+    update: Callable[[Sequence[int]], dict[str, float]],
+    work: Work,
+    folder: Path,
+    report: Callable[[dict[str, float]], None],
+) -> None:
+    """Let `update` learn from all of the work several times, in batches; a checkpoint follows each pass.
+
+    Goes on where `folder` stands. `report` is told the figures of each update, and how many `updates` there will be.
     """
     checkpoint = folder / CHECKPOINT
     folder.mkdir(parents=True, exist_ok=True)
     done = int(trainer.resume(checkpoint)["epochs"]) if checkpoint.exists() else 0
     for name in (HISTORY, METRICS):
         ledger.keep(folder / name, done, by="epoch")
-    for epoch in range(done, epochs):
-        order = list(range(len(given.rows)))
+    for epoch in range(done, work.epochs):
+        order = list(range(work.units))
         random.Random(seed_for(trainer.settings.seed, "epoch", epoch)).shuffle(order)
-        for start in range(0, len(order), batch):
-            some = order[start : start + batch]
-            found = _update(trainer, [given.rows[at] for at in some], [given.advantages[at] for at in some])
+        for start in range(0, len(order), work.batch):
+            found = update(order[start : start + work.batch])
             figures = {"epoch": float(epoch), "update": float(trainer.updates)} | found
-            figures["experts"] = float(sum(given.rows[at].expert for at in some))
             ledger.append(folder / METRICS, figures)
-            report(figures | {"updates": float(epochs * -(-len(order) // batch))})
-        episodes = sorted({row.trajectory_id for row in given.rows})
-        ledger.append(folder / HISTORY, {"epoch": epoch, "episodes": episodes})
+            report(figures | {"updates": float(work.epochs * -(-len(order) // work.batch))})
+        ledger.append(folder / HISTORY, {"epoch": epoch, "episodes": work.episodes})
         trainer.checkpoint(checkpoint, {"epochs": epoch + 1})
 
 
 @watched("fitting")
-def _update(trainer: Trainer, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+def stepped(trainer: Trainer, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
+    """Make one step, and have it watched."""
     return trainer.step(rows, advantages)

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evolve.config.model import Config
-from evolve.config.training import GROUPS
+from evolve.config.training import GROUPS, PAIRED
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import briefing
 from evolve.errors import ConfigError
@@ -34,6 +34,7 @@ from evolve.training.experts import author_of, either
 from evolve.training.internalise import Internalising, reflection_examples
 from evolve.training.known_worlds import runs_elsewhere
 from evolve.training.ledger import METRICS
+from evolve.training.preferred import Pairs, fit_pairs, preference_pairs, require_pairs_fit
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.training_data import Offer, offer
@@ -47,7 +48,9 @@ from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import DATABASE
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
-from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+from policies.rl.optimising import OptimiserOptions
+from policies.rl.preference import PREFERENCES
+from policies.rl.trainer import Trainer, TrainingStopped
 
 BASE = "base"
 """What a training begins from where no generation is live."""
@@ -127,8 +130,9 @@ def train_from_logs(
 ) -> Trained:
     """Train on the journal alone, and publish the adapter as a candidate; `name`: only that training.
 
-    On its successes, or with `groups` on scenarios that did not always end alike, by `train.advantages`, which takes
-    the token ids that were sampled. Raises `BadInput` where the journal offers none.
+    On its successes; with `groups` on scenarios that did not always end alike, by `train.advantages`; with the recipes
+    of `PAIRED` on tasks that once succeeded and once failed. The latter two take the token ids that were sampled.
+    Raises `BadInput` where the journal offers none, and `ConfigError` as `require_pairs_fit`.
     """
     section, others = config.train, runs_elsewhere(config)
     if section.evaluate_every or section.refill:
@@ -136,19 +140,29 @@ def train_from_logs(
             f"got train.evaluate_every = {section.evaluate_every} and train.refill = {section.refill}; a training on "
             "the journal makes no rollouts and takes neither: set them to 0"
         )
+    paired = recipe in PAIRED
+    if paired:
+        require_pairs_fit(config, recipe)
     with open_store(config, len, read_only=True) as store:
-        found = _offered(config, store, others, groups=groups)
-        if groups:
+        found = _offered(config, store, others, groups=groups or paired)
+        if paired:
+            preference = PREFERENCES[recipe](section.preference.beta, section.preference.gamma)
+            given = preference_pairs(found, store.get_reply, preference)
+        elif groups:
             given = group_examples(found, store.get_reply, section.member("advantages"))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store, others))
             if section.sft.reflections:
                 given = given.joined(reflection_examples(store, config.memory.namespace))
-    batches = section.sft.passes * -(-len(given.rows) // section.sft.batch)
+    batches = section.sft.passes * -(-given.units // section.sft.batch)
     with _training(config, recipe, batches, given.digest, name) as (folder, trainer):
         observers = Observers()
         with traced(config, Traced(folder.name, "train", None, config.environment.name), observers):
-            fit(trainer, given, epochs=section.sft.passes, batch=section.sft.batch, folder=folder, report=report)
+            how = {"epochs": section.sft.passes, "batch": section.sft.batch}
+            if isinstance(given, Pairs):
+                fit_pairs(trainer, given, **how, folder=folder, report=report)
+            else:
+                fit(trainer, given, **how, folder=folder, report=report)
             observers.notify(RunFinished(run_id=folder.name, status="done", reason=""))
         made = _published(config, trainer, folder, recipe)
     tokens = sum(row.trained for row in given.rows)

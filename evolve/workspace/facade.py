@@ -200,8 +200,8 @@ class Workspace:
     ) -> Trained:
         """Fine-tune the policy and publish a candidate, as `evolve train`; `report` gets the figures of each update.
 
-        `recipe`: `sft`, `groups` and `internalise` train on the journal, `grpo`, `sage` and `r3l` by rollouts, `run` as
-        [train] says. Raises `ConfigError` for another, and where a package is missing.
+        `recipe`: `sft`, `groups`, `internalise`, `dpo` and `simpo` train on the journal, `grpo`, `sage` and `r3l` by
+        rollouts, `run` as [train] says. Raises `ConfigError` for another, and where a package is missing.
         """
         from evolve.training.start import start
 

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from policies.errors import PolicyRefused
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import world_size
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 
 Backend = Literal["torch", "trl_sync", "trl_async"]
 

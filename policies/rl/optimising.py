@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from memory.base import Frozen
+from policies.rl.protocols import Aggregation
 
 Dtype = Literal["float32", "bfloat16"]
 """In which weights are held."""
@@ -43,3 +44,29 @@ class Optimising(Frozen):
     reference_kl: bool = False
     """Also tell how far the policy is from the base model (`reference_kl`, nats a token): one pass more over a batch,
     without gradient. It is a figure, no part of the loss."""
+
+
+class OptimiserOptions(Optimising):
+    """How weights are changed, with what no user says."""
+
+    weights: Literal["lora", "full"] = "lora"
+    """Train an adapter, or all weights."""
+    aggregation: Aggregation = "token-mean"
+    """How token losses become one number, where the loss does not say."""
+    max_tokens: int = Field(default=4096, ge=1)
+    """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
+    temperature: float = Field(default=1.0, gt=0)
+    """With which the rows were sampled."""
+    seed: int = 0
+    horizon: int = Field(default=0, ge=0)
+    """Updates that the training makes at most: where `schedule` ends. 0 = not known, which `constant` alone takes."""
+
+    @model_validator(mode="after")
+    def _ends(self) -> Self:
+        if self.schedule != "constant" and not self.horizon:
+            raise ValueError(f"got schedule = {self.schedule!r} and no number of updates, at which it ends")
+        if self.horizon and self.warmup_updates >= self.horizon:
+            raise ValueError(
+                f"got warmup_updates = {self.warmup_updates} in a training of {self.horizon} updates; expected fewer"
+            )
+        return self

@@ -27,10 +27,11 @@ from torch import Tensor
 
 from memory.errors import EvolveError
 from policies.errors import PolicyError
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import rank
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 
 PATIENCE = timedelta(days=7)
 """Longest time between two calls: the rollouts of an iteration."""

@@ -28,7 +28,8 @@ from policies.errors import PolicyRefused
 from policies.local.llama import is_plain_llama
 from policies.local.loading import computes_bfloat16
 from policies.rl.batch import Split
-from policies.rl.trainer import OptimiserOptions, adamw, held_in, trainable
+from policies.rl.optimising import OptimiserOptions
+from policies.rl.trained_model import adamw, held_in, trainable
 
 
 class StepMemory(Frozen):

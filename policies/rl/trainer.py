@@ -28,26 +28,24 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import torch
 from accelerate import Accelerator
-from pydantic import Field, model_validator
 from torch import Tensor
-from transformers import get_scheduler
 
 from memory.errors import BadInput
 from policies.errors import PolicyError, PolicyRefused
-from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, peft_package, release_at_once
+from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, release_at_once
 from policies.rl.batch import Batch, batch_of, score, split
-from policies.rl.optimising import Dtype, Optimising
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import Pack, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import rank, world_size
 from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
-from policies.rl.upcasting import upcast
+from policies.rl.trained_model import adamw, held_in, packed_to, precision, schedule_of, trainable
 
 MOST = "_max"
 """How the name of a figure ends that is the largest of a batch; the others are means."""
@@ -55,32 +53,6 @@ MOST = "_max"
 
 class TrainingStopped(PolicyError):
     """Training could not go on; the last checkpoint and the policy it started from are untouched."""
-
-
-class OptimiserOptions(Optimising):
-    """How weights are changed, with what no user says."""
-
-    weights: Literal["lora", "full"] = "lora"
-    """Train an adapter, or all weights."""
-    aggregation: Aggregation = "token-mean"
-    """How token losses become one number, where the loss does not say."""
-    max_tokens: int = Field(default=4096, ge=1)
-    """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
-    temperature: float = Field(default=1.0, gt=0)
-    """With which the rows were sampled."""
-    seed: int = 0
-    horizon: int = Field(default=0, ge=0)
-    """Updates that the training makes at most: where `schedule` ends. 0 = not known, which `constant` alone takes."""
-
-    @model_validator(mode="after")
-    def _ends(self) -> Self:
-        if self.schedule != "constant" and not self.horizon:
-            raise ValueError(f"got schedule = {self.schedule!r} and no number of updates, at which it ends")
-        if self.horizon and self.warmup_updates >= self.horizon:
-            raise ValueError(
-                f"got warmup_updates = {self.warmup_updates} in a training of {self.horizon} updates; expected fewer"
-            )
-        return self
 
 
 class Trainer:
@@ -373,74 +345,11 @@ def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
     } | named
 
 
-def adamw(model: Any, settings: OptimiserOptions) -> torch.optim.AdamW:
-    """Return the optimiser of a model's trained weights."""
-    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
-
-
-def schedule_of(optimizer: Any, settings: OptimiserOptions) -> Any:
-    """Return what sets the learning rate of each update; its `last_epoch` is how many were made."""
-    name = "constant_with_warmup" if settings.schedule == "constant" else settings.schedule
-    return get_scheduler(name, getattr(optimizer, "optimizer", optimizer), settings.warmup_updates, settings.horizon)
-
-
-def precision() -> Literal["bf16", "no"]:
-    """Return the mixed precision that is computed in: bf16 on a GPU, none on a CPU."""
-    return "bf16" if torch.cuda.is_available() else "no"
-
-
 def stopped(norm: float, update: int) -> TrainingStopped:
     """Return the error for a gradient that is no number."""
     return TrainingStopped(
         f"the gradient became {norm} at update {update}; lower learning_rate, or look at the rewards; nothing of this "
         "update was applied"
-    )
-
-
-def held_in(settings: OptimiserOptions, *, gpu: bool | None = None) -> Dtype:
-    """Return in which dtype the base is held, on a GPU or not (None: as it is here)."""
-    here = torch.cuda.is_available() if gpu is None else gpu
-    return settings.dtype or ("bfloat16" if here and settings.weights == "lora" else "float32")
-
-
-def packed_to(settings: OptimiserOptions, *, gpu: bool | None = None) -> int:
-    """Return how many tokens are computed at a time, on a GPU or not (None: as it is here)."""
-    here = torch.cuda.is_available() if gpu is None else gpu
-    return settings.pack_tokens or (8192 if here else 1024)
-
-
-def trainable(model: Any, settings: OptimiserOptions, start: Path | None = None, *, widened: bool) -> Any:
-    """Return a model as it is trained: with an adapter, new or from `start`, or with all of its weights.
-
-    `widened`: what is held in bfloat16 is computed in float32.
-    """
-    if settings.weights == "full":
-        made = model.requires_grad_()
-    elif start is not None:
-        made = peft_package().PeftModel.from_pretrained(model, str(start), is_trainable=True)
-    else:
-        made = peft_package().get_peft_model(model, lora(settings))
-    if widened:
-        upcast(made)
-    if settings.gradient_checkpointing:
-        _checkpoint_gradients(made)
-    return made
-
-
-def _checkpoint_gradients(model: Any) -> None:
-    # transformers 5.24 renamed it
-    enable = getattr(model, "activation_checkpointing_enable", None) or model.gradient_checkpointing_enable
-    try:
-        enable({"use_reentrant": False})
-    except ValueError as error:
-        raise PolicyRefused(f"gradient_checkpointing is true, and transformers refuses it: {error}") from error
-
-
-def lora(settings: OptimiserOptions) -> Any:
-    """Return peft's configuration of a new adapter. Raises `PolicyRefused` where peft is not installed."""
-    return peft_package().LoraConfig(
-        r=settings.rank, lora_alpha=2 * settings.rank, target_modules="all-linear", task_type="CAUSAL_LM"
     )
 
 

@@ -33,9 +33,11 @@ from policies.rl.losses.cispo import Cispo
 from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, adamw, packed_to, precision, stopped
+from policies.rl.trained_model import adamw, packed_to, precision
+from policies.rl.trainer import Trainer, stopped
 
 VERSION = "1.16"
 LOSS_TYPES = {

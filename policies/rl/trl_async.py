@@ -42,9 +42,11 @@ from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.local.loading import load_tokenizer, peft_package
 from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, adamw, held_in, lora, precision, schedule_of, stopped
+from policies.rl.trained_model import adamw, held_in, lora, precision, schedule_of
+from policies.rl.trainer import Trainer, stopped
 from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
 from policies.rl.trl_server import adapter_name, require_server, version_of
 

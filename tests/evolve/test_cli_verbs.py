@@ -35,7 +35,7 @@ PROMISED = {
     "gates": "log show replay",
     "presets": "list show",
     "skills": "list show test promote retire diff log graph import export",
-    "train": "plan sft internalise grpo sage r3l run resume status curves export",
+    "train": "plan sft internalise dpo simpo grpo sage r3l run resume status curves export",
     "train rollouts": "list show",
     "policy": "list show add diff canary gate promote rollback serve",
 }

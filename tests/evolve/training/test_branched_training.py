@@ -23,11 +23,12 @@ from policies.rl.advantages.grpo import grpo
 from policies.rl.branching.arpo import arpo
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import packs
 from policies.rl.protocols import Array, BranchDecision, Flags
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 from tests.evolve.command import invoke
 from tests.evolve.training.test_cli_train import SETTINGS, told
 from tests.evolve.training.test_loop import TIMED, Stopped, lines

@@ -16,8 +16,9 @@ from policies.local import LocalPolicy
 from policies.pocket.export import chat_tokenizer, export
 from policies.protocols import Message, SamplingParams
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.rows import Span, TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 from tests.policies.test_local_policy import FACTS, small_llama, tokenizer_json
 
 CHAT = [Message(role="user", content="ban karalo")]

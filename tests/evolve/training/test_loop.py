@@ -24,8 +24,9 @@ from policies.local.local_policy import POCKET
 from policies.rl.advantages.sage import sage
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Episodes
-from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+from policies.rl.trainer import Trainer, TrainingStopped
 
 pytestmark = pytest.mark.slow
 ACTING = RolloutConfig(world="", max_steps=3, temperature=1.0, max_tokens=32, skills=True)

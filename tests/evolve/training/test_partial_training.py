@@ -22,9 +22,10 @@ from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Array, Episodes
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 from tests.evolve.training.held_office import Held, Killed
 from tests.evolve.training.test_loop import ACTING
 

@@ -21,7 +21,8 @@ from policies.protocols import Policy, SamplingParams
 from policies.rl.advantages.r3l import r3l as reweighted
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.sft import Sft
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.optimising import OptimiserOptions
+from policies.rl.trainer import Trainer
 from policies.rl.transforms.r3l import r3l
 from tests.evolve.command import invoke
 from tests.evolve.training.again import Noted

@@ -27,8 +27,9 @@ from policies.protocols import Message, Reply, SamplingParams
 from policies.rl.advantages.grpo import grpo
 from policies.rl.filters.zero_variance import ZeroVariance
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.tracker import BetaTracker
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.trainer import Trainer
 from policies.scripted import ScriptedPolicy
 
 ACTING = RolloutConfig(world="", max_steps=2, temperature=1.0, max_tokens=6)

@@ -22,7 +22,8 @@ from policies.local.loading import load_encoder
 from policies.local.local_policy import POCKET
 from policies.protocols import Message, SamplingParams
 from policies.rl.losses.ppo import Ppo
-from policies.rl.trainer import OptimiserOptions, Trainer
+from policies.rl.optimising import OptimiserOptions
+from policies.rl.trainer import Trainer
 from tests.evolve.training.served_office import Stopped, config_of, require_trained, stop
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 from tests.policies.model_server import serving

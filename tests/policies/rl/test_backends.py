@@ -21,7 +21,8 @@ from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
 from policies.rl.losses.sft import Sft
-from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+from policies.rl.optimising import OptimiserOptions
+from policies.rl.trainer import Trainer, TrainingStopped
 from policies.rl.trl import grpo_settings
 from tests.policies.rl.test_trainer import ADVANTAGES, ROWS, model, weights
 

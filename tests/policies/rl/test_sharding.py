@@ -27,9 +27,9 @@ from policies.errors import PolicyRefused
 from policies.local.loading import load_model
 from policies.rl.backends import make_trainer
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import packs
 from policies.rl.sharding import dealt
-from policies.rl.trainer import OptimiserOptions
 from tests.policies.rl.test_trainer import row
 
 pytestmark = pytest.mark.slow

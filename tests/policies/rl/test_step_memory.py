@@ -12,8 +12,8 @@ import torch
 from transformers import LlamaConfig, Qwen2Config, Qwen2ForCausalLM
 
 from policies.errors import PolicyRefused
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.step_memory import StepMemory, step_memory
-from policies.rl.trainer import OptimiserOptions
 
 SIZES = {"hidden_size": 256, "intermediate_size": 1024, "num_attention_heads": 4, "num_key_value_heads": 2}
 

@@ -23,9 +23,10 @@ from policies.rl.batch import batch_of, score, split
 from policies.rl.corrections.masking import Masking
 from policies.rl.corrections.tis import Tis
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import packs
 from policies.rl.rows import TrainRow, Turn, rows_of
-from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+from policies.rl.trainer import Trainer, TrainingStopped
 from tests.policies.full_disk import largest_file
 
 ROW = TrainRow(trajectory_id="t", prompt_ids=(), completion_ids=(), sampling_logprobs=(), spans=())

@@ -23,10 +23,11 @@ from policies.rl.corrections.tis import Tis
 from policies.rl.losses.dapo import Dapo
 from policies.rl.losses.gspo import Gspo
 from policies.rl.losses.ppo import Ppo
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import packs
 from policies.rl.protocols import Array
 from policies.rl.rows import TrainRow
-from policies.rl.trainer import OptimiserOptions, Trainer, TrainingStopped
+from policies.rl.trainer import Trainer, TrainingStopped
 from policies.rl.trl_async import Portions, TrlAsyncTrainer, samples
 from tests.policies.generations.vllm_like import VllmLike
 from tests.policies.model_server import serving

@@ -1,0 +1,121 @@
+"""Training on failures beside successes of one task: what is paired, what an update does, and how it goes on.
+
+Q1  DPO begins at a margin of 0 and a loss of log 2, and puts the right one ahead; so does SimPO
+Q2  stopped between two passes it goes on to the same weights
+Q3  a journal without such tasks is refused in a sentence, and so are settings that do not fit
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from evolve.config.file import changed, load_config
+from evolve.config.model import Config
+from evolve.config.training import recipe_settings
+from evolve.errors import ConfigError
+from evolve.loop.session import run
+from evolve.training import ledger
+from evolve.training.preferred import REFERENCE
+from evolve.training.training_session import Trained, offered, resume, train_from_logs
+from memory.errors import BadInput
+
+pytestmark = pytest.mark.slow
+SETTINGS = """\
+[run]
+tasks = 12
+attempts = 4
+
+[policy]
+name = "pocket"
+max_tokens = 16
+temperature = 1.5
+
+[environment]
+name = "benchmarks.parity_world:Parity"
+max_steps = 3
+
+[memory]
+index = "exact"
+
+[playbook]
+enabled = false
+
+[controls]
+no_memory = 0
+
+[train]
+rank = 4
+learning_rate = 2e-3
+"""
+PASSES = 4
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("preferred")
+    (folder / "evolve.toml").write_text(SETTINGS)
+    run(load_config(folder / "evolve.toml"))
+    return folder
+
+
+@pytest.fixture
+def config(worked: Path, tmp_path: Path) -> Config:
+    shutil.copytree(worked, tmp_path / "own")
+    return load_config(tmp_path / "own" / "evolve.toml")
+
+
+def trained(config: Config, recipe: str, **settings: object) -> tuple[Trained, list[dict[str, float]]]:
+    settings = recipe_settings(recipe) | {"train.sft.passes": PASSES, "train.sft.batch": 4} | settings
+    done = train_from_logs(changed(config, settings), recipe)
+    return done, ledger.lines(done.folder / ledger.METRICS)
+
+
+@pytest.mark.parametrize("recipe", ["dpo", "simpo"])
+def test_q1_the_right_one_comes_out_ahead(config: Config, recipe: str) -> None:
+    pairs = len(offered(config).pairs)
+    assert pairs >= 4
+    done, told = trained(config, recipe)
+    assert done.updates == len(told) == PASSES * math.ceil(pairs / 4)
+    first, last = told[0], told[-1]
+    if recipe == "dpo":
+        assert first["margin"] == pytest.approx(0.0, abs=1e-4)
+        assert first["loss"] == pytest.approx(math.log(2), abs=1e-4)
+    assert last["margin"] > first["margin"] + 0.05
+    assert last["preferred"] > 0.8
+    assert done.examples >= pairs
+
+
+def test_q2_it_goes_on_to_the_same_weights(config: Config) -> None:
+    whole, _ = trained(config, "dpo")
+    weights = load_file(whole.folder / "adapter" / "adapter_model.safetensors")
+    reference = json.loads((whole.folder / REFERENCE).read_text())
+    shutil.rmtree(whole.folder.parent.parent)
+
+    def stopping(figures: dict[str, float]) -> None:
+        if figures["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    settings = recipe_settings("dpo") | {"train.sft.passes": PASSES, "train.sft.batch": 4}
+    with pytest.raises(KeyboardInterrupt):
+        train_from_logs(changed(config, settings), "dpo", report=stopping)
+    again = resume(config)
+    assert again.name == whole.name
+    assert json.loads((again.folder / REFERENCE).read_text()) == reference
+    for name, value in load_file(again.folder / "adapter" / "adapter_model.safetensors").items():
+        assert value.equal(weights[name]), name
+
+
+def test_q3_what_does_not_fit_is_refused(config: Config, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"one update of a batch of pairs in one process, got \{'train.epochs': 2\}"):
+        trained(config, "dpo", **{"train.epochs": 2})
+    (tmp_path / "evolve.toml").write_text(SETTINGS.replace("attempts = 4", "attempts = 1"))
+    alone = load_config(tmp_path / "evolve.toml")
+    run(alone)
+    with pytest.raises(BadInput, match="no train tasks that succeeded once and failed once with token ids"):
+        trained(alone, "simpo")

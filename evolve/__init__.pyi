@@ -26,7 +26,14 @@ from evolve.config.sections import (
     TelemetrySection,
 )
 from evolve.config.tables import Member
-from evolve.config.training import BranchingTable, PartialRollouts, SftTable, TrainingLimits, TrainSection
+from evolve.config.training import (
+    BranchingTable,
+    PartialRollouts,
+    PreferenceTable,
+    SftTable,
+    TrainingLimits,
+    TrainSection,
+)
 from evolve.environments.bfcl.environment import Bfcl, BfclConfig
 from evolve.environments.bfcl.world import BfclWorld
 from evolve.environments.office.environment import Office, OfficeConfig
@@ -225,6 +232,7 @@ __all__ = [
     "PolicyRefused",
     "PolicySection",
     "PolicyUnavailable",
+    "PreferenceTable",
     "Price",
     "Profile",
     "Progress",

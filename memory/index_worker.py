@@ -5,6 +5,8 @@ It never answers instead of SQLite: a failure is recorded and shown by `doctor`,
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import shutil
 import time
 from pathlib import Path
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 EXACT_NUMBERS = 4_000_000
 """Numbers in a collection's vectors (10,416 vectors of 384) up to which they are all compared: 16 MB, which fit into
 the cache of a processor, take 0.3 to 1 ms, and Chroma's graph takes more than that."""
+PERTURB, FILLED = -6, 0x5A
+"""glibc's M_PERTURB, and the byte that freed memory is filled with; what is given out is filled with its complement."""
 POLL_SECONDS = 0.4
 """How often the owner looks for outbox rows that other processes wrote."""
 SETTLE_SECONDS = 0.2
@@ -42,6 +46,16 @@ _log = structlog.get_logger("evolve.index")
 def large(vectors: int, dim: int) -> bool:
     """Return whether Chroma should be asked for the neighbours among so many vectors."""
     return vectors * dim > EXACT_NUMBERS
+
+
+def overwrite_freed_memory() -> None:
+    """Have the C library overwrite each block of memory that is freed or given out, from now on, in this process.
+
+    Chroma's graph is written to disk with places that nobody has filled yet. They hold what stood in memory before: in
+    one of thirty tries a vector of the index that was thrown away. glibc alone can do so (M_PERTURB).
+    """
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).mallopt(PERTURB, FILLED)
 
 
 class IndexWorker(Thread):
@@ -103,6 +117,7 @@ class IndexWorker(Thread):
 
     def drop(self) -> None:
         """Close Chroma and delete its directory; it is opened anew when something waits."""
+        overwrite_freed_memory()
         self._dropping.set()
         self._woken.set()
         while self._dropping.is_set() and self.is_alive():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -293,6 +295,21 @@ def test_a_purge_leaves_no_vector_in_the_index_and_forgetting_alone_takes_it_out
         assert store.index.state().engine == "chroma"
         assert holding(vector) == []
         assert store.doctor() == []
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the C library is not glibc")
+def test_a_purge_has_memory_overwritten_before_chroma_writes_it_to_disk(database: Path) -> None:
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    size = 1 << 16
+    with open_store(database) as store:
+        assert store.index.flush(120)
+        store.forget(store.view("default").records()[0].id, purge=True)
+        block = libc.malloc(size)
+        filled = ctypes.string_at(block, size)
+        libc.free(ctypes.c_void_p(block))
+    libc.mallopt(index_worker.PERTURB, 0)
+    assert set(filled) == {index_worker.FILLED ^ 0xFF}
 
 
 def test_chroma_is_asked_once_it_is_healed_and_only_where_exact_search_is_slow(tmp_path: Path) -> None:

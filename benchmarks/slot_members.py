@@ -21,9 +21,17 @@ KEYS = {slot: key for key, slot in MEMBERS.items()}
 NEEDS: dict[str, dict[str, Any]] = {
     "branching": {"train.branching.branches": 1},
     "transforms": {"train.retries": "rules", "train.advantages": "r3l", "train.loss": "sft"},
+    "pass_at_k": {"train.rollouts": 2},  # it learns where one alone of a group succeeds
 }
-"""Slot -> what a training needs beside a member of it."""
-INSTEAD = {"gdpo.weights": (0.25, 0.75), "mc_grpo.floor": 0.4, "masking.low": 0.5, "aepo.base": "rloo"}
+"""Slot, or member -> what a training needs beside it."""
+INSTEAD = {
+    "bapo.lower": 0.7,
+    "bapo.most_lower": 0.9,
+    "gdpo.weights": (0.25, 0.75),
+    "mc_grpo.floor": 0.4,
+    "masking.low": 0.5,
+    "aepo.base": "rloo",
+}
 """Values of options whose next value would not do, or says nothing by itself."""
 
 
@@ -46,7 +54,11 @@ class Choice:
         """Return the keys of a training with it."""
         named = {"name": self.member} | ({self.option: self.value} if self.option else {})
         key = f"train.{KEYS[self.slot]}"
-        return NEEDS.get(self.slot, {}) | {f"{key}.{name}": value for name, value in named.items()}
+        return (
+            NEEDS.get(self.slot, {})
+            | NEEDS.get(self.member, {})
+            | {f"{key}.{name}": value for name, value in named.items()}
+        )
 
 
 def members() -> Iterator[Choice]:

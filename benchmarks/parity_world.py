@@ -10,6 +10,23 @@ from memory.records import Outcome, Task
 from policies.protocols import ToolSpec
 
 STEPS = 2
+PLAYED = """\
+[policy]
+name = "pocket"
+max_tokens = 24
+temperature = 1.5
+
+[environment]
+name = "benchmarks.parity_world:Parity"
+max_steps = 3
+
+[memory]
+index = "exact"
+
+[playbook]
+enabled = false
+"""
+"""Settings of a workspace in which the pocket model plays it, hot enough that the rollouts of a task differ."""
 
 
 @dataclass

@@ -17,6 +17,7 @@ from typing import Any
 from safetensors.torch import load_file
 
 from benchmarks.claim import Row, begin, exactly
+from benchmarks.parity_world import PLAYED
 from benchmarks.slot_members import Choice, members, options
 from evolve.config.file import changed, load_config
 from evolve.config.model import Config
@@ -26,24 +27,10 @@ from evolve.training.training_session import train
 from memory.errors import EvolveError
 from policies.rl.trainer import TrainingStopped
 
-SETTINGS = """\
+SETTINGS = f"""\
+{PLAYED}
 [run]
 tasks = 6
-
-[policy]
-name = "pocket"
-max_tokens = 24
-temperature = 1.5
-
-[environment]
-name = "benchmarks.parity_world:Parity"
-max_steps = 3
-
-[memory]
-index = "exact"
-
-[playbook]
-enabled = false
 
 [train]
 rank = 2

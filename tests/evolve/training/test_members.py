@@ -9,30 +9,17 @@ from typing import Any
 
 import pytest
 
+from benchmarks.parity_world import PLAYED
 from policies.rl import slots
 from tests.evolve.command import invoke
 from tests.evolve.training.test_cli_train import told
 
 pytestmark = pytest.mark.slow
-SETTINGS = """\
+SETTINGS = f"""\
+{PLAYED}
 [run]
 tasks = 6
 batch_size = 6
-
-[policy]
-name = "pocket"
-max_tokens = 24
-temperature = 1.5
-
-[environment]
-name = "benchmarks.parity_world:Parity"
-max_steps = 3
-
-[memory]
-index = "exact"
-
-[playbook]
-enabled = false
 
 [train]
 rank = 2

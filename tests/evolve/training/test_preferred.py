@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from benchmarks.parity_world import PLAYED
 from evolve.config.file import changed, load_config
 from evolve.config.model import Config
 from evolve.config.training import recipe_settings
@@ -26,25 +27,11 @@ from evolve.training.training_session import Trained, offered, resume, train_fro
 from memory.errors import BadInput
 
 pytestmark = pytest.mark.slow
-SETTINGS = """\
+SETTINGS = f"""\
+{PLAYED}
 [run]
 tasks = 12
 attempts = 4
-
-[policy]
-name = "pocket"
-max_tokens = 16
-temperature = 1.5
-
-[environment]
-name = "benchmarks.parity_world:Parity"
-max_steps = 3
-
-[memory]
-index = "exact"
-
-[playbook]
-enabled = false
 
 [controls]
 no_memory = 0

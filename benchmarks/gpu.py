@@ -1,14 +1,17 @@
-"""What sampling and training do on the device at hand, in four steps: `make gpu`, or `python -m benchmarks.gpu OUT`.
+"""What sampling and training do on the device at hand, in steps: `make gpu`, or `python -m benchmarks.gpu OUT`.
 
     parity     updates and greedy answers of the shipped weights, beside the CPU's
-    speed      tokens a second, MFU and peak memory: sampling, and updates at several lengths beside their plan
-    learn      GRPO, then SAGE, by a fetched real model on Formula, until the time is out, with held-out tasks
+    speed      tokens a second, MFU and peak memory of 0.5 B random weights: sampling, and updates beside their plan
+    large      the same of 7 B
+    learn      GRPO by a fetched real model on Formula, beside its start
+    control    as many batches with rewards dealt out by lot
+    sage       SAGE by the same model, on chains of like questions
     miniature  GRPO and SAGE by a weakened pocket model in the office, beside the weights that they began from
 
 A step is a process of its own of at most eight minutes, all of them take 25 at most. Each figure is written to
 OUT/<step>.json as soon as it is measured, so what was measured stays if the next one is never reached. Without a GPU
 the same steps run on small sizes. MFU is the share of the device's peak in bf16 that the model's own arithmetic uses:
-2 FLOP a parameter and token sampled, 4 for an update with LoRA, as frozen weights need no gradient.
+2 FLOP a parameter and token read or sampled, 4 for an update with LoRA, as frozen weights need no gradient.
 """
 
 from __future__ import annotations
@@ -35,21 +38,22 @@ from rich.console import Console
 from rich.table import Table
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from benchmarks import formula_arms
 from benchmarks.claim import git
 from benchmarks.claims.train_2_memory import SEVEN, small
-from benchmarks.real.lives import data
+from benchmarks.formula_arms import GREEDY, GRPO, SAGE, SAMPLED, SHUFFLED, START, FormulaSize
+from benchmarks.real.files import data
 from benchmarks.real.models import folder
 from benchmarks.sage_arms import Places, Size, measured
 from benchmarks.step_memory import update
 from benchmarks.table import RESULTS
 from benchmarks.weak_pocket import weak_pocket
-from evolve.config.file import changed
-from evolve.config.model import Config
-from evolve.config.training import recipe_settings
-from evolve.training.training_session import train
 from memory.errors import EvolveError
 from policies.local import LocalPolicy
+from policies.local.loading import load_model
 from policies.local.local_policy import POCKET
+from policies.local.request import Request
+from policies.local.transformers_engine import TransformersEngine
 from policies.protocols import Message, SamplingParams
 from policies.rl.batch import batch_of
 from policies.rl.losses.ppo import Ppo
@@ -58,12 +62,14 @@ from policies.rl.rows import Span, TrainRow
 from policies.rl.step_memory import step_memory
 from policies.rl.trainer import Trainer
 
-STEP_S, WHOLE_S, RESERVE_S = 480, 1500, 60
-"""Limits of a step and of all of them; seconds that `learn` leaves for its last evaluation."""
+STEP_S, WHOLE_S = 480, 1500
+"""Limits of a step, and of all of them."""
 PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
 """Name of a device -> FLOP a second in bf16, dense, as its maker says."""
-SAMPLED, TRAINED = 2, 4
+SAMPLING, TRAINING = 2, 4
 """FLOP a parameter and token."""
+FORMULA = "formula.json"
+"""What the arms on Formula solved, question by question; claim train_1 reads it."""
 Figure = tuple[str, float | None]
 """What was measured, unit included, and the figure; None where it could not be."""
 
@@ -74,15 +80,42 @@ class Scale:
 
     lengths: tuple[int, ...]
     at_once: int
+    """Tokens of all prompts that are answered at the same time."""
     new: int
     real: str
-    chains: int
-    rollouts: int
+    train_s: dict[str, float]
+    """An arm on Formula -> the seconds that it is trained at most; the control makes no more batches than GRPO."""
+    formula: FormulaSize
     size: Size
 
 
-GPU = Scale((2048, 8192, 32768), 128, 96, "qwen2.5-coder-0.5b-instruct", 16, 8, Size(iterations=8, chains=8))
-CPU = Scale((512, 2048), 8, 32, "smollm2-135m-instruct", 2, 2, Size(2, 2, 4, test=(20,), scenarios=4))
+GPU = Scale(
+    lengths=(2048, 8192, 32768),
+    at_once=131072,
+    new=96,
+    real="qwen2.5-coder-0.5b-instruct",
+    train_s={START: 0, GRPO: 240, SHUFFLED: 300, SAGE: 200},
+    formula=FormulaSize(),
+    size=Size(iterations=8, chains=8),
+)
+CPU = Scale(
+    lengths=(512, 2048),
+    at_once=2048,
+    new=16,
+    real="smollm2-135m-instruct",
+    train_s={START: 0, GRPO: 1, SHUFFLED: 1, SAGE: 1},
+    formula=FormulaSize(chains=2, rollouts=2, questions=4, samples=1, max_tokens=48),
+    size=Size(2, 2, 4, test=(20,), scenarios=4),
+)
+HALF = SEVEN | {
+    "vocab_size": 151936,
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+}
+"""Qwen2.5-Coder-0.5B-Instruct, as it is fetched."""
 LONG = OptimiserOptions(gradient_checkpointing=True)
 
 
@@ -96,7 +129,7 @@ def device() -> str:
     return torch.cuda.get_device_name() if on_gpu() else f"CPU, {os.cpu_count()} cores, {platform.machine()}"
 
 
-def parity() -> Iterator[Figure]:
+def parity(out: Path) -> Iterator[Figure]:
     """Compare this device with the CPU: three updates, and greedy answers with their log-probabilities."""
     with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
         sides: list[dict[str, Any]] = []
@@ -117,6 +150,8 @@ def parity() -> Iterator[Figure]:
     same = mean(ours == theirs for ours, theirs in zip(here["said"], cpu["said"], strict=True))
     yield "greedy answers that are the CPU's, %", 100 * same
     yield "log-probability of a sampled token: engine and trainer apart, nats", here["engine"]
+    apart = np.abs(np.subtract(here["stepped"], cpu["stepped"]))
+    yield "log-probability of a greedy token by a recorded step: largest difference from the CPU's, nats", apart.max()
 
 
 def _apart(one: dict[str, Any], other: dict[str, Any]) -> float:
@@ -155,6 +190,7 @@ def side() -> dict[str, Any]:
     after = trainer.logprobs(rows, batch)[batch.mask]
     return {
         "said": [each.text for each in replies],
+        "stepped": stepped(),
         "engine": float((before - batch.rollout_logp[batch.mask]).abs().max()),
         "before": before.tolist(),
         "after": after.tolist(),
@@ -162,133 +198,149 @@ def side() -> dict[str, Any]:
     }
 
 
-def speed() -> Iterator[Figure]:
-    """Sample, and update at each length: a large random model, then a real one."""
-    scale = GPU if on_gpu() else CPU
-    with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
-        path = Path(name) / "large"
-        if on_gpu():
-            path.mkdir()
-            (path / "config.json").write_text(json.dumps(SEVEN))
-            config: Any = AutoConfig.from_pretrained(path)
-            with torch.device("cuda"):
-                AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(path)
-        else:
-            small(path)
-        yield from _updates("7 B, random" if on_gpu() else "small, random", path, scale)
-        try:
-            real = folder(scale.real)
-        except EvolveError as missing:
-            yield f"{scale.real}: not run: {missing}", None
-            return
-        yield from _updates(scale.real, real, scale)
-        yield from _sampling(scale.real, real, scale)
+def stepped() -> list[float]:
+    """Return log-probabilities of greedy tokens, computed by `TransformersEngine`: on a GPU by steps as graphs."""
+    engine = TransformersEngine(load_model(str(POCKET), None))
+    rng = np.random.default_rng(0)
+    prompts = [tuple(rng.integers(5, 400, size).tolist()) for size in (7, 40, 40, 90)]
+    return [value for done in engine.generate([Request(each, 24) for each in prompts]) for value in done.logprobs]
 
 
-def _updates(name: str, model: Path, scale: Scale) -> Iterator[Figure]:
-    trainer = Trainer(model, Ppo(), LONG)
-    parameters = sum(value.numel() for value in trainer.acting.parameters())
-    vocabulary = trainer.acting.config.vocab_size
-    for tokens in scale.lengths:
-        what = f"{name}: an update on a row of {tokens:,} tokens"
-        try:
-            update(trainer, tokens, vocabulary)
-            if on_gpu():
-                torch.cuda.reset_peak_memory_stats()
-            began = time.perf_counter()
-            update(trainer, tokens, vocabulary)
-            seconds = time.perf_counter() - began
-        except torch.OutOfMemoryError:
-            yield f"{what}: out of memory", None
-            continue
-        yield f"{what}, tokens a second", tokens / seconds
-        if (share := _mfu(TRAINED * parameters * tokens, seconds)) is not None:
-            yield f"{what}, MFU, %", share
-        yield f"{what}, most memory, GiB", memory() / 2**30
-        yield f"{what}, planned, GiB", step_memory(model, LONG, tokens, gpu=on_gpu()).step / 2**30
-    del trainer
-
-
-def _sampling(name: str, model: Path, scale: Scale) -> Iterator[Figure]:
-    policy = LocalPolicy(model, profile="compact", max_batch=scale.at_once)
-    params = [SamplingParams(temperature=1.0, max_tokens=scale.new, seed=at) for at in range(scale.at_once)]
-    chats = [[Message(role="user", content=f"Count from {at} on.")] for at in range(scale.at_once)]
-
-    async def sampled() -> tuple[int, float]:
-        try:
-            await asyncio.gather(*map(policy.generate, chats[:2], params[:2]))
-            began = time.perf_counter()
-            replies = await asyncio.gather(*map(policy.generate, chats, params))
-            return sum(reply.usage.completion_tokens for reply in replies), time.perf_counter() - began
-        finally:
-            await policy.aclose()
-
-    tokens, seconds = asyncio.run(sampled())
-    yield f"{name}: sampling {scale.at_once} answers at once, tokens a second", tokens / seconds
-
-
-def _mfu(flop: float, seconds: float) -> float | None:
-    peak = next((each for name, each in PEAK.items() if name in device()), None)
-    return 100 * flop / seconds / peak if peak else None
-
-
-def memory() -> int:
-    """Return the most bytes held: of the GPU since that was reset, else of this process so far."""
+def speed(out: Path) -> Iterator[Figure]:
+    """Sample, and update at each length, with random weights: what they are does not matter here."""
     if on_gpu():
-        return torch.cuda.max_memory_allocated()
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        yield from _speed_of("0.5 B", HALF)
+        return
+    with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
+        yield from _speed("small", small(Path(name) / "small"), CPU)
 
 
-class TimeIsUp(Exception):
-    """The training was given as long as it gets."""
+def large(out: Path) -> Iterator[Figure]:
+    """Do the same with 7 B parameters."""
+    if on_gpu():
+        yield from _speed_of("7 B", SEVEN)
+    else:
+        yield "7 B: not run without a GPU", None
 
 
-def learn() -> Iterator[Figure]:
-    """Train a real model on Formula, half of the time by GRPO and half by SAGE; the held-out tasks tell how far."""
+def _speed_of(name: str, config: dict[str, Any]) -> Iterator[Figure]:
+    fast = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(prefix="evolve-gpu-", dir=fast if fast.exists() else None) as folder:
+        (Path(folder) / "config.json").write_text(json.dumps(config))
+        with torch.device("cuda"):
+            made = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=torch.bfloat16)
+        made.save_pretrained(folder)
+        del made
+        yield from _speed(name, Path(folder), GPU)
+
+
+def _speed(name: str, model: Path, scale: Scale) -> Iterator[Figure]:
+    trainer = Trainer(model, Ppo(), LONG)
+    for tokens in scale.lengths:
+        for part in (_sampling, _update):
+            try:
+                yield from part(name, trainer, tokens, scale)
+            except torch.OutOfMemoryError:
+                yield f"{name}: {part.__name__[1:]} at {tokens:,} tokens: out of memory", None
+            torch.cuda.empty_cache()
+
+
+def _update(name: str, trainer: Trainer, tokens: int, scale: Scale) -> Iterator[Figure]:
+    what = f"{name}: an update on a row of {tokens:,} tokens"
+    vocabulary = trainer.acting.config.vocab_size
+    update(trainer, tokens, vocabulary)
+    seconds, peak = timed(lambda: update(trainer, tokens, vocabulary))
+    yield f"{what}, tokens a second", tokens / seconds
+    yield from _mfu(f"{what}, MFU, %", TRAINING * _parameters(trainer) * tokens, seconds)
+    yield f"{what}, most memory, GiB", peak / 2**30
+    yield (
+        f"{what}, planned, GiB",
+        step_memory(Path(trainer.path), LONG, tokens, gpu=on_gpu()).step / 2**30,
+    )
+
+
+def _sampling(name: str, trainer: Trainer, tokens: int, scale: Scale) -> Iterator[Figure]:
+    """Sample after prompts of so many tokens, as a training does, then step by step without a graph."""
+    rows = scale.at_once // tokens
+    rng = np.random.default_rng(0)
+    prompts = [tuple(rng.integers(0, trainer.acting.config.vocab_size, tokens).tolist()) for _ in range(rows)]
+    requests = [Request(each, scale.new, temperature=1.0, seed=at) for at, each in enumerate(prompts)]
+    what = f"{name}: sampling {rows} answers after {tokens:,} tokens"
+    model = trainer.acting.eval()
+    spent: dict[str, float] = {}
+    for told, static in (("", None), ("control: ", False)):
+        engine = TransformersEngine(model, static=static)
+        engine.generate([Request(each.prompt, 4, temperature=1.0) for each in requests])
+        alone, _ = timed(lambda engine=engine: engine.generate([Request(each, 1) for each in prompts]))
+        spent[told], peak = timed(lambda engine=engine: engine.generate(requests))
+        yield f"{told}{what}, tokens a second", rows * scale.new / spent[told]
+        yield f"{told}{what}, seconds of these for the prompts", alone
+        yield f"{told}{what}, most memory, GiB", peak / 2**30
+    yield from _mfu(f"{what}, MFU, %", SAMPLING * _parameters(trainer) * rows * (tokens + scale.new), spent[""])
+
+
+def timed(work: Callable[[], object]) -> tuple[float, int]:
+    """Return the seconds that work takes, and the most bytes held meanwhile: of the GPU, else of this process."""
+    if on_gpu():
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    work()
+    if not on_gpu():
+        return time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    torch.cuda.synchronize()
+    return time.perf_counter() - began, torch.cuda.max_memory_allocated()
+
+
+def _parameters(trainer: Trainer) -> int:
+    return sum(value.numel() for value in trainer.acting.parameters())
+
+
+def _mfu(what: str, flop: float, seconds: float) -> Iterator[Figure]:
+    peak = next((each for name, each in PEAK.items() if name in device()), None)
+    if peak:
+        yield what, 100 * flop / seconds / peak
+
+
+def learn(out: Path) -> Iterator[Figure]:
+    """Try a real model on Formula, train it by GRPO, and try it again."""
+    yield from _formula(out, START, GRPO)
+
+
+def control(out: Path) -> Iterator[Figure]:
+    """Train it on as many batches with rewards dealt out by lot."""
+    yield from _formula(out, SHUFFLED)
+
+
+def sage(out: Path) -> Iterator[Figure]:
+    """Train the same model by SAGE."""
+    yield from _formula(out, SAGE)
+
+
+def _formula(out: Path, *arms: str) -> Iterator[Figure]:
     scale = GPU if on_gpu() else CPU
     try:
-        files = {"train": data("formula_train_subset_500.jsonl"), "validation": data("formula_val_subset_300.jsonl")}
         model = folder(scale.real)
+        data("formula_train_subset_500.jsonl")
     except EvolveError as missing:
         yield f"not run: {missing}", None
         return
-    share = (STEP_S - RESERVE_S) / 2
-    for recipe in ("grpo", "sage"):
-        with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
-            config = Config.model_validate(
-                {
-                    "root": name,
-                    "environment": {"name": "formula", **files},
-                    "policy": {"name": "local", "model": str(model), "max_tokens": 256},
-                    "memory": {"index": "exact"},
-                }
-            )
-            settings = recipe_settings(recipe) | {
-                "train.iterations": 1000,
-                "train.chains": scale.chains,
-                "train.rollouts": scale.rollouts,
-                "train.evaluate_every": 5,
-            }
-            told: list[dict[str, float]] = []
-            ends = time.monotonic() + share
-
-            def report(figures: dict[str, float], told: list[dict[str, float]] = told, ends: float = ends) -> None:
-                told.append(figures)
-                if time.monotonic() > ends:
-                    raise TimeIsUp
-
-            try:
-                train(changed(config, settings), recipe, report)
-            except (TimeIsUp, EvolveError) as ended:
-                print(f"{recipe}: {ended or 'the time is up'}", flush=True)
-        yield f"{recipe}: updates", len(told)
-        for at, figures in enumerate(told):
-            for figure in ("success", "eval_success"):
-                if figure in figures:
-                    yield f"{recipe}, batch {at}: {figure}, %", 100 * figures[figure]
+    with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
+        own = {arm: scale.train_s[arm] for arm in arms}
+        found = formula_arms.measure(model, Path(name), own, scale.formula, out / FORMULA)
+    for arm in arms:
+        for way in (GREEDY, SAMPLED):
+            yield f"{arm}: {way} success on held-out questions, %", 100 * mean(found[arm][way])
+    for arm in arms if arms[0] != START else arms[1:]:
+        yield f"{arm}: updates", found[arm]["updates"]
+        yield f"{arm}: training, seconds", found[arm]["training seconds"]
+        for figure in ("success", "rollout_tokens_per_s", "update_tokens_per_s"):
+            values = [each[figure] for each in found[arm]["batches"] if figure in each]
+            for at, value in (("first", values[0]), ("last", values[-1])) if values else ():
+                yield f"{arm}, {at} batch: {figure}", value
 
 
-def miniature() -> Iterator[Figure]:
+def miniature(out: Path) -> Iterator[Figure]:
     """Train a weakened pocket model and try it, beside its start."""
     size = (GPU if on_gpu() else CPU).size
     with tempfile.TemporaryDirectory(prefix="evolve-gpu-") as name:
@@ -300,10 +352,13 @@ def miniature() -> Iterator[Figure]:
             yield f"{arm}: training, minutes", found["training minutes"][0]
 
 
-STEPS: dict[str, Callable[[], Iterator[Figure]]] = {
+STEPS: dict[str, Callable[[Path], Iterator[Figure]]] = {
     "parity": parity,
     "speed": speed,
+    "large": large,
     "learn": learn,
+    "control": control,
+    "sage": sage,
     "miniature": miniature,
 }
 
@@ -321,7 +376,7 @@ def measure(step: str, out: Path) -> None:
     about = {"step": step, "device": device(), "torch": torch.__version__, "commit": commit()}
     rows: list[dict[str, Any]] = []
     file = out / f"{step}.json"
-    for figure, value in STEPS[step]():
+    for figure, value in STEPS[step](out):
         rows.append({"figure": figure, "value": value})
         new = file.with_suffix(".new")
         new.write_text(json.dumps(about | {"rows": rows}, indent=1) + "\n")

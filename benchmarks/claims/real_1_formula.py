@@ -21,7 +21,8 @@ from typing import Any
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
-from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, data, served_bf16
+from benchmarks.real.files import data
+from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, served_bf16
 from evolve.episode.arms import AA, MAIN
 
 MODEL = "qwen2.5-coder-0.5b-instruct"

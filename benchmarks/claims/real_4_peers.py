@@ -30,7 +30,8 @@ from benchmarks.peers.figures import Arms, arm_rows, compared, cost_row, time_ro
 from benchmarks.peers.grading import grading
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, ours
 from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
-from benchmarks.real.lives import HELD_OUT, SLOTS, data
+from benchmarks.real.files import data
+from benchmarks.real.lives import HELD_OUT, SLOTS
 from benchmarks.real.models import gguf
 from benchmarks.table import ROOT
 from evolve.config.model import Config

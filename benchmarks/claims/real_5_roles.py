@@ -18,7 +18,8 @@ from typing import Any
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import difference
-from benchmarks.real.lives import Life, Printed, data, served
+from benchmarks.real.files import data
+from benchmarks.real.lives import Life, Printed, served
 
 ACTING, REFLECTING = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT = 120, 120

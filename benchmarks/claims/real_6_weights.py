@@ -21,7 +21,8 @@ from typing import Any
 from benchmarks.claim import Row, Target, at_least, begin, exactly
 from benchmarks.claims.real_1_formula import LEARNING, MODEL
 from benchmarks.real.figures import above, difference, rate
-from benchmarks.real.lives import Life, data
+from benchmarks.real.files import data
+from benchmarks.real.lives import Life
 from benchmarks.real.models import folder
 from benchmarks.real.weights import Arms, Fitted, Weighed
 from benchmarks.table import ROOT

@@ -6,13 +6,16 @@ what updates do by themselves is seen. Beside it stand the shares of the library
 reward for skills (SAGE minus SAGE whose skills are unpaid). Every scenario's three tasks are done one after the other,
 greedily and sampled at a temperature of 1. All agents are told the rules of an office that a grader alone reveals, and
 find out the others. The figures of an office are means over seeds; a difference is paired by office, its interval a
-bootstrap over offices. What is trained and tried is kept, so the table may be assembled in several runs:
+bootstrap over offices. A real model's rows are read from what a GPU measured (`make gpu`), paired by question.
+
+What is trained and tried is kept, so the table may be assembled in several runs:
 `python -m benchmarks.claims.train_1_learns`, with `--cells ARM SEED` for one cell alone. `--quick`: shipped weights,
 one seed, one iteration, one office.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import tempfile
@@ -24,7 +27,10 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.claim import Row, Target, at_least, begin
+from benchmarks.formula_arms import GREEDY, GRPO, SAGE, SAMPLED, SHUFFLED, START
+from benchmarks.gpu import FORMULA, GPU
 from benchmarks.sage_arms import ARMS, BUILD, CELLS, MODES, Places, Size, measured
+from benchmarks.table import RESULTS
 from benchmarks.weak_pocket import weak_pocket
 from policies.local.local_policy import POCKET
 
@@ -33,6 +39,9 @@ SMALL = Size(iterations=1, chains=2, rollouts=2, test=(20,), scenarios=4)
 LEARN = (("grpo", "base, library off", "library off"), ("sage", "base", "library on"))
 """A training, the weights that it began from as they are tried, and how both are tried."""
 ABOVE = Target("interval above 0", lambda low: low > 0)
+MODEL = GPU.real
+PAIRS = ((GRPO, START, True), (GRPO, SHUFFLED, True), (SHUFFLED, START, False), (SAGE, START, False))
+"""Arms of the real model that are compared, and whether the first has to be better."""
 Cells = dict[tuple[str, int], dict[str, list[float]]]
 
 
@@ -135,8 +144,31 @@ def main() -> None:
 
 
 def real() -> list[Row]:
-    """Return what is asked of a real model, which needs a GPU or a day."""
-    return [Row("a real model on a benchmark of others, points: a training minus its start", None, ABOVE, n=0)]
+    """Return what a real model learned on Formula, as a GPU measured it (`benchmarks.gpu`), paired by question."""
+    files = sorted((RESULTS / "gpu").glob(f"*/{FORMULA}"))
+    if not files:
+        return [Row("a real model on a benchmark of others, points: a training minus its start", None, ABOVE, n=0)]
+    table: list[Row] = []
+    for file in files:
+        found = json.loads(file.read_text())
+        for way in (GREEDY, SAMPLED):
+            for arm, other, asked in (
+                (GRPO, START, True),
+                (GRPO, SHUFFLED, True),
+                (SHUFFLED, START, False),
+                (SAGE, START, False),
+            ):
+                if arm not in found or other not in found:
+                    continue
+                change = 100 * np.subtract(found[arm][way], found[other][way])
+                ci = bootstrap(change)
+                target = Target(ABOVE.text, lambda _, low=ci[0]: ABOVE.met(low)) if asked else None
+                text = f"{MODEL} on Formula, {file.parent.name}, {way} success, points: {arm} minus {other}"
+                table.append(Row(text, float(change.mean()), target, n=len(change), ci=ci))
+        for arm, own in found.items():
+            rates = ", ".join(f"{way} {100 * mean(own[way]):.1f} %" for way in (GREEDY, SAMPLED))
+            table.append(Row(f"{MODEL}, {arm} ({rates}): updates", own["updates"], n=len(own["batches"])))
+    return table
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ recorded (`benchmarks.real.recorded`), it may also begin anew in an empty folder
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 import time
 from collections.abc import Generator, Mapping
@@ -30,7 +29,6 @@ from evolve.loop.history import list_runs
 from evolve.loop.report import Report, make_report
 from evolve.loop.session import Parts, aresume, arun
 from evolve.progress import Evaluated, Learned, Observer, Progress, RunFinished, TaskDone
-from memory.errors import BadInput
 from memory.records import Task
 from memory.runlist import RunFilter
 from policies.llama_server import LlamaOptions, llama_server
@@ -52,15 +50,6 @@ AT_ONCE = 32
 """Requests that vLLM answers at the same time."""
 BF16 = "-bf16"
 """Ends the name of a model that is served in bfloat16: what it says is not what its GGUF file says."""
-DATA = "EVOLVE_TEST_DATA"
-
-
-def data(name: str) -> str:
-    """Return the path of a file of others. Raises `BadInput` where it is not."""
-    place = os.environ.get(DATA)
-    if not place or not (Path(place) / name).is_file():
-        raise BadInput(f"{name} is not in the folder that {DATA} names ({place!r}); set it to where the files are")
-    return str(Path(place) / name)
 
 
 @contextmanager

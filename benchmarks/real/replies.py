@@ -23,7 +23,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from benchmarks.real.lives import BF16, MAX_TOKENS, TIMEOUT_S, data, served_bf16
+from benchmarks.real.files import data
+from benchmarks.real.lives import BF16, MAX_TOKENS, TIMEOUT_S, served_bf16
 from benchmarks.table import ROOT
 from evolve.config.model import Config
 from evolve.episode.echo import PROMPTS

@@ -14,7 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.real.lives import data, served
+from benchmarks.real.files import data
+from benchmarks.real.lives import served
 from benchmarks.real.models import fetch, find
 from benchmarks.table import ROOT
 from memory.errors import BadInput, EvolveError

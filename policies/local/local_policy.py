@@ -19,8 +19,8 @@ from policies.local.request import Completion, Engine, Request
 from policies.local.transformers_engine import TransformersEngine
 from policies.protocols import Message, Profile, Reply, SamplingParams
 
-MAX_BATCH = 128
-"""Requests that are computed at a time."""
+MAX_BATCH, GPU_BATCH = 128, 256
+"""Requests that are computed at a time, at most: on a CPU, on a GPU."""
 POCKET = Path(__file__).parent.parent / "pocket" / "weights"
 
 
@@ -52,7 +52,7 @@ class LocalPolicy:
         *,
         name: str | None = None,
         profile: Profile = "full",
-        max_batch: int = MAX_BATCH,
+        max_batch: int | None = None,
     ) -> None:
         self.tokenizer = load_tokenizer(str(path))
         self._model = self._loaded(str(path), None if adapter is None else str(adapter))
@@ -62,11 +62,12 @@ class LocalPolicy:
         self.profile: Profile = profile
         self.encoder = ChatEncoder(self.tokenizer, end_tokens(self._model.generation_config, self.tokenizer))
         self._live = _Live(_engine(self._model), self._named())
-        self._batcher = Batcher(self._run, max_batch, threads)
+        most = max_batch or (GPU_BATCH if self._model.device.type == "cuda" else MAX_BATCH)
+        self._batcher = Batcher(self._run, most, threads)
 
     @classmethod
     def pocket(
-        cls, adapter: str | Path | None = None, threads: int | None = None, *, max_batch: int = MAX_BATCH
+        cls, adapter: str | Path | None = None, threads: int | None = None, *, max_batch: int | None = None
     ) -> LocalPolicy:
         """Return the pocket model whose weights come with the package. Raises `PolicyRefused` where they are absent."""
         if not (POCKET / "model.safetensors").exists():

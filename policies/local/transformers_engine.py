@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
 
@@ -11,36 +11,71 @@ from torch import Tensor
 
 from policies.local.request import Completion, Request
 from policies.local.sampling import advance
+from policies.local.static_step import Steps, fits
 
 
 class TransformersEngine:
-    """Runs batches through `model.forward`; slower than `LlamaEngine`, and every row stays until the last one ends."""
+    """Runs batches through `model.forward`, a prompt that several rows share once; every row stays until the last ends.
 
-    def __init__(self, model: Any) -> None:
+    `static`: decode with caches of fixed size; None = on a GPU, where the model can (`static_step`).
+    """
+
+    def __init__(self, model: Any, *, static: bool | None = None) -> None:
         self.model = model
         own = model.get_base_model() if hasattr(model, "get_base_model") else model  # peft's passes on what it gets
         self._cache = "cache" if "cache" in signature(own.forward).parameters else "past_key_values"
         """What the model calls its keys and values: transformers 5.24 renamed them, one architecture after another."""
         self.context = int(getattr(model.config.get_text_config(), "max_position_embeddings", 1 << 30))
+        wanted = model.device.type == "cuda" if static is None else static
+        self._steps = Steps(model, self._cache) if wanted and fits(own) else None
 
     @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """Return one completion per request, in order."""
+        if self._steps is None:
+            return self._completed(requests)
+        most = self._steps.at_most(_columns(requests))
+        return [done for at in range(0, len(requests), most) for done in self._completed(requests[at : at + most])]
+
+    def _completed(self, requests: Sequence[Request]) -> list[Completion]:
         results = [Completion(request) for request in requests]
-        longest = max(len(request.prompt) for request in requests)
-        missing = [longest - len(request.prompt) for request in requests]
+        places: dict[tuple[int, ...], int] = {}
+        at = [places.setdefault(request.prompt, len(places)) for request in requests]
+        prompts = list(places)
+        longest = max(map(len, prompts))
+        missing = [longest - len(prompt) for prompt in prompts]
         device = self.model.device
-        ids = torch.tensor([[0] * m + list(r.prompt) for m, r in zip(missing, requests, strict=True)], device=device)
+        ids = torch.tensor([[0] * m + list(p) for m, p in zip(missing, prompts, strict=True)], device=device)
         mask = torch.arange(longest, device=device) >= torch.tensor(missing, device=device)[:, None]
-        cache: Any = None
+        logits, cache = self._forward(ids, mask, None)
+        logits = logits[at]
+        step = self._next_step(cache, at, mask, _columns(requests))
         while True:
-            logits, cache = self._forward(ids, mask, cache)
             active = [i for i, row in enumerate(results) if not row.finish_reason]
             advance([results[i] for i in active], logits[active])
             if all(row.finish_reason for row in results):
                 return results
-            ids = torch.tensor([[row.tokens[-1]] for row in results], device=device)
-            mask = torch.cat((mask, mask.new_ones(len(results), 1)), 1)
+            logits = step([row.tokens[-1] for row in results])
+
+    def _next_step(
+        self, cache: Any, at: Sequence[int], mask: Tensor, columns: int
+    ) -> Callable[[Sequence[int]], Tensor]:
+        """Return what takes the next token of every row and gives the logits after it."""
+        if self._steps is not None:
+            step = self._steps.step(len(at), columns)
+            step.load(cache, at, mask)
+            return step
+        index = torch.tensor(at, device=mask.device)
+        cache.reorder_cache(index)
+        seen = mask[index]
+
+        def grown(tokens: Sequence[int]) -> Tensor:
+            nonlocal cache, seen
+            seen = torch.cat((seen, seen.new_ones(len(tokens), 1)), 1)
+            logits, cache = self._forward(torch.tensor(tokens, device=seen.device)[:, None], seen, cache)
+            return logits
+
+        return grown
 
     def _forward(self, ids: Tensor, mask: Tensor, cache: Any) -> tuple[Tensor, Any]:
         positions = (mask.long().cumsum(-1) - 1).clamp_min(0)[:, -ids.shape[1] :]
@@ -55,4 +90,11 @@ class TransformersEngine:
         return out.logits[:, -1], out[self._cache]
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """Drop recorded steps that take much memory; nothing else is kept."""
+        if self._steps is not None:
+            self._steps.forget()
+
+
+def _columns(requests: Sequence[Request]) -> int:
+    """Return how many tokens a row of these has at most."""
+    return max(len(request.prompt) for request in requests) + max(request.max_tokens for request in requests)

@@ -23,7 +23,8 @@ class Optimising(Frozen):
     dtype: Dtype | None = None
     """In which the base is held while an adapter of it is trained; the adapter is float32. Not set: `bfloat16` on a
     GPU, else `float32`. `bfloat16` takes half the memory, and what computes it is faster too (GPUs, processors with
-    avx512_bf16 or AMX); elsewhere it is widened to float32 piece by piece and takes as long as that."""
+    avx512_bf16 or AMX); elsewhere it is widened to float32 piece by piece and takes as long as that. On a GPU
+    `float32` is computed in as well, and is several times slower."""
     rank: int = Field(default=16, ge=1)
     """Of the adapter; its scale is twice the rank."""
     learning_rate: float = Field(default=1e-4, gt=0)

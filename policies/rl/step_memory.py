@@ -29,7 +29,7 @@ from policies.local.llama import is_plain_llama
 from policies.local.loading import computes_bfloat16
 from policies.rl.batch import Split
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.trained_model import adamw, held_in, trainable
+from policies.rl.trained_model import adamw, held_in, precision, trainable
 
 
 class StepMemory(Frozen):
@@ -84,7 +84,7 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
     with FakeTensorMode():
         _fake(made)
         counted = _Counted(made.parameters())
-        computed = torch.autocast("cpu", torch.bfloat16) if gpu else nullcontext()
+        computed = torch.autocast("cpu", torch.bfloat16) if precision(settings, gpu=gpu) == "bf16" else nullcontext()
         with counted:
             optimizer = adamw(made, settings)
             grown = [each for each in made.parameters() if each.requires_grad]

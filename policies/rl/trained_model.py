@@ -72,6 +72,7 @@ def schedule_of(optimizer: Any, settings: OptimiserOptions) -> Any:
     return get_scheduler(name, getattr(optimizer, "optimizer", optimizer), settings.warmup_updates, settings.horizon)
 
 
-def precision() -> Literal["bf16", "no"]:
-    """Return the mixed precision that is computed in: bf16 on a GPU, none on a CPU."""
-    return "bf16" if torch.cuda.is_available() else "no"
+def precision(settings: OptimiserOptions, *, gpu: bool | None = None) -> Literal["bf16", "no"]:
+    """Return the mixed precision that is computed in: bf16 on a GPU, unless `float32` was asked for; none on a CPU."""
+    here = torch.cuda.is_available() if gpu is None else gpu
+    return "bf16" if here and settings.dtype != "float32" else "no"

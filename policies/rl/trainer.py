@@ -92,9 +92,9 @@ class Trainer:
     def _prepared(self, model: Any) -> tuple[Any, Any, Any]:
         """Return the accelerator, the model as it computes with it, and the optimiser of its trained weights."""
         if world_size() == 1:
-            accelerator = Accelerator(mixed_precision=precision())
+            accelerator = Accelerator(mixed_precision=precision(self.settings))
             return (accelerator, *accelerator.prepare(model, adamw(model, self.settings)))
-        accelerator = Accelerator(mixed_precision=precision(), cpu=not torch.cuda.is_available())
+        accelerator = Accelerator(mixed_precision=precision(self.settings), cpu=not torch.cuda.is_available())
         shard(model, self._split)
         return accelerator, model, adamw(model, self.settings)
 

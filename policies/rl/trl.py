@@ -206,8 +206,8 @@ def _grpo_trainer(
         warnings.simplefilter("ignore", FutureWarning)  # transformers 5 renames what TRL 1.16 sets
         config = package().GRPOConfig(
             output_dir=str(Path(tempfile.gettempdir()) / "trl-writes-nothing-here"),
-            use_cpu=precision() == "no",
-            bf16=precision() == "bf16",
+            use_cpu=not torch.cuda.is_available(),
+            bf16=precision(settings) == "bf16",
             report_to=[],
             save_strategy="no",
             logging_strategy="no",

@@ -225,8 +225,8 @@ def _config(loss: Ppo, settings: OptimiserOptions, root: str, folder: Path, port
         warnings.simplefilter("ignore", FutureWarning)  # transformers 5 renames what TRL 1.16 sets
         return package(ASYNC).AsyncGRPOConfig(
             output_dir=str(folder),
-            use_cpu=precision() == "no",
-            bf16=precision() == "bf16",
+            use_cpu=not torch.cuda.is_available(),
+            bf16=precision(settings) == "bf16",
             report_to=[],
             save_strategy="no",
             logging_nan_inf_filter=False,

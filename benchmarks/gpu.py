@@ -364,11 +364,11 @@ STEPS: dict[str, Callable[[Path], Iterator[Figure]]] = {
 
 
 def commit() -> str:
-    """Return the commit of the source; empty where a copy without its history runs."""
+    """Return the commit of the source; of a copy without its history what EVOLVE_COMMIT says."""
     try:
         return git("rev-parse", "HEAD")
     except subprocess.CalledProcessError:
-        return ""
+        return os.environ.get("EVOLVE_COMMIT", "")
 
 
 def measure(step: str, out: Path) -> None:

@@ -53,6 +53,13 @@ HEADLINES = (
         WITHOUT,
     ),
     Headline(
+        "train_1_learns",
+        "GRPO, 0.5 B model, Formula, {n} questions: points gained",
+        "qwen2.5-coder-0.5b-instruct on Formula, NVIDIA_H200, greedy success, points: grpo minus start",
+        "qwen2.5-coder-0.5b-instruct on Formula, NVIDIA_H200, greedy success, points: grpo, rewards shuffled minus start",
+        "{} where rewards are dealt by lot",
+    ),
+    Headline(
         "mend_1_first_hour",
         "README's first hour, {n} held-out: points gained",
         "README: held-out with memory minus without, points",

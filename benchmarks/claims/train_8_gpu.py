@@ -2,7 +2,7 @@
 
 Nothing is measured here but with `--quick`: a device is lent for half an hour, and what it said is kept with its name.
 Its updates and answers are those of the CPU (control: how far the updates moved the same numbers), its memory is as
-planned. Where no GPU was had, the row says so, and what stands there of a CPU is shown beside it. `--quick`: the step
+planned, and it samples faster by steps that are recorded as graphs (control: the same steps, started kernel by kernel). Where no GPU was had, the row says so, and what stands there of a CPU is shown beside it. `--quick`: the step
 `parity` on the device at hand.
 """
 
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claim import Row, Target, at_most, begin
+from benchmarks.claim import Row, Target, at_least, at_most, begin
 from benchmarks.gpu import FORMULA, parity
 from benchmarks.table import RESULTS
 
@@ -21,6 +21,7 @@ NATS = 0.05
 """How far bf16 may move a log-probability."""
 PLANNED = 15
 """How far memory may be from its plan, in percent."""
+CONTROL, SPEED = "control: ", ", tokens a second"
 MEASURED, PLAN = ", most memory, GiB", ", planned, GiB"
 
 
@@ -43,6 +44,9 @@ def rows(steps: list[dict[str, Any]]) -> list[Row]:
             told = f"{step['device']}: {step['step']}: {figure}"
             close = gpu and figure.endswith(", nats") and not figure.startswith("control")
             table.append(Row(told, value, at_most(NATS) if close else None))
+            without = figures.get(f"{CONTROL}{figure}") if figure.endswith(SPEED) else None
+            if without and value:
+                table.append(Row(f"{told}, times that of its control", value / without, at_least(1.0) if gpu else None))
             plan = figures.get(figure.removesuffix(MEASURED) + PLAN) if figure.endswith(MEASURED) else None
             if gpu and plan and value:
                 table.append(Row(f"{told}, % from its plan", 100 * abs(value / plan - 1), at_most(PLANNED)))

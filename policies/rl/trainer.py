@@ -20,6 +20,7 @@ Files that packages write: what they raise where the disk is full becomes the `O
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import re
@@ -46,6 +47,8 @@ from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
 from policies.rl.trained_model import adamw, held_in, packed_to, precision, schedule_of, trainable
+
+log = logging.getLogger(__name__)
 
 MOST = "_max"
 """How the name of a figure ends that is the largest of a batch; the others are means."""
@@ -82,6 +85,7 @@ class Trainer:
         self.accelerator, self.model, self.optimizer = self._prepared(made.eval())
         self.schedule = schedule_of(self.optimizer, settings)
         self.updates = 0
+        self._recomputed = 0
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +108,9 @@ class Trainer:
         Tokens of which nobody knows how likely they were when sampled count as sampled by the weights as they are, so
         that a correction gives them the weight 1; `unscored` is how many there were, where there were any.
 
+        A gradient that is no number is computed once more, as a GPU may come to another one; `recomputed` is how often that
+        was so, where it was.
+
         Raises `BadInput` for rows without a trained token, and `TrainingStopped` where the loss is not finite.
         """
         began = time.perf_counter()
@@ -119,6 +126,7 @@ class Trainer:
             batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
         reference = {"reference_kl": self.reference_kl(rows, batch)} if settings.reference_kl else {}
         found: list[dict[str, float]] = []
+        self._recomputed = 0
         for _ in range(settings.epochs):
             shuffled = torch.randperm(len(rows), generator=order).tolist()
             for part in range(min(settings.minibatches, len(rows))):
@@ -129,6 +137,7 @@ class Trainer:
             _over_updates(found)
             | reference
             | ({"unscored": unscored} if unscored else {})
+            | ({"recomputed": self._recomputed} if self._recomputed else {})
             | {
                 "rows": len(rows),
                 "tokens": int(batch.mask.sum()),
@@ -183,18 +192,12 @@ class Trainer:
                 "correction_mean": float(applied.mean()),
                 "correction_max": float(applied.max()),
             }
-        totals: dict[str, float] = {}
-        for pack, counts in dealt(packs(own, packed_to(self.settings))):
-            at = list(pack.rows)
-            piece = part.part(at)
-            found = self._backward(pack, own, piece, None if before is None else before[at], weights[at] * counts)
-            share = counts * float(piece.mask.sum() / part.mask.sum())
-            for name, value in found.items():
-                if name.endswith(MOST):
-                    totals[name] = max(totals.get(name, value), value)
-                else:
-                    totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
-        norm = float(whole(self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)))
+        totals, norm = self._gradient(own, part, before, weights)
+        if not math.isfinite(norm):
+            log.warning("the gradient of update %d became %s, and is computed once more", self.updates + 1, norm)
+            self.optimizer.zero_grad()
+            self._recomputed += 1
+            totals, norm = self._gradient(own, part, before, weights)
         if not math.isfinite(norm):
             self.optimizer.zero_grad()
             raise stopped(norm, self.updates + 1)
@@ -205,6 +208,24 @@ class Trainer:
         totals = self._joined(totals)
         ess = effective_share(totals["ratio_mean"], totals.pop("ratio_square"))
         return told | totals | {"ess": ess, "gradient_norm": norm}
+
+    def _gradient(
+        self, rows: Sequence[TrainRow], batch: Batch, old: Tensor | None, weights: Tensor
+    ) -> tuple[dict[str, float], float]:
+        """Compute the gradient of the rows' loss; return figures of their tokens, and its norm before it is cut."""
+        totals: dict[str, float] = {}
+        for pack, counts in dealt(packs(rows, packed_to(self.settings))):
+            at = list(pack.rows)
+            piece = batch.part(at)
+            found = self._backward(pack, rows, piece, None if old is None else old[at], weights[at] * counts)
+            share = counts * float(piece.mask.sum() / batch.mask.sum())
+            for name, value in found.items():
+                if name.endswith(MOST):
+                    totals[name] = max(totals.get(name, value), value)
+                else:
+                    totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
+        norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
+        return totals, float(whole(norm))
 
     def _joined(self, figures: dict[str, float]) -> dict[str, float]:
         """Return the sums of all processes' figures, and the largest of those that are maxima."""

@@ -12,7 +12,7 @@ from benchmarks import gpu
 from benchmarks.claims import train_8_gpu
 
 
-def broken() -> Iterator[gpu.Figure]:
+def broken(out: Path) -> Iterator[gpu.Figure]:
     yield "a model: an update, most memory, GiB", 2.0
     yield "a model: an update, planned, GiB", 1.0
     raise RuntimeError("the device is gone")

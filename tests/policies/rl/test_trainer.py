@@ -5,6 +5,7 @@ what was trained.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -391,6 +392,31 @@ def test_a_full_disk_is_told_as_one_and_leaves_what_was_written_before(model: Pa
     assert not (tmp_path / "v1").exists()
     made.save(tmp_path / "v1")
     assert trainer(model).resume(path) == {"iterations": 1}
+
+
+@dataclass
+class Faulty:
+    """A loss that is no number the first `faults` times, as a kernel now and then."""
+
+    faults: int
+    aggregation: None = None
+
+    def __call__(
+        self, logp: torch.Tensor, old_logp: torch.Tensor, advantages: torch.Tensor, mask: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        self.faults -= 1
+        loss, metrics = Ppo()(logp, old_logp, advantages, mask)
+        return (loss * math.nan if self.faults >= 0 else loss), metrics
+
+
+def test_a_gradient_that_is_no_number_once_is_computed_again(model: Path) -> None:
+    sound, faulty = trainer(model), Trainer(model, Faulty(1), SETTINGS)
+    told, expected = faulty.step(ROWS, ADVANTAGES), sound.step(ROWS, ADVANTAGES)
+    assert torch.equal(weights(faulty), weights(sound))
+    assert told["recomputed"] == 1
+    assert told["loss"] == expected["loss"]
+    assert "recomputed" not in expected
+    assert "recomputed" not in faulty.step(ROWS, ADVANTAGES)
 
 
 def test_a_gradient_that_is_no_number_stops_and_leaves_the_weights(model: Path) -> None:

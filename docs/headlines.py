@@ -55,8 +55,8 @@ HEADLINES = (
     Headline(
         "train_1_learns",
         "GRPO, 0.5 B model, Formula, {n} questions: points gained",
-        "qwen2.5-coder-0.5b-instruct on Formula, NVIDIA_H200, greedy success, points: grpo minus start",
-        "qwen2.5-coder-0.5b-instruct on Formula, NVIDIA_H200, greedy success, points: grpo, rewards shuffled minus start",
+        "Qwen 0.5 B on Formula, NVIDIA_H200, greedy, points: grpo minus start",
+        "Qwen 0.5 B on Formula, NVIDIA_H200, greedy, points: grpo, rewards shuffled minus start",
         "{} where rewards are dealt by lot",
     ),
     Headline(

@@ -2,8 +2,9 @@
 
 Nothing is measured here but with `--quick`: a device is lent for half an hour, and what it said is kept with its name.
 Its updates and answers are those of the CPU (control: how far the updates moved the same numbers), its memory is as
-planned, and it samples faster by steps that are recorded as graphs (control: the same steps, started kernel by kernel). Where no GPU was had, the row says so, and what stands there of a CPU is shown beside it. `--quick`: the step
-`parity` on the device at hand.
+planned, and it samples faster by steps that are recorded as graphs (control: the same steps, started kernel by kernel).
+Where no GPU was had, the row says so, and what stands there of a CPU is shown beside it. `--quick`: the step `parity`
+on the device at hand.
 """
 
 from __future__ import annotations

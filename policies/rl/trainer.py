@@ -108,8 +108,8 @@ class Trainer:
         Tokens of which nobody knows how likely they were when sampled count as sampled by the weights as they are, so
         that a correction gives them the weight 1; `unscored` is how many there were, where there were any.
 
-        A gradient that is no number is computed once more, as a GPU may come to another one; `recomputed` is how often that
-        was so, where it was.
+        A gradient that is no number is computed once more, as a GPU may come to another one; `recomputed` is how often
+        that was so, where it was.
 
         Raises `BadInput` for rows without a trained token, and `TrainingStopped` where the loss is not finite.
         """

@@ -233,12 +233,15 @@ def export(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="A training, by its name in `evolve train status`.")],
     to: Annotated[Literal["trackio", "mlflow"], typer.Option(help="The tracker of experiments that gets its figures.")],
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Hand over each line as it comes, until the training ends.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Hand a training's figures to trackio or MLflow, as a run of the project `evolve` there."""
     from evolve.training.tracker_export import export
 
-    where = export(load(context), name, to)
+    where = export(load(context), name, to, follow=follow)
     show({"training": name, "to": to, "where": where}, as_json, f"{name} is in {where}")
 
 

@@ -200,7 +200,11 @@ def exclusive(workspace: Path, run_id: str) -> Generator[None]:
 
 def is_worked_on(workspace: Path, run_id: str) -> bool:
     """Tell whether a living process holds the run's lock, which ends with its process."""
-    file = _lock_file(workspace, run_id)
+    return is_held(_lock_file(workspace, run_id))
+
+
+def is_held(file: Path) -> bool:
+    """Tell whether a living process holds a lock."""
     try:
         if file.exists():
             FileLock(file, blocking=False).acquire().lock.release()

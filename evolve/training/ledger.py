@@ -18,6 +18,8 @@ FOLDER = "training"
 CHECKPOINT, GOOD = "checkpoint.pt", "good.pt"
 """The latest weights, and the latest that acted within the limits of `training.guards`."""
 HISTORY, METRICS, STOPPED = "history.jsonl", "metrics.jsonl", "stopped.txt"
+LOCK = ".lock"
+"""Held by the process that does the training."""
 MATCHED = "matched.jsonl"
 """What matched groups came to (`training.matched`)."""
 

@@ -243,7 +243,7 @@ def _training(
     folder.mkdir(parents=True, exist_ok=True)
     taken = f"{folder.name} is under way in another process; wait for it, or stop it"
     with (
-        alone(folder / ".lock", taken),
+        alone(folder / ledger.LOCK, taken),
         make_trainer(
             section.backend,
             generations.model_directory(config.policy),

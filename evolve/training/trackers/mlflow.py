@@ -9,37 +9,45 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["send"]
+__all__ = ["Run"]
 
 EXPERIMENT = "evolve"
 
 
-def send(
-    workspace: Path, name: str, told: Sequence[tuple[int, Mapping[str, float]]], settings: Mapping[str, Any]
-) -> str:
-    """Write a run `name` of the experiment `evolve`, and return where it is.
+class Run:
+    """A run `name` of the experiment `evolve`; `settings` are its parameters.
 
-    `told`: (step, figures); `settings`: its parameters. Raises `ModuleNotFoundError` where a package is missing.
+    Raises `ModuleNotFoundError` where a package is missing.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    place = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{workspace / 'mlflow.db'}"
-    if place.startswith("sqlite"):
-        import_module("sqlalchemy")
-        import_module("alembic")
-    tracking: Any = import_module("mlflow.tracking")
-    entities: Any = import_module("mlflow.entities")
-    client = tracking.MlflowClient(tracking_uri=place)
-    known = client.get_experiment_by_name(EXPERIMENT)
-    run = client.create_run(known.experiment_id if known else client.create_experiment(EXPERIMENT), run_name=name)
-    client.log_batch(run.info.run_id, params=[entities.Param(key, str(value)) for key, value in settings.items()])
-    now = int(time.time() * 1000)
-    for step, figures in told:
-        points = [entities.Metric(key, value, now, step) for key, value in figures.items() if math.isfinite(value)]
-        client.log_batch(run.info.run_id, metrics=points)
-    client.set_terminated(run.info.run_id)
-    return place
+
+    def __init__(self, workspace: Path, name: str, settings: Mapping[str, Any]) -> None:
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+        self.where = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{workspace / 'mlflow.db'}"
+        if self.where.startswith("sqlite"):
+            import_module("sqlalchemy")
+            import_module("alembic")
+        tracking: Any = import_module("mlflow.tracking")
+        self._entities: Any = import_module("mlflow.entities")
+        self._client = tracking.MlflowClient(tracking_uri=self.where)
+        known = self._client.get_experiment_by_name(EXPERIMENT)
+        experiment = known.experiment_id if known else self._client.create_experiment(EXPERIMENT)
+        self._id: str = self._client.create_run(experiment, run_name=name).info.run_id
+        parameters = [self._entities.Param(key, str(value)) for key, value in settings.items()]
+        self._client.log_batch(self._id, params=parameters)
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Add the figures of a step; those that are no numbers are left out."""
+        now = int(time.time() * 1000)
+        points = [
+            self._entities.Metric(key, value, now, step) for key, value in figures.items() if math.isfinite(value)
+        ]
+        self._client.log_batch(self._id, metrics=points)
+
+    def close(self) -> None:
+        """End the run."""
+        self._client.set_terminated(self._id)

@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["send"]
+__all__ = ["Run"]
 
 
-def send(
-    workspace: Path, name: str, told: Sequence[tuple[int, Mapping[str, float]]], settings: Mapping[str, Any]
-) -> str:
-    """Write a run `name` of the project `evolve`, and return where it is. Nothing is sent anywhere.
+class Run:
+    """A run `name` of the project `evolve`, with its settings. Nothing is sent anywhere.
 
-    `told`: (step, figures); `settings`: shown beside them. Raises `ModuleNotFoundError` where trackio is missing.
+    Raises `ModuleNotFoundError` where trackio is missing.
     """
-    del workspace
-    with redirect_stdout(sys.stderr):  # it greets
-        trackio: Any = import_module("trackio")
-        utils: Any = import_module("trackio.utils")
-        trackio.init(
-            project="evolve", name=name, config=dict(settings), embed=False, auto_log_gpu=False, auto_log_cpu=False
-        )
-        for step, figures in told:
-            trackio.log(dict(figures), step=step)
-        trackio.finish()
-    return str(utils.TRACKIO_DIR)
+
+    def __init__(self, workspace: Path, name: str, settings: Mapping[str, Any]) -> None:
+        del workspace
+        with redirect_stdout(sys.stderr):  # it greets
+            self._trackio: Any = import_module("trackio")
+            utils: Any = import_module("trackio.utils")
+            self._trackio.init(
+                project="evolve", name=name, config=dict(settings), embed=False, auto_log_gpu=False, auto_log_cpu=False
+            )
+        self.where = str(utils.TRACKIO_DIR)
+
+    def log(self, step: int, figures: Mapping[str, float]) -> None:
+        """Add the figures of a step."""
+        with redirect_stdout(sys.stderr):
+            self._trackio.log(dict(figures), step=step)
+
+    def close(self) -> None:
+        """End the run."""
+        with redirect_stdout(sys.stderr):
+            self._trackio.finish()

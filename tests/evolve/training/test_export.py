@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
 
 import pytest
 
-from evolve.training import ledger, resumption
+from evolve.config.file import load_config
+from evolve.loop.runs import alone
+from evolve.training import ledger, resumption, tracker_export
 from tests.evolve.command import finish, invoke, start
 
 NAME = "sage-0123456789"
@@ -56,6 +63,67 @@ def test_what_was_exported_can_be_read_back(to: str, folder: Path) -> None:
     expected = [[NAME, int(each["iteration"]), {k: each[k] for k in ("success", "loss")}] for each in FIGURES]
     assert json.loads(read.stdout) == expected
     assert str(folder) in where
+
+
+class Noted:
+    """A tracker of the test's own; it tells what came when."""
+
+    where = "here"
+
+    def __init__(self, workspace: Path, name: str, settings: dict[str, Any]) -> None:
+        self.told: list[int] = []
+        self.closed = False
+        RUNS.append(self)
+
+    def log(self, step: int, figures: dict[str, float]) -> None:
+        self.told.append(step)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+RUNS: list[Noted] = []
+
+
+def test_a_training_is_followed_until_nobody_does_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("evolve.training.trackers.noted")
+    monkeypatch.setattr(module, "Run", Noted, raising=False)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(tracker_export, "POLL_S", 0.01)
+    place = folder / ".evolve" / "policies" / "training" / NAME
+    config = load_config(folder / "evolve.toml")
+    (place / ledger.METRICS).unlink()
+    RUNS.clear()
+    with ThreadPoolExecutor() as pool:
+        with alone(place / ledger.LOCK, "taken"):
+            done = pool.submit(tracker_export.export, config, NAME, cast(Any, "noted"), follow=True)
+            ledger.append(place / ledger.METRICS, FIGURES[0])
+            until(lambda: RUNS and RUNS[0].told == [0])
+            ledger.keep(place / ledger.METRICS, 0)  # as after a kill: what no checkpoint knows is done again
+            for each in FIGURES:
+                ledger.append(place / ledger.METRICS, each)
+            until(lambda: RUNS[0].told == [0, 1])
+            assert not RUNS[0].closed
+            assert not done.done()
+        assert done.result(timeout=60) == "here"
+    assert RUNS[0].told == [0, 1]
+    assert RUNS[0].closed
+
+
+def test_a_training_that_nobody_does_and_told_nothing_is_not_waited_for(folder: Path) -> None:
+    (folder / ".evolve" / "policies" / "training" / NAME / ledger.METRICS).unlink()
+    result = invoke(folder, "train", "export", NAME, "--to", "mlflow", "--follow")
+    assert result.exit_code == 1
+    assert "with figures" in result.stderr
+
+
+def until(there: Callable[[], object]) -> None:
+    """Wait for something that another thread does, a minute at most."""
+    for _ in range(6000):
+        if there():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not come")
 
 
 @pytest.mark.parametrize("to", ["trackio", "mlflow"])

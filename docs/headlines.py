@@ -54,10 +54,10 @@ HEADLINES = (
     ),
     Headline(
         "train_1_learns",
-        "GRPO, 0.5 B model, Formula, {n} questions: points gained",
+        "GRPO on Formula, 0.5 B model, {n} questions: points gained",
         "Qwen 0.5 B on Formula, NVIDIA_H200, greedy, points: grpo minus start",
         "Qwen 0.5 B on Formula, NVIDIA_H200, greedy, points: grpo, rewards shuffled minus start",
-        "{} where rewards are dealt by lot",
+        "{}, rewards by lot",
     ),
     Headline(
         "mend_1_first_hour",

@@ -54,7 +54,7 @@ HEADLINES = (
     ),
     Headline(
         "train_1_learns",
-        "GRPO on Formula, 0.5 B model, {n} questions: points gained",
+        "Formula, 0.5 B model, GRPO, {n} questions: points",
         "Qwen 0.5 B on Formula, NVIDIA_H200, greedy, points: grpo minus start",
         "Qwen 0.5 B on Formula, NVIDIA_H200, greedy, points: grpo, rewards shuffled minus start",
         "{}, rewards by lot",

@@ -43,6 +43,7 @@ SECTIONS: dict[str, tuple[Panel, ...]] = {
         Panel("entropy, nats a token", ("entropy",)),
         Panel("divergence from the sampler, nats a token", ("rollout_kl",)),
         Panel("divergence from the base model, nats a token", ("reference_kl",)),
+        Panel("what the world answers, nats a token", ("echo",)),
         Panel("largest importance ratio of a token", ("ratio_max",)),
         Panel("effective sample size, share of tokens", ("ess",)),
         Panel("tokens that older weights sampled, share", ("off_policy",)),

@@ -18,46 +18,66 @@ from policies.rl.rows import TrainRow
 
 @dataclass(frozen=True)
 class Batch:
-    """b rows of at most t trained tokens each, padded at the end."""
+    """b rows of at most t tokens each that are scored, padded at the end: those that are trained, and where it is asked
+    for what the world answered between them."""
 
     tokens: Tensor
-    """[b, t] ids of the tokens that the policy wrote."""
+    """[b, t] ids."""
     rollout_logp: Tensor
     """[b, t] their log-probabilities when they were sampled."""
     advantages: Tensor
     """[b, t]"""
     mask: Tensor
-    """[b, t] False = padding."""
+    """[b, t] True = the policy wrote it."""
+    world: Tensor | None = None
+    """[b, t] True = the world answered it; None = nothing of that is scored."""
 
     def part(self, rows: Sequence[int]) -> Batch:
         """Return some of the rows, in the given order."""
         at = torch.tensor(list(rows), device=self.mask.device)
-        return Batch(self.tokens[at], self.rollout_logp[at], self.advantages[at], self.mask[at])
+        world = None if self.world is None else self.world[at]
+        return Batch(self.tokens[at], self.rollout_logp[at], self.advantages[at], self.mask[at], world)
+
+    @property
+    def scored(self) -> Tensor:
+        """[b, t] False = padding."""
+        return self.mask if self.world is None else self.mask | self.world
 
 
-def batch_of(rows: Sequence[TrainRow], advantages: Sequence[Array], device: Any = "cpu") -> Batch:
-    """Return rows as arrays; `advantages` holds for each row one number per span.
+def batch_of(
+    rows: Sequence[TrainRow], advantages: Sequence[Array], device: Any = "cpu", *, world: bool = False
+) -> Batch:
+    """Return rows as arrays; `advantages` holds for each row one number per span. `world`: with what was answered.
 
     Raises `BadInput` where these do not fit, or where no token is trained.
     """
     for row, given in zip(rows, advantages, strict=True):
         if len(given) != len(row.spans):
             raise BadInput(f"row of {row.trajectory_id!r} has {len(row.spans)} turns and got {len(given)} advantages")
-    most = max((row.trained for row in rows), default=0)
-    if not most:
+    if not any(row.trained for row in rows):
         raise BadInput(f"got {len(rows)} rows without a trained token; expected rows of which the policy wrote a part")
-    tokens = torch.zeros(len(rows), most, dtype=torch.long)
-    logp, spread = torch.zeros(len(rows), most), torch.zeros(len(rows), most)
-    mask = torch.zeros(len(rows), most, dtype=torch.bool)
-    for at, (row, given) in enumerate(zip(rows, advantages, strict=True)):
-        end = 0
+    kept = [_kept(row, world=world) for row in rows]
+    size = len(rows), max(map(len, kept))
+    tokens, mask = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.bool)
+    answered, logp, spread = torch.zeros_like(mask), torch.zeros(size), torch.zeros(size)
+    for at, (row, given, places) in enumerate(zip(rows, advantages, kept, strict=True)):
+        column = {place: n for n, place in enumerate(places)}
+        tokens[at, : len(places)] = torch.tensor([row.completion_ids[place] for place in places])
+        answered[at, : len(places)] = True
         for span, advantage in zip(row.spans, given, strict=True):
-            start, end = end, end + span.stop - span.start
-            tokens[at, start:end] = torch.tensor(row.completion_ids[span.start : span.stop])
-            logp[at, start:end] = torch.tensor(row.sampling_logprobs[span.start : span.stop])
-            spread[at, start:end] = float(advantage)
-        mask[at, :end] = True
-    return Batch(*(each.to(device) for each in (tokens, logp, spread, mask)))
+            if span.start < span.stop:
+                own = slice(column[span.start], column[span.stop - 1] + 1)
+                logp[at, own] = torch.tensor(row.sampling_logprobs[span.start : span.stop])
+                spread[at, own], mask[at, own], answered[at, own] = float(advantage), True, False
+    every = (tokens, logp, spread, mask, answered) if world else (tokens, logp, spread, mask)
+    return Batch(*(each.to(device) for each in every))
+
+
+def _kept(row: TrainRow, *, world: bool) -> list[int]:
+    """Return which tokens of a row's completion are scored."""
+    if world:
+        return list(range(len(row.completion_ids)))
+    return [n for span in row.spans for n in range(span.start, span.stop)]
 
 
 NUMBERS = 1 << 25
@@ -102,14 +122,19 @@ def split(model: Any) -> Split | None:
 def score(
     model: Any, pack: Pack, rows: Sequence[TrainRow], batch: Batch, temperature: float, parts: Split | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-probability of each trained token of a pack's rows [b, t], and the entropy there (no gradient).
+    """Return the log-probability of each scored token of a pack's rows [b, t], and the entropy there (no gradient).
 
     `batch` holds these rows in the order of `pack.rows`; `temperature` is what they were sampled with. With the `parts`
     of the model no more than `NUMBERS` logits are held at a time, however many tokens are trained.
     """
     device = batch.mask.device
-    at = [place for row, places in zip(pack.rows, pack.before, strict=True) for place in _trained(rows[row], places)]
-    places, tokens, mask = torch.tensor(at, device=device), batch.tokens[batch.mask], pack.mask()
+    world, scored = batch.world is not None, batch.scored
+    at = [
+        int(before[n])
+        for row, before in zip(pack.rows, pack.before, strict=True)
+        for n in _kept(rows[row], world=world)
+    ]
+    places, tokens, mask = torch.tensor(at, device=device), batch.tokens[scored], pack.mask()
     inputs: dict[str, Any] = {
         "input_ids": torch.from_numpy(pack.ids)[None].to(device),
         "position_ids": torch.from_numpy(pack.positions)[None].to(device),
@@ -121,7 +146,7 @@ def score(
     else:
         chosen, spread = getattr(model, IN_PARTS, parts.opinions)(inputs, places, tokens, temperature)
     zero = torch.zeros_like(batch.rollout_logp)
-    return zero.masked_scatter(batch.mask, chosen), zero.masked_scatter(batch.mask, spread)
+    return zero.masked_scatter(scored, chosen), zero.masked_scatter(scored, spread)
 
 
 def _opinion(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
@@ -141,7 +166,3 @@ def _in_parts(head: Any, hidden: Tensor, tokens: Tensor, temperature: float, mos
     pieces = zip(hidden.split(most), tokens.split(most), strict=True)
     found: list[Any] = [checkpoint(part, states, wanted, use_reentrant=False) for states, wanted in pieces]
     return torch.cat([chosen for chosen, _ in found]), torch.cat([spread for _, spread in found])
-
-
-def _trained(row: TrainRow, places: Any) -> list[int]:
-    return [int(place) for span in row.spans for place in places[span.start : span.stop]]

@@ -45,6 +45,9 @@ class Optimising(Frozen):
     reference_kl: bool = False
     """Also tell how far the policy is from the base model (`reference_kl`, nats a token): one pass more over a batch,
     without gradient. It is a figure, no part of the loss."""
+    echo: float = Field(default=0.0, ge=0)
+    """Weight of one more loss: that the world answers as it did, as the mean of -log p over the tokens between the
+    policy's turns, the template's with them (terminal ECHO). So failed episodes teach something too. 0 = none."""
 
 
 class OptimiserOptions(Optimising):

@@ -50,6 +50,8 @@ from policies.rl.trained_model import adamw, held_in, packed_to, precision, sche
 
 log = logging.getLogger(__name__)
 
+SUMS = ("loss", "echo")
+"""Figures of a batch that are the sums over its packs."""
 MOST = "_max"
 """How the name of a figure ends that is the largest of a batch; the others are means."""
 
@@ -116,7 +118,7 @@ class Trainer:
         began = time.perf_counter()
         settings = self.settings
         self.model.train()  # gradient checkpointing is off in a model that is evaluated
-        batch = batch_of(rows, advantages, self.accelerator.device)
+        batch = batch_of(rows, advantages, self.accelerator.device, world=settings.echo > 0)
         order = torch.Generator().manual_seed(settings.seed + self.updates)
         once = settings.epochs * settings.minibatches == 1
         unknown = batch.rollout_logp.isnan()
@@ -192,6 +194,8 @@ class Trainer:
                 "correction_mean": float(applied.mean()),
                 "correction_max": float(applied.max()),
             }
+        if part.world is not None:
+            weights = weights + part.world / part.world.sum().clamp(min=1)
         totals, norm = self._gradient(own, part, before, weights)
         if not math.isfinite(norm):
             log.warning("the gradient of update %d became %s, and is computed once more", self.updates + 1, norm)
@@ -223,7 +227,7 @@ class Trainer:
                 if name.endswith(MOST):
                     totals[name] = max(totals.get(name, value), value)
                 else:
-                    totals[name] = totals.get(name, 0.0) + (value if name == "loss" else share * value)
+                    totals[name] = totals.get(name, 0.0) + (value if name in SUMS else share * value)
         norm = self.accelerator.clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm)
         return totals, float(whole(norm))
 
@@ -247,6 +251,10 @@ class Trainer:
         logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
+        if part.world is not None:
+            surprise = -(logp.masked_fill(~part.world, 0.0) * weights).sum()
+            total = total + self.settings.echo * surprise
+            metrics["echo"] = float(surprise.detach())
         self.accelerator.backward(total * world_size())  # of the gradients of several processes FSDP takes the mean
         drift = (logp.detach() - part.rollout_logp)[part.mask].double()
         ratio = drift.clamp(-LIMIT, LIMIT).exp()
@@ -363,6 +371,7 @@ def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
         "schedule": "constant",
         "warmup_updates": 0,
         "reference_kl": False,
+        "echo": 0.0,
     } | named
 
 

@@ -69,6 +69,8 @@ class TrlTrainer(Trainer):
     ) -> None:
         if correction is not None:
             raise PolicyRefused(f"trl_sync got {correction!r}; TRL corrects nothing but rollouts of vLLM; {USE_TORCH}")
+        if settings.echo:
+            raise PolicyRefused(f"trl_sync got echo {settings.echo}; TRL learns nothing of the world; {USE_TORCH}")
         self._wanted = grpo_settings(loss, settings)
         super().__init__(model, loss, settings, start=start)
         self._trl.lr_scheduler = self.schedule

@@ -179,16 +179,16 @@ def _computed(loss: PolicyLoss, settings: OptimiserOptions, correction: OffPolic
             f"rate constant: TRL begins its schedule anew whenever a training goes on; {USE_TORCH}"
         )
     once = settings.epochs == settings.minibatches == 1 and settings.weights == "lora" and correction is None
-    once &= not settings.reference_kl
+    once &= not settings.reference_kl and not settings.echo
     if isinstance(loss, Ppo) and type(loss) in (Ppo, Dapo) and once and way == "token-mean":
         above = loss.dual_clip is None or loss.dual_clip > 1 + loss.high
         if above:
             return loss
     raise PolicyRefused(
         f"trl_async got {loss!r}, {way}, correction {correction!r}, weights {settings.weights}, epochs "
-        f"{settings.epochs}, minibatches {settings.minibatches}, reference_kl {settings.reference_kl}; the async "
-        f"trainer of TRL {VERSION} computes ppo and dapo (dual_clip above 1 + high), token-mean, no correction, lora, "
-        f"1, 1 and no reference_kl; {USE_TORCH}"
+        f"{settings.epochs}, minibatches {settings.minibatches}, reference_kl {settings.reference_kl}, echo "
+        f"{settings.echo}; the async trainer of TRL {VERSION} computes ppo and dapo (dual_clip above 1 + high), "
+        f"token-mean, no correction, lora, 1, 1, no reference_kl and no echo; {USE_TORCH}"
     )
 
 

@@ -110,12 +110,12 @@ def test_the_gradient_is_that_of_both_losses(model: Path, numbers: int, monkeypa
 def test_what_the_world_answers_gets_likelier_and_is_told(model: Path) -> None:
     made, control = trainer(model, 1.0), trainer(model, 0.0)
     before = answered(made).mean().item()
-    told = [made.step(ROWS, ADVANTAGES)["echo"] for _ in range(8)]
-    for _ in range(8):
+    told = [made.step(ROWS, ADVANTAGES)["echo"] for _ in range(40)]
+    for _ in range(40):
         assert "echo" not in control.step(ROWS, ADVANTAGES)
     assert told[0] == pytest.approx(before, rel=1e-4)
-    assert told[-1] < before - 1
-    assert answered(control).mean().item() > before - 1
+    assert told[-1] < before - 0.5
+    assert answered(control).mean().item() > before - 0.1
 
 
 def test_rows_in_which_nothing_was_answered_are_trained_as_without(model: Path) -> None:

@@ -93,7 +93,7 @@ class LocalPolicy:
 
         def follow() -> None:
             self._take(trainer.merged())
-            self.engine.forget()
+            self.engine.renew()
             self._live = _Live(self.engine, self._named())
 
         await self._batcher.between(follow)

@@ -60,6 +60,10 @@ class Engine(Protocol):
         """Return one completion per request, in order."""
         ...
 
+    def renew(self) -> None:
+        """Drop what was computed with the weights as they were; called after they changed."""
+        ...
+
     def forget(self) -> None:
         """Drop what is only kept to answer faster; called when no request comes any more."""
         ...

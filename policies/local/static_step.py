@@ -18,7 +18,7 @@ from transformers.cache_utils import StaticLayer
 ROWS, COLUMNS = 8, 256
 """Batches are rounded up to the next power of two from the first on, caches to multiples of the second."""
 KEPT = 1 / 16
-"""Share of a device's memory that may stay taken when no request is there."""
+"""Share of a device's memory that recorded steps may hold while others are recorded, or weights are updated."""
 WARM_UP = 3
 """Times that a step runs before it is recorded: some libraries set themselves up meanwhile."""
 
@@ -145,7 +145,8 @@ class Steps:
             return 1 << 30
         config = self._model.config.get_text_config()
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        row = 2 * config.num_hidden_layers * config.num_key_value_heads * head * columns * self._model.dtype.itemsize
+        heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        row = 2 * config.num_hidden_layers * heads * head * columns * self._model.dtype.itemsize
         free = torch.cuda.mem_get_info(device)[0] + sum(step.size for step in self._made.values())
         rows = max(1, free // 2 // row)
         return max(ROWS, 1 << (rows.bit_length() - 1))
@@ -154,20 +155,17 @@ class Steps:
         """Return the step of that size, recorded or new."""
         key = rows_for(rows), columns_for(columns)
         if key not in self._made:
-            self._make_room()
+            self.make_room()
             self._made[key] = StaticStep(self._model, self._name, *key)
         return self._made[key]
 
-    def _make_room(self) -> None:
-        """Drop what was recorded where it takes more than may stay."""
+    def make_room(self) -> None:
+        """Drop what was recorded where it takes more of the device's memory than may stay."""
         device = self._model.device
-        if device.type != "cuda":
-            self._made.clear()
-            return
-        whole = torch.cuda.mem_get_info(device)[1]
+        whole = torch.cuda.mem_get_info(device)[1] if device.type == "cuda" else 0
         if sum(step.size for step in self._made.values()) > KEPT * whole:
             self._made.clear()
 
-    def forget(self) -> None:
-        """Drop what takes much memory."""
-        self._make_room()
+    def clear(self) -> None:
+        """Drop what was recorded."""
+        self._made.clear()

@@ -89,10 +89,15 @@ class TransformersEngine:
         )
         return out.logits[:, -1], out[self._cache]
 
-    def forget(self) -> None:
-        """Drop recorded steps that take much memory; nothing else is kept."""
+    def renew(self) -> None:
+        """Make room for an update: drop recorded steps that take much memory. The others compute with new weights."""
         if self._steps is not None:
-            self._steps.forget()
+            self._steps.make_room()
+
+    def forget(self) -> None:
+        """Drop recorded steps."""
+        if self._steps is not None:
+            self._steps.clear()
 
 
 def _columns(requests: Sequence[Request]) -> int:

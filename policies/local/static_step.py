@@ -21,9 +21,7 @@ KEPT = 1 / 16
 """Share of a device's memory that recorded steps may hold while others are recorded, or weights are updated."""
 WARM_UP = 3
 """Times that a step runs before it is recorded: some libraries set themselves up meanwhile."""
-
-
-LOOKING = ("dynamic", "longrope")
+DYNAMIC_ROPES = ("dynamic", "longrope")
 """Kinds of rotary embeddings that look at the numbers of a batch, which a graph cannot."""
 
 
@@ -32,7 +30,7 @@ def fits(model: Any) -> bool:
     if not getattr(model, "_can_compile_fullgraph", False):
         return False
     config = model.config.get_text_config()
-    if (getattr(config, "rope_parameters", None) or {}).get("rope_type") in LOOKING:
+    if (getattr(config, "rope_parameters", None) or {}).get("rope_type") in DYNAMIC_ROPES:
         return False
     return all(type(layer) is StaticLayer for layer in StaticCache(config=config, max_cache_len=COLUMNS).layers)
 
@@ -67,7 +65,8 @@ class StaticStep:
     @property
     def size(self) -> int:
         """Bytes of the cache."""
-        return sum(each.numel() * each.element_size() for layer in self._cache.layers for each in _held(layer))
+        layers: list[Any] = self._cache.layers
+        return sum(each.nbytes for layer in layers for each in (layer.keys, layer.values))
 
     def load(self, cache: Any, at: Sequence[int], mask: Tensor) -> None:
         """Begin with prompts that were computed: `at[i]` is the row of `cache` and of `mask` that row i goes on from.
@@ -127,10 +126,6 @@ class StaticStep:
         self._graph = graph
 
 
-def _held(layer: Any) -> tuple[Tensor, Tensor]:
-    return layer.keys, layer.values
-
-
 class Steps:
     """The steps that were recorded, by their size."""
 
@@ -139,7 +134,10 @@ class Steps:
         self._made: dict[tuple[int, int], StaticStep] = {}
 
     def at_most(self, columns: int) -> int:
-        """Return how many rows may be decoded at once with caches of so many tokens: a half of the free memory."""
+        """Return how many rows may be decoded at once with caches of so many tokens.
+
+        They take half of the memory that is free, that torch keeps for itself, or that recorded steps hold.
+        """
         device = self._model.device
         if device.type != "cuda":
             return 1 << 30
@@ -147,7 +145,8 @@ class Steps:
         head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
         row = 2 * config.num_hidden_layers * heads * head * columns * self._model.dtype.itemsize
-        free = torch.cuda.mem_get_info(device)[0] + sum(step.size for step in self._made.values())
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        free = torch.cuda.mem_get_info(device)[0] + kept + sum(step.size for step in self._made.values())
         rows = max(1, free // 2 // row)
         return max(ROWS, 1 << (rows.bit_length() - 1))
 

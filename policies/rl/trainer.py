@@ -110,8 +110,8 @@ class Trainer:
         Tokens of which nobody knows how likely they were when sampled count as sampled by the weights as they are, so
         that a correction gives them the weight 1; `unscored` is how many there were, where there were any.
 
-        A gradient that is no number is computed once more, as a GPU may come to another one; `recomputed` is how often
-        that was so, where it was.
+        A gradient or log-probabilities that are no numbers are computed once more, as a GPU may come to others;
+        `recomputed` is how often that was so, where it was.
 
         Raises `BadInput` for rows without a trained token, and `TrainingStopped` where the loss is not finite.
         """
@@ -123,12 +123,16 @@ class Trainer:
         once = settings.epochs * settings.minibatches == 1
         unknown = batch.rollout_logp.isnan()
         unscored = int(unknown.sum())
+        self._recomputed = 0
         old = None if once and self.correction is None and not unscored else self.logprobs(rows, batch)
+        if old is not None and not old.isfinite().all():
+            log.warning("a log-probability became no number, and they are computed once more")
+            old = self.logprobs(rows, batch)
+            self._recomputed += 1
         if old is not None:
             batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
         reference = {"reference_kl": self.reference_kl(rows, batch)} if settings.reference_kl else {}
         found: list[dict[str, float]] = []
-        self._recomputed = 0
         for _ in range(settings.epochs):
             shuffled = torch.randperm(len(rows), generator=order).tolist()
             for part in range(min(settings.minibatches, len(rows))):

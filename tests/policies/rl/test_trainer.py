@@ -419,6 +419,17 @@ def test_a_gradient_that_is_no_number_once_is_computed_again(model: Path) -> Non
     assert "recomputed" not in faulty.step(ROWS, ADVANTAGES)
 
 
+def test_log_probabilities_that_are_no_numbers_once_are_computed_again(model: Path) -> None:
+    sound, faulty = (trainer(model, minibatches=2) for _ in range(2))
+    faults = [math.nan]
+    head = faulty.acting.get_output_embeddings()
+    head.register_forward_hook(lambda module, given, logits: logits * (faults.pop() if faults else 1.0))
+    told, expected = faulty.step(ROWS, ADVANTAGES), sound.step(ROWS, ADVANTAGES)
+    assert torch.equal(weights(faulty), weights(sound))
+    assert told["recomputed"] == 1
+    assert told["loss"] == expected["loss"]
+
+
 def test_a_gradient_that_is_no_number_stops_and_leaves_the_weights(model: Path) -> None:
     made = trainer(model)
     before = weights(made)

@@ -60,9 +60,14 @@ def bootstrap(values: np.ndarray, looks: int = 10_000) -> tuple[float, float]:
 def minus(cells: Cells, arm: str, other: str, figure: str, text: str, *, asked: bool = False) -> Row:
     """Return an arm minus another, paired by office."""
     change = of_offices(cells, arm, figure) - of_offices(cells, other, figure)
+    return paired(change, f"{text}: {arm} minus {other}", asked=asked)
+
+
+def paired(change: np.ndarray, text: str, *, asked: bool) -> Row:
+    """Return the row of a mean of paired differences; where it is asked for, all of its interval has to be above 0."""
     ci = bootstrap(change)
     target = Target(ABOVE.text, lambda _: ABOVE.met(ci[0])) if asked else None
-    return Row(f"{text}: {arm} minus {other}", float(change.mean()), target, n=len(change), ci=ci)
+    return Row(text, float(change.mean()), target, n=len(change), ci=ci)
 
 
 def rows(cells: Cells) -> list[Row]:
@@ -153,19 +158,11 @@ def real() -> list[Row]:
     for file in files:
         found = json.loads(file.read_text())
         for way in (GREEDY, SAMPLED):
-            for arm, other, asked in (
-                (GRPO, START, True),
-                (GRPO, SHUFFLED, True),
-                (SHUFFLED, START, False),
-                (SAGE, START, False),
-            ):
-                if arm not in found or other not in found:
-                    continue
-                change = 100 * np.subtract(found[arm][way], found[other][way])
-                ci = bootstrap(change)
-                target = Target(ABOVE.text, lambda _, low=ci[0]: ABOVE.met(low)) if asked else None
-                text = f"{MODEL} on Formula, {file.parent.name}, {way}, points: {arm} minus {other}"
-                table.append(Row(text, float(change.mean()), target, n=len(change), ci=ci))
+            for arm, other, asked in PAIRS:
+                if {arm, other} <= set(found):
+                    change = 100 * np.subtract(found[arm][way], found[other][way])
+                    text = f"{MODEL} on Formula, {file.parent.name}, {way}, points: {arm} minus {other}"
+                    table.append(paired(change, text, asked=asked))
         for arm, own in found.items():
             rates = ", ".join(f"{way} {100 * mean(own[way]):.1f} %" for way in (GREEDY, SAMPLED))
             table.append(Row(f"{MODEL}, {arm} ({rates}): updates", own["updates"], n=len(own["batches"])))

@@ -91,7 +91,7 @@ class LlamaEngine:
 
     def renew(self) -> None:
         """Drop the cached prefixes."""
-        self.cache.clear()
+        self.forget()
 
     def forget(self) -> None:
         """Drop the cached prefixes."""

@@ -56,28 +56,22 @@ def batch_of(
             raise BadInput(f"row of {row.trajectory_id!r} has {len(row.spans)} turns and got {len(given)} advantages")
     if not any(row.trained for row in rows):
         raise BadInput(f"got {len(rows)} rows without a trained token; expected rows of which the policy wrote a part")
-    kept = [_kept(row, world=world) for row in rows]
-    size = len(rows), max(map(len, kept))
+    size = len(rows), max(len(row.completion_ids) if world else row.trained for row in rows)
     tokens, mask = torch.zeros(size, dtype=torch.long), torch.zeros(size, dtype=torch.bool)
     answered, logp, spread = torch.zeros_like(mask), torch.zeros(size), torch.zeros(size)
-    for at, (row, given, places) in enumerate(zip(rows, advantages, kept, strict=True)):
-        column = {place: n for n, place in enumerate(places)}
-        tokens[at, : len(places)] = torch.tensor([row.completion_ids[place] for place in places])
-        answered[at, : len(places)] = True
+    for at, (row, given) in enumerate(zip(rows, advantages, strict=True)):
+        if world:
+            whole = slice(0, len(row.completion_ids))
+            tokens[at, whole], answered[at, whole] = torch.tensor(row.completion_ids), True
+        end = 0
         for span, advantage in zip(row.spans, given, strict=True):
-            if span.start < span.stop:
-                own = slice(column[span.start], column[span.stop - 1] + 1)
-                logp[at, own] = torch.tensor(row.sampling_logprobs[span.start : span.stop])
-                spread[at, own], mask[at, own], answered[at, own] = float(advantage), True, False
+            start = span.start if world else end
+            end = start + span.stop - span.start
+            tokens[at, start:end] = torch.tensor(row.completion_ids[span.start : span.stop])
+            logp[at, start:end] = torch.tensor(row.sampling_logprobs[span.start : span.stop])
+            spread[at, start:end], mask[at, start:end], answered[at, start:end] = float(advantage), True, False
     every = (tokens, logp, spread, mask, answered) if world else (tokens, logp, spread, mask)
     return Batch(*(each.to(device) for each in every))
-
-
-def _kept(row: TrainRow, *, world: bool) -> list[int]:
-    """Return which tokens of a row's completion are scored."""
-    if world:
-        return list(range(len(row.completion_ids)))
-    return [n for span in row.spans for n in range(span.start, span.stop)]
 
 
 NUMBERS = 1 << 25
@@ -130,9 +124,9 @@ def score(
     device = batch.mask.device
     world, scored = batch.world is not None, batch.scored
     at = [
-        int(before[n])
+        place
         for row, before in zip(pack.rows, pack.before, strict=True)
-        for n in _kept(rows[row], world=world)
+        for place in _scored(rows[row], before, world=world)
     ]
     places, tokens, mask = torch.tensor(at, device=device), batch.tokens[scored], pack.mask()
     inputs: dict[str, Any] = {
@@ -166,3 +160,9 @@ def _in_parts(head: Any, hidden: Tensor, tokens: Tensor, temperature: float, mos
     pieces = zip(hidden.split(most), tokens.split(most), strict=True)
     found: list[Any] = [checkpoint(part, states, wanted, use_reentrant=False) for states, wanted in pieces]
     return torch.cat([chosen for chosen, _ in found]), torch.cat([spread for _, spread in found])
+
+
+def _scored(row: TrainRow, places: Any, *, world: bool) -> list[int]:
+    """Return those of a row's places, one for each token of its completion, that are scored."""
+    own = [slice(None)] if world else [slice(span.start, span.stop) for span in row.spans]
+    return [int(place) for each in own for place in places[each]]

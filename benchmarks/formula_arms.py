@@ -18,25 +18,25 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.real.files import data
-from benchmarks.sage_arms import Shuffled
+from benchmarks.sage_arms import Shuffled, tell
 from evolve.config.file import changed
 from evolve.config.model import Config
 from evolve.config.training import recipe_settings
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Environment
-from evolve.training.chain_tasks import Chain
-from evolve.training.evaluation import SAME
+from evolve.training.evaluation import SAME, alone
 from evolve.training.loop import Learning, World, learn
 from evolve.training.rollout_policy import RolloutPolicy, rollout_policy
-from evolve.training.rollouts import ChainSpec, Sampling, roll
+from evolve.training.rollouts import Sampling, roll
 from evolve.training.workspace_rollouts import acting_of, methods_of, plan_of
-from memory.records import Task
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.trainer import Trainer
 
 HELD_OUT = "test_normal"
 GREEDY, SAMPLED = "greedy", "sampled"
 START, GRPO, SHUFFLED, SAGE = "start", "grpo", "grpo, rewards shuffled", "sage"
+FORMULA = "formula.json"
+"""Where the figures of all arms are kept, in the folder of a device's results; claim train_1 reads it."""
 Figures = dict[str, Any]
 
 
@@ -75,8 +75,6 @@ def configured(model: Path, folder: Path, arm: str, size: FormulaSize, iteration
         "train.iterations": iterations,
         "train.chains": chains,
         "train.rollouts": size.rollouts,
-        "train.learning_rate": size.rate,
-        "train.minibatches": size.minibatches,
         "train.by": "similarity" if arm == SAGE else "scenario",
     }
     return changed(Config.model_validate(own), settings)
@@ -88,42 +86,27 @@ async def tried(config: Config, world: Environment, policy: RolloutPolicy, size:
     questions = list(world.tasks(HELD_OUT))[: size.questions]
 
     async def solved(temperature: float, samples: int) -> list[float]:
-        how = Sampling(seed=0, skills=False, rollouts=samples)
-        done = await roll(_alone(questions, world), policy, replace(acting, temperature=temperature), how, SAME)
+        each = alone(questions, world, rollouts=samples)
+        how = Sampling(seed=0, skills=False)
+        done = await roll(each, policy, replace(acting, temperature=temperature), how, SAME)
         every = [float(each.links[0].trajectory.success) for each in done]
         return [mean(every[at : at + samples]) for at in range(0, len(every), samples)]
 
     return {GREEDY: await solved(0.0, 1), SAMPLED: await solved(1.0, size.samples)}
 
 
-def _alone(tasks: list[Task], world: Environment) -> list[ChainSpec]:
-    return [ChainSpec(Chain(id=task.id, tasks=(task,)), world) for task in tasks]
-
-
 def trained(model: Path, folder: Path, arm: str, size: FormulaSize, iterations: int, seconds: float) -> Figures:
     """Train an arm for so many batches, or as many as there is time for, and try it; `START`: try the weights."""
     config = configured(model, folder, arm, size, iterations)
-    section = config.train
     methods = methods_of(config)
     world = make_environment(config)
-    settings = OptimiserOptions(learning_rate=section.learning_rate, minibatches=section.minibatches)
+    settings = OptimiserOptions(learning_rate=size.rate, minibatches=size.minibatches)
     batches: list[dict[str, float]] = []
     ends = time.monotonic() + seconds
 
     def report(figures: dict[str, float]) -> None:
         batches.append(figures)
-        names = (
-            "success",
-            "reward",
-            "written",
-            "kept",
-            "loss",
-            "entropy",
-            "rollout_kl",
-            "rollout_tokens_per_s",
-            "seconds",
-        )
-        print(arm, len(batches), *(f"{name} {figures[name]:.3g}" for name in names if name in figures), flush=True)
+        tell(arm, figures)
         if time.monotonic() > ends:
             raise TimeIsUp
 
@@ -143,7 +126,7 @@ def trained(model: Path, folder: Path, arm: str, size: FormulaSize, iterations: 
         finally:
             await policy.aclose()
 
-    with Trainer(model, section.member("loss"), settings) as trainer:
+    with Trainer(model, config.train.member("loss"), settings) as trainer:
         found = asyncio.run(done(trainer))
         return found | {"batches": batches, "updates": trainer.updates}
 

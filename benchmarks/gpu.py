@@ -41,7 +41,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from benchmarks import formula_arms
 from benchmarks.claim import git
 from benchmarks.claims.train_2_memory import SEVEN, small
-from benchmarks.formula_arms import GREEDY, GRPO, SAGE, SAMPLED, SHUFFLED, START, FormulaSize
+from benchmarks.formula_arms import FORMULA, GREEDY, GRPO, SAGE, SAMPLED, SHUFFLED, START, FormulaSize
 from benchmarks.real.files import data
 from benchmarks.real.models import folder
 from benchmarks.sage_arms import Places, Size, measured
@@ -68,8 +68,6 @@ PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12, "L40S": 362e12}
 """Name of a device -> FLOP a second in bf16, dense, as its maker says."""
 SAMPLING, TRAINING = 2, 4
 """FLOP a parameter and token."""
-FORMULA = "formula.json"
-"""What the arms on Formula solved, question by question; claim train_1 reads it."""
 Figure = tuple[str, float | None]
 """What was measured, unit included, and the figure; None where it could not be."""
 
@@ -331,7 +329,7 @@ def _formula(out: Path, *arms: str) -> Iterator[Figure]:
     for arm in arms:
         for way in (GREEDY, SAMPLED):
             yield f"{arm}: {way} success on held-out questions, %", 100 * mean(found[arm][way])
-    for arm in arms if arms[0] != START else arms[1:]:
+    for arm in (each for each in arms if each != START):
         yield f"{arm}: updates", found[arm]["updates"]
         yield f"{arm}: training, seconds", found[arm]["training seconds"]
         for figure in ("success", "rollout_tokens_per_s", "update_tokens_per_s"):

@@ -147,7 +147,7 @@ async def _learned(trainer: Trainer, how: Arm, seed: int, size: Size, folder: Pa
     )
     try:
         worlds = [World(each, given(each)) for each in map(office, TRAIN)]
-        await learn(worlds, parts, plan, folder, lambda figures: _told(folder, figures))
+        await learn(worlds, parts, plan, folder, lambda figures: tell(folder.name, figures))
     finally:
         await policy.aclose()
 
@@ -167,6 +167,7 @@ class Shuffled:
         return self._inner(replace(episodes, rewards=rewards))
 
 
-def _told(folder: Path, figures: dict[str, float]) -> None:
+def tell(name: str, figures: dict[str, float]) -> None:
+    """Print what an iteration came to."""
     names = ("iteration", "success", "reward", "steps", "skill_use", "kept", "loss", "entropy")
-    print(folder.name, *(f"{name} {figures[name]:.3g}" for name in names if name in figures), flush=True)
+    print(name, *(f"{each} {figures[each]:.3g}" for each in names if each in figures), flush=True)

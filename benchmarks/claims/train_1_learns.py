@@ -27,8 +27,7 @@ from statistics import mean
 import numpy as np
 
 from benchmarks.claim import Row, Target, at_least, begin
-from benchmarks.formula_arms import GREEDY, GRPO, SAGE, SAMPLED, SHUFFLED, START
-from benchmarks.gpu import FORMULA
+from benchmarks.formula_arms import FORMULA, GREEDY, GRPO, SAGE, SAMPLED, SHUFFLED, START
 from benchmarks.sage_arms import ARMS, BUILD, CELLS, MODES, Places, Size, measured
 from benchmarks.table import RESULTS
 from benchmarks.weak_pocket import weak_pocket

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.claim import Row, Target, at_least, at_most, begin
-from benchmarks.gpu import FORMULA, parity
+from benchmarks.formula_arms import FORMULA
+from benchmarks.gpu import parity
 from benchmarks.table import RESULTS
 
 NATS = 0.05

@@ -26,7 +26,7 @@ from evolve.protocols import Environment
 from evolve.training import ledger
 from evolve.training.chain_tasks import Chain
 from evolve.training.ledger import CHECKPOINT, HISTORY, METRICS
-from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, roll
+from evolve.training.rollouts import ChainSpec, Recall, Rollout, Sampling, roll, unknowing
 from memory.records import Task
 from policies.protocols import Policy
 from policies.rl.trainer import Trainer
@@ -53,12 +53,16 @@ class Evaluation:
 
     async def rollouts(self, policy: Policy, acting: RolloutConfig, seed: int) -> tuple[Rollout, ...]:
         """Return each task done once, greedily. Raises what `roll` raises."""
-        alone = [
-            ChainSpec(Chain(id=task.id, tasks=(task,)), self.environment, self.recall, rollouts=1)
-            for task in self.tasks
-        ]
+        each = alone(self.tasks, self.environment, self.recall, rollouts=1)
         sampling = Sampling(seed=seed, skills=False)
-        return await roll(alone, WatchedPolicy(policy), replace(acting, temperature=0.0), sampling, SAME)
+        return await roll(each, WatchedPolicy(policy), replace(acting, temperature=0.0), sampling, SAME)
+
+
+def alone(
+    tasks: Sequence[Task], environment: Environment, recall: Recall = unknowing, *, rollouts: int
+) -> list[ChainSpec]:
+    """Return each task as a chain of its own, done so many times."""
+    return [ChainSpec(Chain(id=task.id, tasks=(task,)), environment, recall, rollouts=rollouts) for task in tasks]
 
 
 def evaluation_of(config: Config, environment: Environment, recall: Recall) -> Evaluation | None:

@@ -52,7 +52,7 @@ class StaticStep:
     """
 
     def __init__(self, model: Any, cache_name: str, rows: int, columns: int) -> None:
-        self.rows, self.columns, self._model, self._name = rows, columns, model, cache_name
+        self.rows, self._model, self._name = rows, model, cache_name
         self._cache = StaticCache(config=model.config, max_cache_len=columns)
         device = model.device
         self._ids = torch.zeros(rows, 1, dtype=torch.long, device=device)

@@ -1,10 +1,10 @@
-"""One arm of claim rl_5 in a process of its own: GRPO on the office, by our loop or by an unmodified TRL GRPOTrainer.
+"""One arm of claim train_5 in a process of its own: GRPO on the office, by our loop or by an unmodified GRPOTrainer.
 
-    python -m benchmarks.rl_speed ours|trl [--steps 4] [--chains 8] [--rollouts 8]
+    python -m benchmarks.rl_speed ours|trl [--model FOLDER] [--steps 4] [--chains 8] [--rollouts 8] [--turns 6]
 
-Both train a LoRA adapter of the pocket model, in fp32, by one update of all rows a step, with the same tasks in the
-same order. The last line printed is a JSON object: seconds of each step after the first, episodes of a step, tokens
-and turns of an episode, and the peak memory of the process in MiB.
+Both train a LoRA adapter in fp32, by one update of all rows a step, with the same tasks in the same order. The last
+line printed is a JSON object: seconds of each step after the first, episodes of a step, tokens and turns of an episode,
+and the peak memory of the process in MiB. `FORMER` makes the same of the source that the audit read.
 """
 
 from __future__ import annotations
@@ -41,15 +41,49 @@ from policies.rl.optimising import OptimiserOptions
 from policies.rl.trainer import Trainer
 
 DEPLOYMENT, THREADS = 640, 2
-STEPS, MAX_TOKENS, RANK, RATE = 6, 80, 16, 1e-4
-"""Turns of an episode, tokens of a turn, rank of the adapter and learning rate."""
-TEMPLATE = (
-    "{%- for message in messages -%}{%- if message['role'] == 'assistant' -%}{{- '<|assistant|>' + message['content'] "
-    "-}}{%- for call in message['tool_calls'] or [] -%}{{- call['function']['name'] + (call['function']['arguments'] "
-    "| tojson) -}}{%- endfor -%}{{- '<|end|>' -}}{%- else -%}{{- '<|user|>' + message['content'] + '<|end|>' -}}"
-    "{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}"
+MAX_TOKENS, RANK, RATE = 80, 16, 1e-4
+"""Tokens of a turn, rank of the adapter and learning rate."""
+CALLS = (
+    "{%- for call in message['tool_calls'] or [] -%}{{- call['function']['name'] + (call['function']['arguments'] "
+    "| tojson) -}}{%- endfor -%}"
 )
-"""The pocket model's own template, and a place for tool calls, without which TRL refuses a tokenizer."""
+"""A place for tool calls, without which TRL refuses a tokenizer."""
+TEMPLATES = {
+    "pocket": "{%- for message in messages -%}{%- if message['role'] == 'assistant' -%}{{- '<|assistant|>' + "
+    "message['content'] -}}" + CALLS + "{{- '<|end|>' -}}{%- else -%}{{- '<|user|>' + message['content'] + '<|end|>' "
+    "-}}{%- endif -%}{%- endfor -%}{%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}",
+    "smollm2": "{%- for message in messages -%}{%- if loop.first and message['role'] != 'system' -%}{{- '<|im_start|>"
+    "system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face<|im_end|>\n' -}}{%- endif -%}{{- "
+    "'<|im_start|>' + (message['role'] if message['role'] in ['system', 'assistant'] else 'user') + '\n' + "
+    "message['content'] -}}" + CALLS + "{{- '<|im_end|>\n' -}}{%- endfor -%}"
+    "{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%}",
+}
+"""The models' own templates with that place."""
+FORMER = """
+import json, sys
+from pathlib import Path
+from benchmarks import rl_speed
+given = json.loads(sys.argv.pop(1))
+if given["model"]:
+    model = Path(given["model"])
+    policy = rl_speed.LocalPolicy
+    policy.pocket = classmethod(lambda cls, threads: cls(model, threads=threads, profile="compact"))
+    rl_speed.POCKET = model
+rl_speed.STEPS = given["turns"]
+rl_speed.main()
+"""
+"""Runs this module's arm `ours` as it was in the source that the audit read, which knew one model and six turns."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """What an arm does: tasks and rollouts of a step, turns of an episode."""
+
+    model: Path
+    steps: int
+    chains: int
+    rollouts: int
+    turns: int
 
 
 @dataclass
@@ -67,21 +101,22 @@ class Told:
     """That the policy wrote in an episode, a mean for each step."""
 
 
-def planned(steps: int, chains: int, rollouts: int) -> tuple[World, Plan]:
+def planned(size: Size) -> tuple[World, Plan]:
     """Return the office with one scenario a chain, and a plan of single tasks."""
-    office = Office(OfficeConfig(deployment=DEPLOYMENT, train_tasks=3 * chains))
-    sampling = Sampling(rollouts=rollouts, skills=False, seed=0)
-    return World(office), Plan(iterations=steps, chains=chains, length=1, sampling=sampling)
+    office = Office(OfficeConfig(deployment=DEPLOYMENT, train_tasks=3 * size.chains))
+    sampling = Sampling(rollouts=size.rollouts, skills=False, seed=0)
+    return World(office), Plan(iterations=size.steps, chains=size.chains, length=1, sampling=sampling)
 
 
-def ours(steps: int, chains: int, rollouts: int) -> Told:
+def ours(size: Size) -> Told:
     """Train with our loop, as `evolve train grpo` does."""
-    world, plan = planned(steps, chains, rollouts)
+    world, plan = planned(size)
     settings = OptimiserOptions(rank=RANK, learning_rate=RATE)
-    trainer = Trainer(POCKET, Ppo(dual_clip=None), settings)
-    acting = RolloutConfig(world="", max_steps=STEPS, temperature=1.0, max_tokens=MAX_TOKENS)
-    parts = Learning(LocalPolicy.pocket(threads=THREADS), trainer, grpo, Everything(), acting)
-    told = Told(chains * rollouts)
+    trainer = Trainer(size.model, Ppo(dual_clip=None), settings)
+    acting = RolloutConfig(world="", max_steps=size.turns, temperature=1.0, max_tokens=MAX_TOKENS)
+    policy = LocalPolicy(size.model, threads=THREADS, profile="compact")
+    parts = Learning(policy, trainer, grpo, Everything(), acting)
+    told = Told(size.chains * size.rollouts)
     ends: list[tuple[float, float]] = []
 
     def report(figures: dict[str, float]) -> None:
@@ -132,16 +167,20 @@ class Desk:
         return float(outcome.success), self._turns
 
 
-def theirs(steps: int, chains: int, rollouts: int) -> Told:
+def theirs(size: Size) -> Told:
     """Train with TRL."""
     from datasets import Dataset
     from transformers import TrainerCallback
     from trl.trainer.grpo_config import GRPOConfig
     from trl.trainer.grpo_trainer import GRPOTrainer
 
-    world, plan = planned(steps, chains, rollouts)
-    drawn = [task for step in range(steps) for each in draw([world], plan, step) for task in each.chain.tasks]
-    tasks, told, ends = {task.id: task for task in drawn}, Told(chains * rollouts), list[tuple[float, float]]()
+    world, plan = planned(size)
+    drawn = [task for step in range(size.steps) for each in draw([world], plan, step) for task in each.chain.tasks]
+    tasks, told, ends = (
+        {task.id: task for task in drawn},
+        Told(size.chains * size.rollouts),
+        list[tuple[float, float]](),
+    )
 
     class Clock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:
@@ -156,9 +195,9 @@ def theirs(steps: int, chains: int, rollouts: int) -> Told:
 
     with tempfile.TemporaryDirectory() as folder:
         made = GRPOTrainer(
-            load_model(str(POCKET), None),
+            load_model(str(size.model), None),
             reward_funcs=cast("Any", graded),
-            args=GRPOConfig(**settings(steps, chains, rollouts, folder)),
+            args=GRPOConfig(**settings(size, folder)),
             train_dataset=Dataset.from_list(
                 [
                     {"prompt": [message.model_dump(include={"role", "content"}) for message in opening(task)]}
@@ -166,7 +205,7 @@ def theirs(steps: int, chains: int, rollouts: int) -> Told:
                     for task in drawn
                 ]
             ),
-            processing_class=tokenizer(),
+            processing_class=tokenizer(size.model),
             callbacks=[Clock()],
             peft_config=peft_package().LoraConfig(
                 r=RANK, lora_alpha=2 * RANK, target_modules="all-linear", task_type="CAUSAL_LM"
@@ -184,7 +223,7 @@ def opening(task: Task) -> list[Any]:
     return opening_messages(task, "", "compact", "")
 
 
-def settings(steps: int, chains: int, rollouts: int, folder: str) -> dict[str, Any]:
+def settings(size: Size, folder: str) -> dict[str, Any]:
     """Return TRL's settings: what our arm does, and where it has a choice the faster one."""
     return {
         "output_dir": folder,
@@ -194,14 +233,14 @@ def settings(steps: int, chains: int, rollouts: int, folder: str) -> dict[str, A
         "save_strategy": "no",
         "logging_steps": 1,
         "disable_tqdm": True,
-        "max_steps": steps,
-        "per_device_train_batch_size": rollouts,
-        "gradient_accumulation_steps": chains,
-        "num_generations": rollouts,
+        "max_steps": size.steps,
+        "per_device_train_batch_size": size.rollouts,
+        "gradient_accumulation_steps": size.chains,
+        "num_generations": size.rollouts,
         "shuffle_dataset": False,
         "max_completion_length": 1500,
         "generation_kwargs": {"max_new_tokens": MAX_TOKENS},
-        "max_tool_calling_iterations": STEPS - 1,
+        "max_tool_calling_iterations": size.turns - 1,
         "temperature": 1.0,
         "top_k": 0,
         "loss_type": "dapo",
@@ -212,10 +251,10 @@ def settings(steps: int, chains: int, rollouts: int, folder: str) -> dict[str, A
     }
 
 
-def tokenizer() -> Any:
-    """Return the pocket model's tokenizer, reading a reply as a call of `run`; handing the task in ends the episode."""
-    made = load_tokenizer(str(POCKET))
-    made.chat_template = TEMPLATE
+def tokenizer(model: Path) -> Any:
+    """Return a model's tokenizer, reading a reply as a call of `run`; handing the task in ends the episode."""
+    made = load_tokenizer(str(model))
+    made.chat_template = TEMPLATES["smollm2" if "<|im_start|>" in made.chat_template else "pocket"]
     made.response_template = {"defaults": {"role": "assistant"}}  # TRL asks whether there is one, `read` does its work
 
     def read(ids: Sequence[int], prefix: Sequence[int] | None = None, tools: Any = None) -> dict[str, Any]:
@@ -233,11 +272,12 @@ def main() -> None:
     """Measure one arm."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("arm", choices=["ours", "trl"])
-    for name, default in (("steps", 4), ("chains", 8), ("rollouts", 8)):
+    parser.add_argument("--model", type=Path, default=POCKET)
+    for name, default in (("steps", 4), ("chains", 8), ("rollouts", 8), ("turns", 6)):
         parser.add_argument(f"--{name}", type=int, default=default)
-    given = parser.parse_args()
+    given = vars(parser.parse_args())
     torch.set_num_threads(THREADS)
-    told = (ours if given.arm == "ours" else theirs)(given.steps, given.chains, given.rollouts)
+    told = (ours if given.pop("arm") == "ours" else theirs)(Size(**given))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({**told.__dict__, "peak_mib": peak}))
 

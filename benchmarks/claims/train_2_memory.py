@@ -5,7 +5,8 @@ an update on one row (`benchmarks.step_memory`), beside what `evolve train plan`
 
     plan       Planned and measured at 2,048 and 8,192 tokens. Control: the allocator as glibc sets it up.
     base       What is left of the peak without optimiser, gradients and activations. Control: a base in float32.
-    growth     Planned bytes of one token more, far out and near. Control: attention that makes its scores (`eager`).
+    growth     Planned bytes of one token more, at 32,768 and at 16,384; below 4,096 the peak is the output matrix, which
+               is widened to float32 there, so that a token seems cheaper. Control: attention that makes its scores.
     copies     What a policy takes that rolls out beside the trainer. Control: one with a model of its own.
     7 B        The plans for one and for eight GPUs of 80 GiB. Control: float32, and nothing computed again.
 """
@@ -35,6 +36,7 @@ MODEL = "qwen2.5-coder-0.5b-instruct"
 LONG = OptimiserOptions(dtype="bfloat16", gradient_checkpointing=True)
 WIDE = OptimiserOptions(dtype="float32", gradient_checkpointing=True)
 NEAR, FAR = 2048, 8192
+GROWING = (8192, 16384, 32768)
 SMALL = {"vocab_size": 8000, "hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 6}
 """Of the model that `--quick` takes: large beside a tokenizer and beside what an interpreter grows by."""
 SEVEN = {
@@ -92,9 +94,9 @@ def growth(model: Path, name: str, root: Path) -> list[Row]:
     (eager / "config.json").write_text(json.dumps(config | {"attn_implementation": "eager"}))
     rows: list[Row] = []
     for path, what, bound in ((model, "", at_most(1.01)), (eager, "control: eager attention: ", at_least(1.5))):
-        at = [step_memory(path, LONG, tokens).activations for tokens in (2048, 4096, 8192)]
+        at = [step_memory(path, LONG, tokens).activations for tokens in GROWING]
         rows.append(
-            Row(f"{what}{name}: a token at 8,192, in those at 2,048", (at[2] - at[1]) / (at[1] - at[0]) / 2, bound)
+            Row(f"{what}{name}: a token at 32,768, in those at 16,384", (at[2] - at[1]) / (at[1] - at[0]) / 2, bound)
         )
     return rows
 

@@ -5,7 +5,7 @@ an update on one row (`benchmarks.step_memory`), beside what `evolve train plan`
 
     plan       Planned and measured at 2,048 and 8,192 tokens. Control: the allocator as glibc sets it up.
     base       What is left of the peak without optimiser, gradients and activations. Control: a base in float32.
-    growth     Planned bytes of one token more, at 32,768 and at 16,384; below 4,096 the peak is the output matrix, which
+    growth     Planned bytes of one token more, at 32,768 and 16,384; below 4,096 the peak is the output matrix, which
                is widened to float32 there, so that a token seems cheaper. Control: attention that makes its scores.
     copies     What a policy takes that rolls out beside the trainer. Control: one with a model of its own.
     7 B        The plans for one and for eight GPUs of 80 GiB. Control: float32, and nothing computed again.

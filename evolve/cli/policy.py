@@ -254,12 +254,12 @@ def _compared(generation: Generation) -> dict[str, Any]:
 
 
 def _adapter_config(generation: Generation) -> dict[str, Any]:
-    """Return what was said to peft, without what is empty."""
+    """Return what was said to peft, without what is empty; nothing of a whole model."""
     import json
 
     from policies.generations.adapters import CONFIG
 
-    if generation.adapter is None:
+    if generation.adapter is None or not (generation.adapter / CONFIG).is_file():
         return {}
     written = json.loads((generation.adapter / CONFIG).read_text(encoding="utf-8"))
     return {name: value for name, value in sorted(written.items()) if value not in (None, False, [], {}, "")}

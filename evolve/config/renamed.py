@@ -127,7 +127,6 @@ RENAMED: Mapping[str, Change] = {
     "train.context": _to("train.sft.context"),
     "train.reflections": _to("train.sft.reflections"),
     "train.counting": _gone("strict"),
-    "train.weights": _gone("lora"),
     "train.clip": _to("train.max_grad_norm"),
     "train.aggregation": _aggregation,
     "train.patience": _to("train.limits.patience"),

@@ -96,11 +96,13 @@ def _parts(
     gathered = found.root + 2 * found.unit if devices > 1 else 0
     kept = "one state a layer is kept, the rest is computed again" if settings.gradient_checkpointing else "all is kept"
     mask = packed * packed * 5
+    what = f"an adapter of rank {settings.rank}" if settings.weights == "lora" else f"all, in {dtype}"
+    moments = "moments" if settings.optimizer == "adamw" else "moments of 8 bits"
     return [
         Part(part="base", bytes=found.base // devices, why=f"the frozen weights in {dtype}{share}"),
-        Part(part="trained weights", bytes=found.trained // devices, why=f"an adapter of rank {settings.rank}{share}"),
+        Part(part="trained weights", bytes=found.trained // devices, why=f"{what}{share}"),
         Part(part="gradients", bytes=found.gradients // devices, why=f"of the trained weights{share}"),
-        Part(part="optimiser", bytes=found.optimiser // devices, why=f"AdamW: two moments a trained weight{share}"),
+        Part(part="optimiser", bytes=found.optimiser // devices, why=f"AdamW: two {moments} a trained weight{share}"),
         Part(part="gathered", bytes=gathered, why="the layer computed, the next one, and what is outside the layers"),
         Part(part="activations", bytes=found.activations, why=f"of {row} tokens at a time, all trained: {kept}"),
         Part(part="tree mask", bytes=mask, why=f"of rows that share a beginning: {packed} x {packed} at most"),
@@ -116,7 +118,11 @@ def _advice(plan: MemoryPlan, settings: OptimiserOptions, *, gpu: bool) -> list[
     if plan.update > plan.budget:
         if not settings.gradient_checkpointing:
             advice.append("train.gradient_checkpointing = true")
-        if held_in(settings, gpu=gpu) == "float32":
+        if settings.weights == "full":
+            advice.append('train.weights = "lora"')
+        if settings.weights == "full" and settings.optimizer == "adamw" and plan.devices == 1:
+            advice.append('train.optimizer = "adamw_8bit"')
+        if settings.weights == "lora" and held_in(settings, gpu=gpu) == "float32":
             advice.append('train.dtype = "bfloat16"')
         advice.append("shorter rows (policy.max_tokens, environment.max_steps)")
         advice.append("more devices: `--gpus` here, `torchrun --nproc-per-node` to train")

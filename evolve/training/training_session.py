@@ -42,10 +42,11 @@ from evolve.training.turns import TurnReader, turns_of
 from evolve.training.workspace_rollouts import Report, left_out, methods_of, rolled_out
 from memory.records import Frozen, Trajectory
 from memory.store import Store
-from policies.generations.adapters import inspect_adapter
+from policies.generations.adapters import inspect_weights
 from policies.generations.base_model import base_of
 from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import DATABASE
+from policies.generations.whole_model import is_whole
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
 from policies.rl.optimising import OptimiserOptions
@@ -106,7 +107,7 @@ def _is_published(config: Config, folder: Path) -> bool:
     """Tell whether a training's adapter is a generation."""
     if not (folder / "adapter").exists() or not (config.workspace / generations.FOLDER / DATABASE).exists():
         return False
-    digest = inspect_adapter(folder / "adapter", generations.model_directory(config.policy)).sha256
+    digest = inspect_weights(folder / "adapter", generations.model_directory(config.policy)).sha256
     with generations.open_registry(config.policy, config.workspace, read_only=True) as registry:
         return any(each.sha256 == digest for each in registry.generations())
 
@@ -233,6 +234,7 @@ def _training(
     No other process does this training meanwhile.
     """
     live = generations.live_generation(config.policy, config.workspace)
+    _require_weights_fit(config, live)
     section = config.train
     loss, correction = section.member("loss"), section.member("correction") if section.correction.name else None
     today = name_of(config, recipe, live, data)
@@ -256,6 +258,21 @@ def _training(
         settings = config.model_dump(mode="json", exclude={"root"})
         resumption.note(folder, resumption.Begun(recipe=recipe, journal=bool(data), start=start, config=settings))
         yield folder, trainer
+
+
+def _require_weights_fit(config: Config, live: Generation | None) -> None:
+    """Raise `ConfigError` for a whole model that no server could take, and for an adapter of one that is live."""
+    name, weights = config.policy.name, config.train.weights
+    if weights == "full" and name not in ("pocket", "local"):
+        raise ConfigError(
+            f"got train.weights = 'full' with policy.name = {name!r}, whose server takes adapters alone; train with "
+            "weights = 'lora', or act in this process (policy.name = 'local', policy.model = the folder)"
+        )
+    if weights == "lora" and live is not None and live.adapter is not None and is_whole(live.adapter):
+        raise ConfigError(
+            f"{live.version} is live, a whole model, of which no adapter can be published; set train.weights = 'full' "
+            "to go on from it, or roll back (`evolve policy rollback`)"
+        )
 
 
 def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:
@@ -291,7 +308,7 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         trainer.save(adapter)
     model = generations.model_directory(config.policy)
     with generations.open_registry(config.policy, config.workspace) as registry:
-        digest = inspect_adapter(adapter, model).sha256
+        digest = inspect_weights(adapter, model).sha256
         if digest == registry.live().sha256:
             raise TrainingStopped(
                 f"the weights are still those of {registry.live().version}, which is live: no batch had a gradient, so "

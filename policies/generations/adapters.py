@@ -1,4 +1,6 @@
-"""What an adapter's directory must be before it may be served: a plain LoRA, whole, for this base and this server.
+"""What a directory of trained weights must be before it may be served: a plain LoRA, whole, for this base and server.
+
+Or, where all weights were trained, a whole model (`whole_model`).
 
 Follows what vLLM takes (`vllm.lora.peft_helper`) and TRL's checks before it syncs one. Reads no weight and loads no
 package. A PEFT directory holds `adapter_config.json` and `adapter_model.safetensors`; ours also `base.json`.
@@ -16,6 +18,7 @@ from memory.records import Frozen
 from policies.generations.base_model import Base, hash_files
 from policies.generations.errors import AdapterRefused
 from policies.generations.tensors import Shapes, model_shapes, shapes
+from policies.generations.whole_model import check_whole, is_whole, require_adapter, whole_files
 
 CONFIG, WEIGHTS, BASE = "adapter_config.json", "adapter_model.safetensors", "base.json"
 MAX_RANK = 16
@@ -41,25 +44,35 @@ NAME = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.weig
 
 
 class Adapter(Frozen):
-    """What is known of an adapter that passed."""
+    """What is known of an adapter, or of a whole model, that passed."""
 
     rank: int
+    """0 = all weights were trained."""
     modules: tuple[str, ...]
     sha256: str
     """Of its configuration and its weights."""
 
 
 def check_adapter(directory: Path, base: Base, *, max_rank: int = MAX_RANK) -> Adapter:
-    """Return the adapter's facts, or raise `AdapterRefused` with what was got, what was expected and what to do.
+    """Return the facts of trained weights, or raise `AdapterRefused` with what was got, what was expected, what to do.
 
-    Checks what `inspect_adapter` does, that it was trained on this base, and its rank.
+    Checks what `inspect_weights` does, that they were trained on this base, and the rank.
     """
-    adapter = inspect_adapter(directory, Path(base.model))
+    adapter = inspect_weights(directory, Path(base.model))
     if adapter.rank > max_rank:
         todo = "train with a lower r, or serve a higher rank"
         raise _refused(directory, f"rank {adapter.rank}", f"at most {max_rank}", todo)
     _check_base(directory, base)
     return adapter
+
+
+def inspect_weights(directory: Path, model: Path | None) -> Adapter:
+    """Return the facts of an adapter or of a whole model. Raises `AdapterRefused`, as `inspect_adapter`."""
+    if not is_whole(directory):
+        return inspect_adapter(directory, model)
+    _check_files(directory)
+    check_whole(directory, model)
+    return Adapter(rank=0, modules=(), sha256=fingerprint(directory))
 
 
 def inspect_adapter(directory: Path, model: Path | None) -> Adapter:
@@ -68,6 +81,7 @@ def inspect_adapter(directory: Path, model: Path | None) -> Adapter:
     `model`: the base's directory; where that is here, the adapted modules must exist in it with these sizes. None =
     they are compared elsewhere.
     """
+    require_adapter(directory)
     config = _config(directory)
     _check_files(directory)
     _check_plain(directory, config)
@@ -78,8 +92,8 @@ def inspect_adapter(directory: Path, model: Path | None) -> Adapter:
 
 
 def fingerprint(directory: Path) -> str:
-    """Return the sha256 of an adapter's configuration and weights."""
-    return hash_files((directory / CONFIG, directory / WEIGHTS))
+    """Return the sha256 of the configuration and the weights of an adapter or a whole model."""
+    return hash_files(whole_files(directory) if is_whole(directory) else (directory / CONFIG, directory / WEIGHTS))
 
 
 def _config(directory: Path) -> dict[str, Any]:

@@ -19,9 +19,9 @@ class Generation(Frozen):
     number: int
     version: str
     adapter: Path | None
-    """Absolute directory of the adapter."""
+    """Absolute directory of the adapter, or of a whole model where all weights were trained."""
     sha256: str
-    """Of the adapter's configuration and weights; empty for the base."""
+    """Of its configuration and weights; empty for the base."""
     base: Base
     parent: str | None
     """Version that its training began from."""

@@ -22,7 +22,7 @@ from memory.database import clear_errors, open_database
 from memory.errors import NotFound
 from memory.schema import run_script
 from memory.sql import Database, Migrations, sqlite3
-from policies.generations.adapters import fingerprint, inspect_adapter
+from policies.generations.adapters import fingerprint, inspect_weights
 from policies.generations.base_model import Base
 from policies.generations.errors import AdapterRefused, WrongState
 from policies.generations.generation_records import Change, Generation, State
@@ -116,7 +116,7 @@ class Registry:
                 f"({self.base.model!r}); train on that base, or begin another workspace"
             )
         origin = self.live() if parent is None else self.get(parent)
-        adapter = inspect_adapter(source, Path(self.base.model))
+        adapter = inspect_weights(source, Path(self.base.model))
         with numbering(self.folder, self.generations()[-1].number) as number:
             place = write_adapter(self.folder, number, source, base)
             name = version_name(number)

@@ -22,6 +22,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
+from policies.generations.whole_model import require_adapter
 from policies.openai_transport import Connection, NoSuchRoute, Transport
 from policies.protocols import SamplingParams
 from policies.server_settings import TIMEOUT_S
@@ -63,7 +64,8 @@ class VllmEngine:
         self._context: int | None = None
 
     async def load(self, version: str, path: Path) -> None:
-        """Load on every replica; where one of them fails, the others forget it again."""
+        """Load on every replica; where one of them fails, the others forget it again. Raises `AdapterRefused`."""
+        require_adapter(path)
         there = await self._adapters()
         root = str(path.resolve())
         if taken := next((on[version] for on in there if on.get(version, root) != root), None):

@@ -1,13 +1,18 @@
-"""A model in this process with PEFT adapters, chosen by name for every call: beside its weights, or merged."""
+"""A model in this process with PEFT adapters, chosen by name for every call: beside its weights, or merged.
+
+What is chosen may also be a whole model, where all weights were trained.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import torch
 
+from policies.generations.whole_model import is_whole
 from policies.local.loading import load_model, peft_package
 from policies.local.request import Completion, Request
 from policies.local.transformers_engine import TransformersEngine
@@ -20,16 +25,22 @@ class AdaptedModel:
         """Load the base. Raises `PolicyRefused` where it or the package peft is missing."""
         self._peft = peft_package()
         self._model: Any = load_model(path, None)
+        self._path = path
         self._adapters: set[str] = set()
+        self._loaded: dict[str, Any] = {}
+        """Models of their own."""
         self.context = int(getattr(self._model.config.get_text_config(), "max_position_embeddings", 1 << 30))
 
     @property
     def adapters(self) -> frozenset[str]:
         """Names that can be asked for."""
-        return frozenset(self._adapters)
+        return frozenset({*self._adapters, *self._loaded})
 
     def load(self, name: str, path: str) -> None:
         """Add an adapter. Raises `ValueError` or `OSError` where it does not fit; then it is not there."""
+        if is_whole(Path(path)):
+            self._loaded[name] = load_model(self._path, path)
+            return
         if not self._adapters:
             config = self._peft.PeftConfig.from_pretrained(path)
             config.inference_mode = True
@@ -46,8 +57,9 @@ class AdaptedModel:
 
     def unload(self, name: str) -> None:
         """Remove an adapter."""
-        self._adapters.remove(name)
-        self._drop(name)
+        if self._loaded.pop(name, None) is None:
+            self._adapters.remove(name)
+            self._drop(name)
 
     @torch.inference_mode()
     def logprobs(self, prompt: Sequence[int], completion: Sequence[int], name: str | None) -> list[float]:
@@ -65,7 +77,9 @@ class AdaptedModel:
 
     @contextmanager
     def _chosen(self, name: str | None) -> Generator[Any]:
-        if name is not None:
+        if name in self._loaded:
+            yield self._loaded[name]
+        elif name is not None:
             self._model.set_adapter(name)
             yield self._model
         elif self._adapters:
@@ -86,19 +100,6 @@ class AdaptedModel:
 class MergedModel(AdaptedModel):
     """Adapters merged into copies of the weights, as `LocalPolicy` acts with them: each takes the memory of a model."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._path = path
-        self._merged: dict[str, Any] = {}
-
     def load(self, name: str, path: str) -> None:
         """Add a merged copy. Raises `PolicyRefused` where the adapter does not fit."""
-        self._merged[name] = load_model(self._path, path)
-
-    def unload(self, name: str) -> None:
-        """Let a copy go."""
-        del self._merged[name]
-
-    @contextmanager
-    def _chosen(self, name: str | None) -> Generator[Any]:
-        yield self._model if name is None else self._merged[name]
+        self._loaded[name] = load_model(self._path, path)

@@ -17,6 +17,7 @@ from transformers.utils import logging
 
 from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
+from policies.generations.whole_model import is_whole
 from policies.rl.optimising import Dtype
 
 MMAP_THRESHOLD = -3
@@ -71,13 +72,15 @@ def end_tokens(generation: Any, tokenizer: Any) -> list[int]:
 def load_model(path: str, adapter: str | None, dtype: Dtype = "float32", device: str | None = None) -> Any:
     """Return the model, adapter merged, ready for inference, on a device (None: a GPU where there is one).
 
-    Raises `PolicyRefused` if it cannot be loaded.
+    Where all weights were trained, `adapter` is a whole model and is loaded in place of the base. Raises
+    `PolicyRefused` if it cannot be loaded.
     """
     bar_was_on = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, dtype))
-        if adapter is not None:
+        whole = adapter if adapter is not None and is_whole(Path(adapter)) else None
+        model: Any = AutoModelForCausalLM.from_pretrained(whole or path, dtype=getattr(torch, dtype))
+        if adapter is not None and whole is None:
             model = _merge(model, adapter)
     except (OSError, ValueError) as error:
         raise _refusal(f"{adapter or path!r}", adapter or path, error) from error

@@ -34,6 +34,16 @@ def make_trainer(
             f"train.backend = {backend!r} trains in one process, got {world_size()}; start it without torchrun, or set "
             'train.backend = "torch"'
         )
+    if backend != "torch" and (settings.weights, settings.optimizer) != ("lora", "adamw"):
+        raise PolicyRefused(
+            f"train.backend = {backend!r} trains an adapter with AdamW, got train.weights = {settings.weights!r} and "
+            f'train.optimizer = {settings.optimizer!r}; set train.backend = "torch" for these'
+        )
+    if world_size() > 1 and settings.optimizer != "adamw":
+        raise PolicyRefused(
+            f"train.optimizer = {settings.optimizer!r} trains in one process, got {world_size()}; leave it out: each "
+            "process has its share of the moments"
+        )
     if world_size() > 1:
         from policies.rl.processes import LeadingTrainer
 

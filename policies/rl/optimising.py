@@ -25,10 +25,15 @@ class Optimising(Frozen):
     GPU, else `float32`. `bfloat16` takes half the memory, and what computes it is faster too (GPUs, processors with
     avx512_bf16 or AMX); elsewhere it is widened to float32 piece by piece and takes as long as that. On a GPU
     `float32` is computed in as well, and is several times slower."""
+    weights: Literal["lora", "full"] = "lora"
+    """Train an adapter, or all weights. The candidate is then a whole model, which answers in process. It is held in
+    float32 (on a GPU computed in bfloat16), with its gradients and moments: `evolve train plan` says what it takes."""
     rank: int = Field(default=16, ge=1)
     """Of the adapter; its scale is twice the rank."""
+    optimizer: Literal["adamw", "adamw_8bit"] = "adamw"
+    """AdamW without weight decay. `adamw_8bit` keeps its two moments in 8 bits each (bitsandbytes): a quarter."""
     learning_rate: float = Field(default=1e-4, gt=0)
-    """The highest, of AdamW without weight decay."""
+    """The highest."""
     schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 by the last update that the training can make, as in transformers. `constant`
     = not at all."""
@@ -49,12 +54,23 @@ class Optimising(Frozen):
     """Weight of one more loss: that the world answers as it did, as the mean of -log p over the tokens between the
     policy's turns, the template's with them (terminal ECHO). So failed episodes teach something too. 0 = none."""
 
+    @model_validator(mode="after")
+    def _full(self) -> Self:
+        if self.weights == "full" and self.dtype == "bfloat16":
+            raise ValueError(
+                "got dtype = 'bfloat16' with weights = 'full'; bfloat16 rounds off what an update changes of a weight; "
+                "leave dtype out: a GPU computes in bfloat16 all the same"
+            )
+        if self.weights == "full" and self.reference_kl:
+            raise ValueError(
+                "got reference_kl with weights = 'full'; it compares an adapter with its base: set it to false"
+            )
+        return self
+
 
 class OptimiserOptions(Optimising):
     """How weights are changed, with what no user says."""
 
-    weights: Literal["lora", "full"] = "lora"
-    """Train an adapter, or all weights."""
     aggregation: Aggregation = "token-mean"
     """How token losses become one number, where the loss does not say."""
     max_tokens: int = Field(default=4096, ge=1)

@@ -29,7 +29,10 @@ from policies.local.llama import is_plain_llama
 from policies.local.loading import computes_bfloat16
 from policies.rl.batch import Split
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.trained_model import adamw, held_in, precision, trainable
+from policies.rl.trained_model import held_in, optimizer_of, precision, trainable
+
+SMALL = 4096
+"""Numbers of a tensor from which on its moments are kept in 8 bits."""
 
 
 class StepMemory(Frozen):
@@ -86,7 +89,7 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
         counted = _Counted(made.parameters())
         computed = torch.autocast("cpu", torch.bfloat16) if precision(settings, gpu=gpu) == "bf16" else nullcontext()
         with counted:
-            optimizer = adamw(made, settings)
+            optimizer = optimizer_of(made, settings.model_copy(update={"optimizer": "adamw"}))
             grown = [each for each in made.parameters() if each.requires_grad]
             for each in grown:
                 each.grad = torch.zeros_like(each)
@@ -103,7 +106,7 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
     return StepMemory(
         base=every - trained,
         trained=trained,
-        optimiser=states,
+        optimiser=states if settings.optimizer == "adamw" else sum(map(_moments_of_8_bits, grown)),
         activations=counted.peak - states - trained,
         unit=largest,
         root=every - layers,
@@ -111,6 +114,13 @@ def step_memory(model: str | Path, settings: OptimiserOptions, tokens: int, *, g
         plain_llama=is_plain_llama(config),
         token=2 * text.num_hidden_layers * heads * size,
     )
+
+
+def _moments_of_8_bits(weights: Tensor) -> int:
+    """Return the bytes of both moments: one a number, and a scale in float32 for each block of 256; small tensors keep
+    float32 (bitsandbytes 0.50, whose tables cannot be made of fake tensors)."""
+    numbers = weights.numel()
+    return 8 * numbers if numbers < SMALL else 2 * (numbers + 4 * -(-numbers // 256))
 
 
 def _forward_and_backward(made: Any, tokens: int, temperature: float, computed: Any) -> None:

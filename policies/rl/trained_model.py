@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,10 +61,21 @@ def lora(settings: OptimiserOptions) -> Any:
     )
 
 
-def adamw(model: Any, settings: OptimiserOptions) -> torch.optim.AdamW:
-    """Return the optimiser of a model's trained weights."""
+def optimizer_of(model: Any, settings: OptimiserOptions) -> torch.optim.Optimizer:
+    """Return the optimiser of a model's trained weights. Raises `PolicyRefused` where bitsandbytes is not installed.
+
+    With `adamw_8bit`, weights of fewer than 4,096 numbers keep their moments in float32.
+    """
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(trained, lr=settings.learning_rate, weight_decay=0.0)
+    try:
+        bitsandbytes: Any = import_module("bitsandbytes")
+    except ModuleNotFoundError as error:
+        raise PolicyRefused(
+            "train.optimizer = 'adamw_8bit' needs the package bitsandbytes: pip install 'evolve-agents[bitsandbytes]'"
+        ) from error
+    return bitsandbytes.optim.AdamW8bit(trained, lr=settings.learning_rate, weight_decay=0.0)
 
 
 def schedule_of(optimizer: Any, settings: OptimiserOptions) -> Any:

@@ -46,7 +46,7 @@ from policies.rl.ranks import rank, world_size
 from policies.rl.ratios import LIMIT, effective_share, k3
 from policies.rl.rows import TrainRow
 from policies.rl.sharding import dealt, shard, share_of, whole, whole_of
-from policies.rl.trained_model import adamw, held_in, packed_to, precision, schedule_of, trainable
+from policies.rl.trained_model import held_in, optimizer_of, packed_to, precision, schedule_of, trainable
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +99,10 @@ class Trainer:
         """Return the accelerator, the model as it computes with it, and the optimiser of its trained weights."""
         if world_size() == 1:
             accelerator = Accelerator(mixed_precision=precision(self.settings))
-            return (accelerator, *accelerator.prepare(model, adamw(model, self.settings)))
+            return (accelerator, *accelerator.prepare(model, optimizer_of(model, self.settings)))
         accelerator = Accelerator(mixed_precision=precision(self.settings), cpu=not torch.cuda.is_available())
         shard(model, self._split)
-        return accelerator, model, adamw(model, self.settings)
+        return accelerator, model, optimizer_of(model, self.settings)
 
     def step(self, rows: Sequence[TrainRow], advantages: Sequence[Array]) -> dict[str, float]:
         """Learn from a batch of rows and return metrics; `advantages` has for each row one number per turn.
@@ -154,12 +154,7 @@ class Trainer:
         )
 
     def reference_kl(self, rows: Sequence[TrainRow], batch: Batch) -> float:
-        """Estimate KL(sampler || base model) by k3, nats a token: one pass without gradient, with the adapter off.
-
-        Raises `PolicyRefused` where all weights are trained: there is no adapter to turn off.
-        """
-        if self.settings.weights == "full":
-            raise PolicyRefused("reference_kl compares an adapter with its base, got weights = full; set it to false")
+        """Estimate KL(sampler || base model) by k3, nats a token: one pass without gradient, with the adapter off."""
         with self.accelerator.unwrap_model(self.model).disable_adapter():
             change = self.logprobs(rows, batch) - batch.rollout_logp
         return float(k3(change[batch.mask].double().clamp(-LIMIT, LIMIT)).mean())
@@ -321,9 +316,11 @@ class Trainer:
     def checkpoint(self, path: Path, progress: Mapping[str, Any] | None = None) -> None:
         """Write what `resume` needs, all or nothing; `progress` is the caller's own and comes back from it."""
         optimizer = self.optimizer.state_dict()
+        if world_size() > 1:
+            optimizer["state"] = {at: whole_of(each, "cpu") for at, each in optimizer["state"].items()}
         state = {
             "trained": whole_of(dict(self._parameters()), "cpu"),
-            "optimizer": optimizer | {"state": {at: whole_of(each, "cpu") for at, each in optimizer["state"].items()}},
+            "optimizer": optimizer,
             "updates": self.updates,
             "settings": self.settings.model_dump(),
             "progress": dict(progress or {}),
@@ -348,11 +345,13 @@ class Trainer:
         with torch.no_grad():
             for name, value in trained:
                 value.copy_(share_of(state["trained"][name], value))
-        own = {
-            at: {name: share_of(value, trained[at][1]) for name, value in each.items()}
-            for at, each in state["optimizer"]["state"].items()
-        }
-        self.optimizer.load_state_dict(state["optimizer"] | {"state": own})
+        optimizer = state["optimizer"]
+        if world_size() > 1:
+            optimizer["state"] = {
+                at: {name: share_of(value, trained[at][1]) for name, value in each.items()}
+                for at, each in optimizer["state"].items()
+            }
+        self.optimizer.load_state_dict(optimizer)
         self.updates = self.schedule.last_epoch = int(state["updates"])
         return state["progress"]
 
@@ -376,6 +375,7 @@ def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
         "warmup_updates": 0,
         "reference_kl": False,
         "echo": 0.0,
+        "optimizer": "adamw",
     } | named
 
 

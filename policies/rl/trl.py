@@ -36,7 +36,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trained_model import adamw, packed_to, precision
+from policies.rl.trained_model import optimizer_of, packed_to, precision
 from policies.rl.trainer import Trainer, stopped
 
 VERSION = "1.16"
@@ -76,7 +76,7 @@ class TrlTrainer(Trainer):
         self._trl.lr_scheduler = self.schedule
 
     def _prepared(self, model: Any) -> tuple[Any, Any, Any]:
-        optimizer = adamw(model, self.settings)
+        optimizer = optimizer_of(model, self.settings)
         self._trl = _grpo_trainer(model, optimizer, load_tokenizer(self.path), self._wanted, self.settings)
         return self._trl.accelerator, model, optimizer
 

@@ -45,7 +45,7 @@ from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.rows import TrainRow
-from policies.rl.trained_model import adamw, held_in, lora, precision, schedule_of
+from policies.rl.trained_model import held_in, lora, optimizer_of, precision, schedule_of
 from policies.rl.trainer import Trainer, stopped
 from policies.rl.trl import USE_TORCH, VERSION, one_advantage, package
 from policies.rl.trl_server import adapter_name, require_server, version_of
@@ -113,7 +113,7 @@ class TrlAsyncTrainer(Trainer):
         if self._start is not None:
             peft = peft_package()
             peft.set_peft_model_state_dict(self.model, peft.load_peft_weights(str(self._start)))
-        self.optimizer = self._trl.optimizer = adamw(self.model, self.settings)
+        self.optimizer = self._trl.optimizer = optimizer_of(self.model, self.settings)
         self.schedule = schedule_of(self.optimizer, self.settings)
         self._trl.model_version = newest
 
@@ -178,17 +178,17 @@ def _computed(loss: PolicyLoss, settings: OptimiserOptions, correction: OffPolic
             f"trl_async got schedule {settings.schedule!r} and warmup_updates {settings.warmup_updates}, and keeps the "
             f"rate constant: TRL begins its schedule anew whenever a training goes on; {USE_TORCH}"
         )
-    once = settings.epochs == settings.minibatches == 1 and settings.weights == "lora" and correction is None
+    once = settings.epochs == settings.minibatches == 1 and correction is None
     once &= not settings.reference_kl and not settings.echo
     if isinstance(loss, Ppo) and type(loss) in (Ppo, Dapo) and once and way == "token-mean":
         above = loss.dual_clip is None or loss.dual_clip > 1 + loss.high
         if above:
             return loss
     raise PolicyRefused(
-        f"trl_async got {loss!r}, {way}, correction {correction!r}, weights {settings.weights}, epochs "
+        f"trl_async got {loss!r}, {way}, correction {correction!r}, epochs "
         f"{settings.epochs}, minibatches {settings.minibatches}, reference_kl {settings.reference_kl}, echo "
         f"{settings.echo}; the async trainer of TRL {VERSION} computes ppo and dapo (dual_clip above 1 + high), "
-        f"token-mean, no correction, lora, 1, 1, no reference_kl and no echo; {USE_TORCH}"
+        f"token-mean, no correction, 1, 1, no reference_kl and no echo; {USE_TORCH}"
     )
 
 

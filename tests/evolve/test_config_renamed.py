@@ -46,7 +46,6 @@ OLD: dict[str, str] = {
     "train.off_policy": '"masked"',
     "train.context": '"dropped"',
     "train.counting": '"strict"',
-    "train.weights": '"lora"',
     "train.aggregation": '"seq-mean-token-sum"',
 }
 """Old key -> a value that is not its default, but for keys that are gone."""

@@ -88,6 +88,20 @@ class PartialRollouts(Section):
         return chains if last else math.ceil(self.oversampling * chains - 1e-9)
 
 
+class RolloutReuse(Section):
+    """Which part of a batch is not rolled out anew (`evolve.training.reuse`)."""
+
+    share: float = Field(default=0.0, ge=0, lt=1)
+    """Share of a batch's `chains` that are groups of earlier iterations, drawn from a buffer (rollout replay). As long
+    as that holds fewer, more is rolled out. Takes neither candidates, retries, branches nor oversampling. 0 = none."""
+    buffer: int = Field(default=8, ge=1)
+    """Groups that the buffer holds: the newest of which `filter` kept something. The more, the older they get."""
+
+    def groups(self, chains: int) -> int:
+        """Return how many groups of a batch of `chains` are reused, where the buffer holds so many."""
+        return int(self.share * chains + 1e-9)
+
+
 class BranchingTable(Member):
     """From which turns others may go on (ARPO)."""
 
@@ -161,6 +175,7 @@ class TrainSection(Section, Optimising):
     preference: PreferenceTable = PreferenceTable()
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()
+    reuse: RolloutReuse = RolloutReuse()
 
     @field_validator(*MEMBERS, mode="before")
     @classmethod

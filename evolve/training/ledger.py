@@ -22,6 +22,8 @@ LOCK = ".lock"
 """Held by the process that does the training."""
 MATCHED = "matched.jsonl"
 """What matched groups came to (`training.matched`)."""
+REUSED = "reuse.jsonl"
+"""Groups that later iterations may learn from again (`training.reuse`)."""
 
 
 def folders(workspace: Path) -> list[Path]:

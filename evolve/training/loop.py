@@ -3,8 +3,8 @@
 The policy that answers takes each update at once, so that every batch is sampled by the weights it trains, in this
 process or on servers (`evolve.training.rollout_policy`). Killed at any moment, a training goes on from its last
 checkpoint: the iteration it was in is rolled out again, from the replies that were kept and then from the same seeds,
-and `history.jsonl` names each episode that the surviving weights saw once.
-`training.partial` lets an iteration end before its slowest groups do.
+and `history.jsonl` names each episode that the surviving weights saw, once for each update that did.
+`training.partial` lets an iteration end before its slowest groups do, `training.reuse` takes some of an earlier one.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evolve.config.training import PartialRollouts, TrainingLimits
+from evolve.config.training import PartialRollouts, RolloutReuse, TrainingLimits
 from evolve.episode.instrumentation import watched
 from evolve.episode.rollout import RolloutConfig
 from evolve.protocols import Environment
 from evolve.seeds import seed_for
-from evolve.training import ledger, partial, rollout_store
+from evolve.training import ledger, partial, reuse, rollout_store
 from evolve.training.ab_groups import Matching
 from evolve.training.batch_figures import SampledTokens, rollout_figures
 from evolve.training.batch_rollouts import stored
@@ -29,7 +29,7 @@ from evolve.training.curriculum import Curriculum
 from evolve.training.estimates import OUTCOMES, estimates, outcomes
 from evolve.training.evaluation import Evaluation, keep_best, success, take_best
 from evolve.training.guards import collapse, sound
-from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, STOPPED
+from evolve.training.ledger import CHECKPOINT, GOOD, HISTORY, MATCHED, METRICS, REUSED, STOPPED
 from evolve.training.partial import Rolling
 from evolve.training.refill import Refill
 from evolve.training.replies import Kept, sweep
@@ -58,6 +58,7 @@ class Plan(Frozen):
     partial: PartialRollouts = PartialRollouts()
     refill: int = 0
     """Rounds that replace groups of which the filter keeps nothing."""
+    reuse: RolloutReuse = RolloutReuse()
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ async def learn(
         told.append(await _iterate(worlds, learning, plan, folder, len(told)))
         settle(learning.trainer, plan, folder, told)
         report(told[-1] | {"iterations": float(plan.iterations)})
+    (folder / REUSED).unlink(missing_ok=True)
     if take_best(learning.trainer, folder) or not ledger.stopped(folder):
         return ledger.stopped(folder)
     return returned(learning.trainer, folder)
@@ -141,6 +143,8 @@ async def _iterate(
     worlds: Sequence[World], learning: Learning, plan: Plan, folder: Path, iteration: int
 ) -> dict[str, float]:
     kept, expected = Kept(folder), estimates(folder)
+    again = reuse.drawn(folder, plan.reuse, plan.chains, iteration, plan.sampling.seed)
+    plan = plan.model_copy(update={"chains": plan.chains - len(again)})
     started = _started(worlds, learning, plan, folder, iteration, expected)
     sampled = SampledTokens(learning.policy)
     rolling = Rolling(sampled, learning.acting, plan.sampling, kept, plan.partial.staleness)
@@ -157,9 +161,12 @@ async def _iterate(
     figures |= elsewhere(worlds, settings)
     if learning.matching is not None:
         figures |= learning.matching.note(iteration, rollouts)
-    chosen = learning.filter.keep(batch.episodes)
+    whole = reuse.joined(batch, again)
+    chosen = learning.filter.keep(whole.episodes)
     figures["kept"] = float(chosen.sum())
-    rows, advantages = batch.advantages(learning.advantages(batch.episodes), chosen)
+    rows, advantages = whole.advantages(learning.advantages(whole.episodes), chosen)
+    if plan.reuse.share:
+        figures["reused"] = float(len(again))
     if plan.partial.oversampling > 1:
         figures |= choice.figures | {"off_policy": partial.off_policy_share(rows, learning.policy.version)}
     if plan.partial.off_policy == "masked":
@@ -174,6 +181,7 @@ async def _iterate(
     left_out = (each for each in episodes_of(rollouts, expected) if each.trajectory.id not in known)
     told = stored(iteration, (*batch.scored, *left_out), batch.rows, (rows, advantages), kept.asked)
     rollout_store.write(folder, iteration, told)
+    reuse.keep(folder, plan.reuse, iteration, batch, rows)
     ledger.append(folder / METRICS, figures)
     return figures
 

@@ -101,8 +101,12 @@ def drop(folder: Path, done: int) -> None:
 
 
 def erase(workspace: Path) -> None:
-    """Remove the rollouts of all trainings of a workspace: any of them may quote what was forgotten."""
-    for file in (workspace / GENERATIONS / ledger.FOLDER).glob(f"*/{FOLDER}/*.jsonl"):
+    """Remove the rollouts of all trainings of a workspace: any of them may quote what was forgotten.
+
+    A training that goes on has none to reuse then, and rolls out more.
+    """
+    place = workspace / GENERATIONS / ledger.FOLDER
+    for file in (*place.glob(f"*/{FOLDER}/*.jsonl"), *place.glob(f"*/{ledger.REUSED}")):
         file.unlink()
 
 

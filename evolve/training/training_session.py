@@ -136,10 +136,11 @@ def train_from_logs(
     Raises `BadInput` where the journal offers none, and `ConfigError` as `require_pairs_fit`.
     """
     section, others = config.train, runs_elsewhere(config)
-    if section.evaluate_every or section.refill:
+    if section.evaluate_every or section.refill or section.reuse.share:
         raise ConfigError(
-            f"got train.evaluate_every = {section.evaluate_every} and train.refill = {section.refill}; a training on "
-            "the journal makes no rollouts and takes neither: set them to 0"
+            f"got train.evaluate_every = {section.evaluate_every}, train.refill = {section.refill} and "
+            f"train.reuse.share = {section.reuse.share}; a training on the journal makes no rollouts and takes none of "
+            "them: set them to 0"
         )
     paired = recipe in PAIRED
     if paired:

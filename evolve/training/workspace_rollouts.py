@@ -20,7 +20,7 @@ from evolve.progress import Observers, RunFinished
 from evolve.protocols import Environment, max_steps_of
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
-from evolve.training import ledger
+from evolve.training import ledger, reuse
 from evolve.training.ab_groups import Matching, matching_of
 from evolve.training.admission import Weighed, weigh
 from evolve.training.branches import Branching, branching_of
@@ -81,6 +81,7 @@ def methods_of(config: Config) -> Methods:
             f"{section.candidates}, retries = {section.retries!r}, branches = {branches}; a refill takes whole groups "
             "of plain rollouts: set 0"
         )
+    reuse.require_fits(section)
     used = {"correction": section.correction.name, "transform": section.retries, "branching": branches}
     for key, wanted in used.items():
         if getattr(section, key).options and not wanted:
@@ -195,6 +196,7 @@ def plan_of(config: Config) -> Plan:
         limits=section.limits,
         partial=section.partial,
         refill=section.refill,
+        reuse=section.reuse,
     )
 
 

@@ -70,6 +70,8 @@ class TrainRow(Frozen):
     """What the policy wrote, in order. All else is the world's and is never trained on."""
     expert: bool = False
     """Another model wrote it, and it was tokenised anew: for `sft` alone."""
+    reused: bool = False
+    """It was sampled for an earlier batch, by weights that are gone: its ratios are to those."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainRow:

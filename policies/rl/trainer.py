@@ -120,17 +120,9 @@ class Trainer:
         self.model.train()  # gradient checkpointing is off in a model that is evaluated
         batch = batch_of(rows, advantages, self.accelerator.device, world=settings.echo > 0)
         order = torch.Generator().manual_seed(settings.seed + self.updates)
-        once = settings.epochs * settings.minibatches == 1
-        unknown = batch.rollout_logp.isnan()
-        unscored = int(unknown.sum())
+        unscored = int(batch.rollout_logp.isnan().sum())
         self._recomputed = 0
-        old = None if once and self.correction is None and not unscored else self.logprobs(rows, batch)
-        if old is not None and not old.isfinite().all():
-            log.warning("a log-probability became no number, and they are computed once more")
-            old = self.logprobs(rows, batch)
-            self._recomputed += 1
-        if old is not None:
-            batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
+        batch, old = self._before(rows, batch)
         reference = {"reference_kl": self.reference_kl(rows, batch)} if settings.reference_kl else {}
         found: list[dict[str, float]] = []
         for _ in range(settings.epochs):
@@ -152,6 +144,25 @@ class Trainer:
                 "update_tokens_per_s": given * settings.epochs / seconds,
             }
         )
+
+    def _before(self, rows: Sequence[TrainRow], batch: Batch) -> tuple[Batch, Tensor | None]:
+        """Return a batch of which all log-probabilities are known, and those that the loss compares with [b, t].
+
+        They are of the weights as they are; None where the only update begins there. Without a correction those of a
+        row that is reused are of the weights that sampled it, so that a clip bounds what all updates since have moved.
+        """
+        unknown, once = batch.rollout_logp.isnan(), self.settings.epochs * self.settings.minibatches == 1
+        reused = [row.reused and self.correction is None for row in rows]
+        if once and self.correction is None and not unknown.any() and not any(reused):
+            return batch, None
+        old = self.logprobs(rows, batch)
+        if not old.isfinite().all():
+            log.warning("a log-probability became no number, and they are computed once more")
+            old = self.logprobs(rows, batch)
+            self._recomputed += 1
+        batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
+        old[reused] = batch.rollout_logp[reused]
+        return batch, old
 
     def reference_kl(self, rows: Sequence[TrainRow], batch: Batch) -> float:
         """Estimate KL(sampler || base model) by k3, nats a token: one pass without gradient, with the adapter off."""

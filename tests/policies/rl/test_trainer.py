@@ -161,6 +161,24 @@ def test_weights_of_a_correction_are_told_and_bounded_by_its_cap(model: Path) ->
     assert told["correction_mean"] == pytest.approx(float(weights_of.mean()), rel=1e-4)
 
 
+def test_a_clip_bounds_what_is_reused_by_the_weights_that_sampled_it(model: Path) -> None:
+    """Anew each row begins at the ratio 1; reused, at what updates made of it: here so much that nothing is moved."""
+    (own,) = trainer(model).logprobs(ROWS[:1], batch_of(ROWS[:1], ADVANTAGES[:1])).tolist()
+    far = iter(own)
+    told = tuple(next(far) - 0.5 if on else 0.0 for on in ROWS[0].loss_mask)
+    fresh = ROWS[0].model_copy(update={"sampling_logprobs": told})
+    reused = fresh.model_copy(update={"reused": True})
+    anew, again = (trainer(model).step([each], ADVANTAGES[:1]) for each in (fresh, reused))
+    assert (anew["clip_fraction"], again["clip_fraction"]) == (0, 1)
+    assert again["gradient_norm"] == 0 < anew["gradient_norm"]
+    assert again["approx_kl"] == pytest.approx(-0.5, rel=1e-4)
+    both = trainer(model).step([reused, fresh], [ADVANTAGES[0]] * 2)
+    assert both["clip_fraction"] == 0.5, "a fresh row beside it begins at 1"
+    weighed = Trainer(model, Ppo(), SETTINGS, correction=Tis(cap=1.5)).step([reused], ADVANTAGES[:1])
+    assert weighed["clip_fraction"] == 0, "the correction weighs the distance, the clip does not see it too"
+    assert weighed["correction_mean"] == weighed["correction_max"] == 1.5
+
+
 def test_how_far_the_policy_is_from_its_base_is_told_where_it_is_asked_for(model: Path) -> None:
     """Rows are scored as the base does, so the divergence is that of the numbers they were sampled with."""
     assert "reference_kl" not in trainer(model).step(ROWS, ADVANTAGES)

@@ -82,7 +82,7 @@ def configured(model: Path, folder: Path, arm: str, size: FormulaSize, iteration
 
 async def tried(config: Config, world: Environment, policy: RolloutPolicy, size: FormulaSize) -> Figures:
     """Return what the weights solve: for each question 0 or 1 greedily, and the share of samples."""
-    acting = replace(acting_of(config, world, policy), skills=False, require_code=False)
+    acting = replace(acting_of(config, world, policy.profile), skills=False, require_code=False)
     questions = list(world.tasks(HELD_OUT))[: size.questions]
 
     async def solved(temperature: float, samples: int) -> list[float]:
@@ -113,7 +113,7 @@ def trained(model: Path, folder: Path, arm: str, size: FormulaSize, iterations: 
     async def done(trainer: Trainer) -> Figures:
         policy = rollout_policy(config, folder, trainer)
         advantages = Shuffled(methods.advantages, 0) if arm == SHUFFLED else methods.advantages
-        parts = Learning(policy, trainer, advantages, methods.filter, acting_of(config, world, policy))
+        parts = Learning(policy, trainer, advantages, methods.filter, acting_of(config, world, policy.profile))
         began = time.monotonic()
         try:
             if arm != START:

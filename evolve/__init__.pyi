@@ -57,6 +57,7 @@ from evolve.statistics.paired import Paired
 from evolve.training.promotion_gate import GenerationTrial
 from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from evolve.training.training_session import Trained
+from evolve.training.verl import verl_dataset
 from evolve.workspace.async_facade import AsyncWorkspace
 from evolve.workspace.editing import (
     HistoryRow,
@@ -311,4 +312,5 @@ __all__ = [
     "resume",
     "run",
     "skyrl_generator",
+    "verl_dataset",
 ]

@@ -69,6 +69,7 @@ class RolloutConfig:
     history_chars: int = 200_000
     """Most characters of a conversation; above it the oldest observations are left out."""
     temperature: float = 0.0
+    top_p: float = 1.0
     max_tokens: int = 512
     skills: bool = False
     """The agent works with skills: it is told which there are, and in the full profile how to save its own."""
@@ -209,6 +210,7 @@ async def _act(
         progress.forgotten += forget_oldest(progress.messages, opening, acting.history_chars)
         params = SamplingParams(
             temperature=acting.temperature,
+            top_p=acting.top_p,
             max_tokens=acting.max_tokens,
             seed=seed_for(attempt.seed, len(progress.steps)),
             tools=tools,

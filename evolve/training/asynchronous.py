@@ -86,7 +86,7 @@ def rolled_out(
             worlds=[World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)],
             plan=plan,
             methods=methods,
-            acting=acting_of(config, environment, policy),
+            acting=acting_of(config, environment, policy.profile),
             samples=samples,
             expected=lambda: estimates(folder),
         )

@@ -1,16 +1,16 @@
-"""SkyRL's generator over our rollouts: a batch of chains in, rows with our advantages out.
+"""SkyRL's generator over our rollouts: a batch of chains in, rows with rewards and our advantages out.
 
-SkyRL asks for each chain as often as its group has members and trains on what comes back; chains, libraries, rewards
-and advantages are those of every other training (`policies.rl.skyrl_rows` says how the rows are read). Every member
-gets a row: one that could not be graded gets one that trains nothing, and is counted. Needs no package of SkyRL; it
-was tested against its contract and not run on a cluster.
+SkyRL asks for each chain as often as its group has members, and trains or scores what comes back; chains, libraries,
+rewards and advantages are those of every other training (`policies.rl.skyrl_rows` says how the rows are read). Every
+member gets a row: one that could not be graded gets one that trains nothing, and is counted. Needs no package of SkyRL;
+it was tested against the evaluator and the trainer's batches of SkyRL 0.4, and not run on a cluster.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,81 +18,73 @@ from typing import Any
 import numpy as np
 
 from evolve.config.model import Config
-from evolve.environments.task_files import load_tasks
-from evolve.episode.rollout import RolloutConfig
-from evolve.generations import workspace_registry as generations
-from evolve.loop.assembly import make_environment
+from evolve.parallel import all_of
 from evolve.training.batches import Prepared, episodes_of, prepared
-from evolve.training.chain_tasks import chains
-from evolve.training.rollouts import ChainSpec, Rollout, Sampling, roll
-from evolve.training.workspace_rollouts import acting_of, plan_of
-from memory.errors import BadInput
-from policies.cache import CachedPolicy
-from policies.generations.token_policy import TokenPolicy
-from policies.local.loading import load_encoder
-from policies.protocols import Policy
+from evolve.training.cluster_rollouts import CHAIN, ClusterRollouts, Member, cluster_rollouts, reward_of
+from evolve.training.rollouts import Rollout
+from policies.generations.engine import AdapterEngine
 from policies.recordings import Recordings
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
-from policies.rl.skyrl_rows import ClientEngine, generator_output
+from policies.rl.skyrl_rows import Answer, ClientEngine, generator_output
 from policies.rl.tracker import BetaTracker
 
-CHAIN = "chain"
-"""The column of SkyRL's dataset that names a chain."""
+EngineOf = Callable[[str, Mapping[str, Any]], AdapterEngine]
+"""(name of a session, SkyRL's sampling parameters) -> the engine that answers it."""
 
 
 class ChainGenerator:
-    """A `GeneratorInterface` of SkyRL. `policy` acts on its engines: a `TokenPolicy` over a `ClientEngine`."""
+    """A `GeneratorInterface` of SkyRL. `engine_of` gives each trajectory its engine: a `ClientEngine`."""
 
-    def __init__(
-        self,
-        settings: Sequence[ChainSpec],
-        policy: Policy,
-        advantages: AdvantageEstimator,
-        acting: RolloutConfig,
-        sampling: Sampling,
-    ) -> None:
-        """Take the chains that may be asked for, each in its world. How many members a group has, SkyRL decides."""
-        self._settings = {each.chain.id: each for each in settings}
-        self._policy, self._advantages, self._acting, self._sampling = policy, advantages, acting, sampling
+    def __init__(self, rollouts: ClusterRollouts, engine_of: EngineOf, advantages: AdvantageEstimator) -> None:
+        self._rollouts, self._engine_of, self._advantages = rollouts, engine_of, advantages
 
-    def dataset(self) -> list[dict[str, Any]]:
-        """Return the lines of SkyRL's dataset, one for each chain; what it shows of a prompt is the first task."""
+    def dataset(self, split: str = "train") -> list[dict[str, Any]]:
+        """Return the lines of SkyRL's dataset, one for each chain; what it shows of a prompt is the first task.
+
+        Raises `BadInput` for a split without chains.
+        """
         return [
             {
                 "prompt": [{"role": "user", "content": each.chain.tasks[0].instruction}],
                 "env_class": "evolve",
-                CHAIN: name,
+                "data_source": each.environment.name,
+                CHAIN: each.chain.id,
             }
-            for name, each in self._settings.items()
+            for each in self._rollouts.of_split(split)
         ]
 
     async def generate(self, input_batch: Mapping[str, Any], disable_tqdm: bool = False) -> dict[str, Any]:
-        """Return SkyRL's `GeneratorOutput` for its `GeneratorInput`, in its order.
+        """Return SkyRL's `GeneratorOutput` for its `GeneratorInput`, in its order and under its trajectory ids.
 
         The n-th mention of a chain is member n of its group; a batch of another global step is sampled anew. Raises
         `BadInput` for a chain that is not known, and what `roll` raises.
         """
-        asked = [str(extras.get(CHAIN, "")) for extras in input_batch.get("env_extras") or ()]
-        unknown = sorted(set(asked) - set(self._settings))
-        if unknown or not asked:
-            got = f"chains {unknown}" if unknown else "a batch without env_extras"
-            raise BadInput(f"got {got}; expected chains of this generator: give SkyRL its `dataset()` to train on")
-        members = Counter(asked)
-        settings = [replace(self._settings[name], rollouts=count) for name, count in members.items()]
-        metadata, told = input_batch.get("batch_metadata"), input_batch.get("sampling_params") or {}
-        acting = replace(self._acting, temperature=float(told.get("temperature", self._acting.temperature)))
-        step = int(getattr(metadata, "global_step", 0) or 0)
+        members, ids = self._asked(input_batch), input_batch["trajectory_ids"]
+        told = input_batch.get("sampling_params") or {}
         with TemporaryDirectory() as folder:
             replies = Recordings(Path(folder) / "replies.jsonl")
-            policy = CachedPolicy(self._policy, replies, scope=str(step))
-            rollouts = await roll(settings, policy, acting, self._sampling, step)
+            rollouts = await all_of(
+                self._rollouts.play(member, self._engine_of(own.to_string(), told), told, replies)
+                for member, own in zip(members, ids, strict=True)
+            )
             batch = prepared(episodes_of(rollouts, BetaTracker()), replies.get_reply)
-        found = _of_members(rollouts, *self._advantaged(batch))
-        numbers = {name: iter(range(count)) for name, count in members.items()}
-        output = generator_output([found[name, next(numbers[name])] for name in asked])
-        output["rollout_metrics"] |= {f"evolve/{name}": float(count) for name, count in batch.counts.items()}
+        rows = _of_members(rollouts, *self._advantaged(batch))
+        output = generator_output(
+            [
+                Answer(own, *rows[member.chain_id, member.number], reward_of(done))
+                for own, member, done in zip(ids, members, rollouts, strict=True)
+            ]
+        )
+        output["rollout_metrics"] |= {f"evolve/{name}": float(found) for name, found in batch.counts.items()}
         return output
+
+    def _asked(self, input_batch: Mapping[str, Any]) -> list[Member]:
+        asked = [str(extras.get(CHAIN, "")) for extras in input_batch.get("env_extras") or ()]
+        self._rollouts.require(asked)
+        numbers = defaultdict[str, "count[int]"](count)
+        step = int(getattr(input_batch.get("batch_metadata"), "global_step", None) or 0)
+        return [Member(chain_id, next(numbers[chain_id]), step) for chain_id in asked]
 
     def _advantaged(self, batch: Prepared) -> tuple[list[TrainRow], list[Array]]:
         if not batch.rows:
@@ -100,18 +92,17 @@ class ChainGenerator:
         return batch.advantages(self._advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool))
 
 
-def skyrl_generator(client: Any, config: Config, *, context: int = 2048) -> ChainGenerator:
-    """Return the generator over the train tasks of a configuration, as `[train]` and `[policy]` say.
+def skyrl_generator(client: Any, config: Config, *, context: int = 2048, model: str | None = None) -> ChainGenerator:
+    """Return the generator over the tasks of a configuration, as `[train]` and `[policy]` say.
 
-    `client` is SkyRL's inference engine client, of a model that reads `context` tokens. Raises `ConfigError`.
+    `client` is SkyRL's inference engine client, of a model that reads `context` tokens; `model` is what the client
+    knows it by (`resolve_policy_model_name`), needed where SkyRL trains an adapter. Raises `ConfigError`.
     """
-    encoder = load_encoder(str(generations.model_directory(config.policy)))
-    policy = TokenPolicy(ClientEngine(client, context=context), encoder, profile=generations.profile_of(config.policy))
-    environment, plan = make_environment(config), plan_of(config)
-    tasks = load_tasks(config, environment, config.run.split)
-    settings = [ChainSpec(chain, environment) for chain in chains(tasks, plan.length, config.run.seed, plan.by)]
-    acting = acting_of(config, environment, policy)
-    return ChainGenerator(settings, policy, config.train.member("advantages"), acting, plan.sampling)
+
+    def engine_of(session: str, told: Mapping[str, Any]) -> ClientEngine:
+        return ClientEngine(client, context, session, told, model)
+
+    return ChainGenerator(cluster_rollouts(config), engine_of, config.train.member("advantages"))
 
 
 def _of_members(

@@ -37,7 +37,7 @@ from evolve.training.training_data import trainable
 from memory.errors import BadInput
 from memory.store import Store
 from playbooks.core import core_records
-from policies.protocols import Policy
+from policies.protocols import Policy, Profile
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
 from policies.rl.trainer import Trainer
 
@@ -106,7 +106,7 @@ def rolled_out(
     environment = make_environment(config)
     with open_store(config, policy.count_tokens, owner=False) as store:
         world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)
-        acting = acting_of(config, environment, policy)
+        acting = acting_of(config, environment, policy.profile)
         worlds = [world, *_older(config, acting, policy, store, folder)]
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         matching = _matching(config, store, policy, world, folder)
@@ -147,7 +147,7 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
         same = [
             name
             for name, (own, world) in there.items()
-            if not begun and acting_of(own, world, policy) == acting and has_chains(config, own, world)
+            if not begun and acting_of(own, world, policy.profile) == acting and has_chains(config, own, world)
         ]
         left = [each.name for each in others if each.name not in same]
         ledger.write(folder / WORLDS, json.dumps({"drawn": same, "left_out": left}))
@@ -200,10 +200,10 @@ def plan_of(config: Config) -> Plan:
     )
 
 
-def acting_of(config: Config, environment: Environment, policy: Policy) -> RolloutConfig:
-    """Return how the episodes of a training are done."""
+def acting_of(config: Config, environment: Environment, profile: Profile) -> RolloutConfig:
+    """Return how the episodes of a training are done by a model whose prompts are of that profile."""
     return RolloutConfig(
-        world=briefing(environment, policy.profile),
+        world=briefing(environment, profile),
         max_steps=max_steps_of(environment, config.environment.max_steps),
         observation_chars=config.environment.observation_chars,
         history_chars=config.environment.history_chars,
@@ -212,7 +212,7 @@ def acting_of(config: Config, environment: Environment, policy: Policy) -> Rollo
         skills=config.train.skills,
         same_name=config.train.same_name,
         require_code=config.train.require_code,
-        demonstration=demonstrated(environment, policy.profile),
+        demonstration=demonstrated(environment, profile),
     )
 
 

@@ -128,7 +128,7 @@ def test_a_skill_that_was_made_and_used_is_paid_twice_where_both_tasks_succeed()
 def test_the_recipe_sage_alone_asks_for_code(recipe: str) -> None:
     config = Config(train=TrainSection.model_validate(RECIPES[recipe]))
     office = Office(OfficeConfig(deployment=3))
-    assert acting_of(config, office, ScriptedPolicy([])).require_code is (recipe == "sage")
+    assert acting_of(config, office, "compact").require_code is (recipe == "sage")
 
 
 def test_a_format_failure_earns_its_task_minus_1_and_nobody_else_for_it() -> None:

@@ -3,127 +3,140 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from evolve.environments.office.environment import Office, OfficeConfig
+from evolve.config.model import Config, EnvironmentSection, RunSection
 from evolve.environments.office.episode import OfficeEpisode
-from evolve.episode.rollout import RolloutConfig
 from evolve.errors import EnvironmentFailure
 from evolve.training.batches import episodes_of
-from evolve.training.chain_tasks import chains
+from evolve.training.cluster_rollouts import reward_of
 from evolve.training.rollouts import ChainSpec, Sampling, roll
-from evolve.training.skyrl import ChainGenerator
+from evolve.training.skyrl import ChainGenerator, skyrl_generator
 from memory.errors import BadInput
 from memory.records import Outcome
-from policies.generations.local_engine import LocalEngine
 from policies.generations.token_policy import TokenPolicy
-from policies.local.loading import load_encoder
-from policies.local.local_policy import POCKET
-from policies.protocols import SamplingParams
 from policies.rl.advantages.sage import sage
 from policies.rl.skyrl_rows import ClientEngine
 from policies.rl.tracker import BetaTracker
+from tests.evolve.training.clusters import ACTING, SAMPLING, SkyrlClient, rollouts, specs
 
-ACTING = RolloutConfig(world="", max_steps=6, max_tokens=80, skills=True, temperature=1.3)
-SAMPLING = Sampling(seed=3)
-
-
-class Client:
-    """The pocket model as SkyRL's `InferenceEngineClient` offers a model."""
-
-    def __init__(self) -> None:
-        self.engine = LocalEngine(POCKET, threads=1)
-
-    async def generate(self, input_batch: Mapping[str, Any]) -> Mapping[str, Any]:
-        told = input_batch["sampling_params"]
-        params = SamplingParams(
-            **{name: told[name] for name in ("temperature", "max_tokens", "seed", "stop") if name in told}
-        )
-        done = [await self.engine.sample(ids, params, None) for ids in input_batch["prompt_token_ids"]]
-        return {
-            "response_ids": [list(each.token_ids) for each in done],
-            "stop_reasons": [each.finish_reason for each in done],
-            "response_logprobs": [list(each.logprobs) for each in done],
-        }
+TOLD = {"temperature": 1.3, "top_p": 0.9, "top_k": -1, "max_tokens": 400, "logprobs": 1, "stop": None}
 
 
-@pytest.fixture
-def policy() -> TokenPolicy:
-    return TokenPolicy(ClientEngine(Client(), context=2048), load_encoder(POCKET), name="pocket", profile="compact")
+@dataclass
+class TrajectoryID:
+    """SkyRL's."""
+
+    instance_id: str
+    repetition_id: int
+
+    def to_string(self) -> str:
+        return f"{self.instance_id}_{self.repetition_id}"
 
 
-@pytest.fixture
-def settings() -> list[ChainSpec]:
-    office = Office(OfficeConfig(deployment=3))
-    return [ChainSpec(each, office) for each in chains(office.tasks("train"), 2, seed=0)[:2]]
+def generator(client: SkyrlClient, settings: list[ChainSpec]) -> ChainGenerator:
+    def engine_of(session: str, told: Mapping[str, Any]) -> ClientEngine:
+        return ClientEngine(client, 100_000, session, told, "adapter")
+
+    return ChainGenerator(rollouts(settings, client.encoder), engine_of, sage)
 
 
-def batch(generator: ChainGenerator, members: int, step: int = 0) -> dict[str, Any]:
+def batch(made: ChainGenerator, members: int, step: int = 0) -> dict[str, Any]:
     """Return the input that SkyRL makes of a dataset, as its trainer repeats each line."""
-    lines = [line for line in generator.dataset() for _ in range(members)]
+    lines = [(at, line) for at, line in enumerate(made.dataset()) for _ in range(members)]
     return {
-        "prompts": [line["prompt"] for line in lines],
-        "env_classes": [line["env_class"] for line in lines],
-        "env_extras": lines,
-        "sampling_params": {"temperature": 1.3, "max_tokens": 80},
-        "trajectory_ids": None,
+        "prompts": [line["prompt"] for _, line in lines],
+        "env_classes": [line["env_class"] for _, line in lines],
+        "env_extras": [line for _, line in lines],
+        "sampling_params": TOLD,
+        "trajectory_ids": [TrajectoryID(f"uid-{at}", n % members) for n, (at, _) in enumerate(lines)],
         "batch_metadata": SimpleNamespace(global_step=step, training_phase="train"),
     }
 
 
-async def test_the_rows_are_those_of_our_own_rollouts(policy: TokenPolicy, settings: list[ChainSpec]) -> None:
-    settings = settings[1:]
-    generator = ChainGenerator(settings, policy, sage, ACTING, SAMPLING)
-    output = await generator.generate(batch(generator, 3))
-    rollouts = await roll(
-        [ChainSpec(s.chain, s.environment, rollouts=3) for s in settings], policy, ACTING, SAMPLING, 0
-    )
-    ids = [(each.instance_id, each.repetition_id) for each in output["trajectory_ids"]]
-    assert list(dict.fromkeys(ids)) == [(each.chain.id, member) for each in settings for member in range(3)]
-    assert sum(output["is_last_step"]) == 3
+async def test_the_rows_are_those_of_our_own_rollouts() -> None:
+    client, settings = SkyrlClient(), specs("train", 2)
+    made = generator(client, settings)
+    asked = batch(made, 3)
+    output = await made.generate(asked)
+    own = [ChainSpec(s.chain, s.environment, rollouts=3) for s in settings]
+    policy = TokenPolicy(ClientEngine(SkyrlClient(), 100_000, "", TOLD), client.encoder, profile="compact")
+    rolled = await roll(own, policy, ACTING, SAMPLING, 0)
+    ids = output["trajectory_ids"]
+    assert [each for at, each in enumerate(ids) if output["is_last_step"][at]] == asked["trajectory_ids"]
     assert {len(output[name]) for name in ("response_ids", "loss_masks", "rewards", "rollout_logprobs")} == {len(ids)}
-    written = sum(link.trajectory.usage.completion_tokens for each in rollouts for link in each.links)
+    written = sum(link.trajectory.usage.completion_tokens for each in rolled for link in each.links)
     assert sum(map(sum, output["loss_masks"])) == written
-    paid = [sum(episode.rewards.values()) for episode in episodes_of(rollouts, BetaTracker())]
-    groups = np.array([f"{each.chain_id}/{at}" for each in rollouts for at in range(2)])
-    expected = np.array(
-        [reward - np.mean(np.array(paid)[groups == own]) for reward, own in zip(paid, groups, strict=True)]
-    )
-    assert expected.any(), "all members of all groups ended alike: this shows nothing"
-    found = {round(value, 9) for values in output["rewards"] for value in values if value}
+    last = [rewards for rewards, ends in zip(output["rewards"], output["is_last_step"], strict=True) if ends]
+    assert [rewards[-1] for rewards in last] == [reward_of(each) for each in rolled]
+    assert sum(map(sum, output["rewards"])) == sum(reward_of(each) for each in rolled)
+    paid = np.array([sum(episode.rewards.values()) for episode in episodes_of(rolled, BetaTracker())])
+    groups = np.array([f"{each.chain_id}/{at}" for each in rolled for at in range(2)])
+    expected = [reward - np.mean(paid[groups == group]) for reward, group in zip(paid, groups, strict=True)]
+    assert np.any(expected), "all members of all groups ended alike: this shows nothing"
+    found = {round(value, 9) for values in output["advantages"] for value in values if value}
     assert found == {round(float(value), 9) for value in expected if value}
 
 
-async def test_another_global_step_is_another_sample(policy: TokenPolicy, settings: list[ChainSpec]) -> None:
-    acting = replace(ACTING, max_steps=3)
-    generator = ChainGenerator(settings[:1], policy, sage, acting, SAMPLING)
-    first, again, later = [(await generator.generate(batch(generator, 2, step)))["response_ids"] for step in (1, 1, 2)]
-    assert first == again
-    assert first != later
+async def test_each_trajectory_is_a_session_sampled_as_skyrl_says() -> None:
+    client = SkyrlClient()
+    made = generator(client, specs("train", 2))
+    told = TOLD | {"temperature": 0.0, "max_tokens": 30, "top_k": 20}
+    await made.generate(batch(made, 2) | {"sampling_params": told})
+    sessions = {f"uid-{at}_{member}" for at in range(2) for member in range(2)}
+    assert {each["session"] for each in client.asked} == sessions
+    assert sorted(client.finished) == sorted(sessions)
+    assert {each["model"] for each in client.asked} == {"adapter"}
+    wanted = {"temperature": 0.0, "top_p": 0.9, "top_k": 20, "max_tokens": 30, "logprobs": 0}
+    assert all({name: each["told"].get(name) for name in wanted} == wanted for each in client.asked)
 
 
-async def test_who_could_not_be_graded_gets_a_row_that_trains_nothing(
-    policy: TokenPolicy, settings: list[ChainSpec], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_another_global_step_is_another_sample() -> None:
+    client = SkyrlClient()
+    made = generator(client, specs("train", 1))
+    seeds: list[set[int]] = []
+    for step in (1, 1, 2):
+        client.asked.clear()
+        await made.generate(batch(made, 2, step))
+        seeds.append({each["told"]["seed"] for each in client.asked})
+    assert seeds[0] == seeds[1]
+    assert not seeds[0] & seeds[2]
+
+
+async def test_who_could_not_be_graded_gets_a_row_that_trains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(episode: OfficeEpisode) -> Outcome:
         raise EnvironmentFailure("the office burned down")
 
     monkeypatch.setattr(OfficeEpisode, "grade", broken)
-    generator = ChainGenerator(settings[:1], policy, sage, ACTING, SAMPLING)
-    output = await generator.generate(batch(generator, 2))
+    made = generator(SkyrlClient(), specs("train", 1))
+    output = await made.generate(batch(made, 2))
     assert output["loss_masks"] == [[0], [0]]
-    assert output["rewards"] == [[0.0], [0.0]]
+    assert output["rewards"] == output["advantages"] == [[0.0], [0.0]]
     assert output["rollout_metrics"]["evolve/not_graded"] == 4.0
 
 
-async def test_a_chain_of_nobody_is_refused(policy: TokenPolicy, settings: list[ChainSpec]) -> None:
-    generator = ChainGenerator(settings, policy, sage, ACTING, SAMPLING)
+async def test_what_no_generator_can_do_is_refused() -> None:
+    client = SkyrlClient()
+    made = generator(client, specs("train", 1))
     with pytest.raises(BadInput, match="ch-other"):
-        await generator.generate({"env_extras": [{"chain": "ch-other"}]})
-    with pytest.raises(BadInput, match="without env_extras"):
-        await generator.generate({"env_extras": None})
+        await made.generate({"env_extras": [{"chain": "ch-other"}], "trajectory_ids": [TrajectoryID("0", 0)]})
+    with pytest.raises(BadInput, match="got none"):
+        await made.generate({"env_extras": None, "trajectory_ids": []})
+    with pytest.raises(BadInput, match=r"'dev' has no chains; expected one of \['train'\]"):
+        made.dataset("dev")
+    with pytest.raises(BadInput, match="'own' libraries"):
+        type(rollouts([], client.encoder))([], client.encoder, "compact", ACTING, Sampling(libraries="one"))
+
+
+def test_a_configuration_has_chains_to_train_on_and_held_out_ones() -> None:
+    office = EnvironmentSection.model_validate({"name": "office", "deployment": 3})
+    made = skyrl_generator(None, Config(environment=office, run=RunSection(seed=0)))
+    train, held_out = [{line["chain"] for line in made.dataset(split)} for split in ("train", "dev")]
+    assert train
+    assert held_out
+    assert not train & held_out

@@ -28,6 +28,7 @@ from evolve.config.sections import (
 from evolve.config.tables import Member
 from evolve.config.training import (
     BranchingTable,
+    LlamaRollouts,
     PartialRollouts,
     PreferenceTable,
     RolloutReuse,
@@ -205,6 +206,7 @@ __all__ = [
     "LangChainPolicy",
     "Learning",
     "LearningState",
+    "LlamaRollouts",
     "LogSection",
     "Member",
     "MemorySection",

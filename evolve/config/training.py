@@ -102,6 +102,18 @@ class RolloutReuse(Section):
         return int(self.share * chains + 1e-9)
 
 
+class LlamaRollouts(Section):
+    """Rollouts on llama.cpp, which a training starts by itself (`policies.generations.llama_cpp_engine`)."""
+
+    gguf: str = ""
+    """The base in GGUF, of the weights that are trained: quantised or not. It samples with each new adapter, for a
+    policy `local`, or `openai` with `weights`. Empty = the policy rolls out as it is named."""
+    slots: int = Field(default=4, ge=1)
+    """Requests that are answered at once."""
+    context: int = Field(default=4096, ge=64)
+    """Tokens of prompt and reply together, for each request."""
+
+
 class BranchingTable(Member):
     """From which turns others may go on (ARPO)."""
 
@@ -176,6 +188,7 @@ class TrainSection(Section, Optimising):
     limits: TrainingLimits = TrainingLimits()
     partial: PartialRollouts = PartialRollouts()
     reuse: RolloutReuse = RolloutReuse()
+    llama_cpp: LlamaRollouts = LlamaRollouts()
 
     @field_validator(*MEMBERS, mode="before")
     @classmethod

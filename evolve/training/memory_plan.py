@@ -64,7 +64,7 @@ def planned(
     )
     packed = packed_to(settings, gpu=gpu)
     found = step_memory(path, settings, max(tokens, packed), gpu=gpu)
-    served = config.policy.name == "served"
+    served = config.policy.name == "served" or bool(config.train.llama_cpp.gguf)
     own = not served and (found.plain_llama or devices > 1)
     copy = found.merged + (CACHE_BYTES if found.plain_llama else 0) if own else 0
     parts = [*_parts(found, settings, (max(tokens, packed), packed), gpu=gpu, devices=devices)]

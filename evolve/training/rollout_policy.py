@@ -1,7 +1,8 @@
 """Who rolls out in a training: the policy that answers with each update of the weights as soon as it is made.
 
 In this process the model under training itself computes, so that there is one copy of it; only a plain Llama has a
-second one, merged, for the fast decoder. On vLLM servers only the adapter travels: it is written to the
+second one, merged, for the fast decoder. On llama.cpp (`train.llama_cpp.gguf`) a base in GGUF samples with each new
+adapter, in a process that the training starts. On vLLM servers only the adapter travels: it is written to the
 training's folder, which the servers read, and loaded under a name of its own, since a name that is used again answers
 from the old version's cached keys and values (vllm#42125). Every reply names the version that sampled it.
 
@@ -27,6 +28,7 @@ from policies.generations.adapters import fingerprint
 from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
 from policies.generations.token_policy import TokenPolicy
+from policies.llama_server import LlamaOptions
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 from policies.rl.ranks import world_size
 
@@ -58,12 +60,25 @@ class RolloutPolicy(Policy, Protocol):
 def require_rollouts(config: Config) -> None:
     """Raise `ConfigError` for a policy that cannot follow a training while it answers."""
     name = config.policy.name
+    if config.train.llama_cpp.gguf:
+        _require_llama_cpp(config)
+        return
     if name not in ("pocket", "local", "served"):
         todo = 'policy.name = "local" with policy.model = that folder rolls out in this process'
         raise ConfigError(
             f"a training by rollouts got policy.name = {name!r}, which cannot take new weights while it answers; "
             f"expected 'pocket', 'local', or 'served' (vLLM); {todo if config.policy.weights else 'name one of them'}; "
             "`evolve train sft` learns from the journal of any policy whose weights are at hand"
+        )
+
+
+def _require_llama_cpp(config: Config) -> None:
+    policy, train = config.policy, config.train
+    if not (policy.name == "local" or (policy.name == "openai" and policy.weights)) or train.weights == "full":
+        raise ConfigError(
+            f"got train.llama_cpp.gguf with policy.name = {policy.name!r} and train.weights = {train.weights!r}; "
+            "llama.cpp samples with adapters of weights at hand: expected 'local', or 'openai' with policy.weights, "
+            "and 'lora'"
         )
 
 
@@ -74,6 +89,8 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
     from policies.local.local_policy import SharedPolicy
 
     directory, profile = generations.model_directory(config.policy), generations.profile_of(config.policy)
+    if config.train.llama_cpp.gguf:
+        return ServedRollouts(_llama_cpp(config, folder), load_encoder(str(directory)), folder, profile=profile)
     if config.policy.name == "served":
         engine, encoder = generations.vllm_engine(config.policy), load_encoder(str(directory))
         return ServedRollouts(engine, encoder, folder, profile=profile)
@@ -82,8 +99,20 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
     return SharedPolicy(trainer, profile=profile)
 
 
+def _llama_cpp(config: Config, folder: Path) -> AdapterEngine:
+    """Return llama.cpp's engine. Raises `BadInput` for a base in GGUF of other weights, and as `llama_server.check`."""
+    from policies.generations.gguf_adapter import check_same_weights
+    from policies.generations.llama_cpp_engine import LlamaCppEngine
+
+    chosen = config.train.llama_cpp
+    base = Path(chosen.gguf)
+    check_same_weights(generations.model_directory(config.policy), base)
+    options = LlamaOptions(slots=chosen.slots, context=chosen.context)
+    return LlamaCppEngine(base, folder / "llama.cpp", options, config.policy.timeout_s)
+
+
 class ServedRollouts(TokenPolicy):
-    """The adapter under training on vLLM servers, loaded anew after each update.
+    """The adapter under training on vLLM servers or on llama.cpp, loaded anew after each update.
 
     Requests carry no seed: what a server samples depends on what else it computes at the time, so that a seed repeats
     nothing and costs speed. A server that is gone is waited for, `patience_s` at most, and one that was started again

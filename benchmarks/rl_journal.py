@@ -34,6 +34,7 @@ def configured(root: Path, steps: int) -> Config:
             "memory": {"index": "exact"},
             "train": {
                 "advantages": "grpo",
+                "filter": "everything",
                 "length": 1,
                 "skills": False,
                 "iterations": steps,

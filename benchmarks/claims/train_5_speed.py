@@ -13,8 +13,8 @@ SmolLM2-135M does 2 tasks 4 times, in two.
     journal    Steps of `evolve train grpo` in workspaces that hold 0, 5,000 and 20,000 episodes.
 
 Arms run in turn, each in a process of its own; the first step of each is warm-up. Seconds are wall time, processor
-seconds stand beside. `--quick`: small steps of pocket alone, 500 and 2,000 episodes; on a machine that others use its
-wall times say little.
+seconds stand beside. A round is a cell, kept under its commit, so that a run may take several sittings. `--quick`:
+small steps of pocket alone, 500 and 2,000 episodes; on a machine that others use its wall times say little.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from benchmarks.claim import Row, at_least, at_most, begin
 from benchmarks.findings import AUDITED, audited_tree
 from benchmarks.real import models
 from benchmarks.rl_speed import FORMER
-from benchmarks.table import ROOT
+from benchmarks.table import RESULTS, ROOT
 from evolve.statistics.clusters import t_interval
 
 Size = tuple[str, ...]
@@ -44,6 +44,7 @@ SIZES: dict[str, tuple[int, int, Size]] = {
 QUICK: dict[str, tuple[int, int, Size]] = {"pocket": (2, 6, ("--steps", "3", "--chains", "4", "--rollouts", "4"))}
 EPISODES, QUICK_EPISODES = ("0", "5000", "20000"), ("0", "500", "2000")
 SMOLLM2 = "smollm2-135m-instruct"
+CELLS = RESULTS / "cells" / "train_5"
 Arms = dict[str, dict[str, Any]]
 
 
@@ -75,6 +76,17 @@ def measured(name: str, turns: int, size: Size, number: int, former: Path) -> Ar
         f"{name}, round {number + 1}: { ({arm: round(rate(each), 2) for arm, each in found.items()}) } /s", flush=True
     )
     return found
+
+
+def round_of(name: str, turns: int, size: Size, number: int, former: Path, cell: Path | None) -> Arms:
+    """Return a round, measured where its cell does not hold it yet; None = it is kept nowhere."""
+    if cell is None or not cell.exists():
+        found = measured(name, turns, size, number, former)
+        if cell is None:
+            return found
+        cell.parent.mkdir(parents=True, exist_ok=True)
+        cell.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return json.loads(cell.read_text(encoding="utf-8"))
 
 
 def rate(arm: dict[str, Any], times: str = "seconds") -> float:
@@ -125,13 +137,14 @@ def flat(found: dict[str, tuple[list[float], list[float]]], sizes: Sequence[str]
 def main() -> None:
     """Measure and record."""
     claim = begin("train_5_speed", __doc__)
-    rows: list[Row] = []
+    episodes, steps = (QUICK_EPISODES, "4") if claim.quick else (EPISODES, "9")
+    rows = flat(told("-m", "benchmarks.rl_journal", "--episodes", *episodes, "--steps", steps), episodes)
     with audited_tree(AUDITED) as former:
         for name, (count, turns, size) in (QUICK if claim.quick else SIZES).items():
-            rows += compared(name, [measured(name, turns, size, number, former) for number in range(count)])
-    episodes, steps = (QUICK_EPISODES, "4") if claim.quick else (EPISODES, "9")
-    found = told("-m", "benchmarks.rl_journal", "--episodes", *episodes, "--steps", steps)
-    claim.conclude([*rows, *flat(found, episodes)])
+            cells = [None if claim.quick else CELLS / f"{name}-{at}-{claim.commit[:8]}.json" for at in range(count)]
+            rounds = [round_of(name, turns, size, at, former, cell) for at, cell in enumerate(cells)]
+            rows += compared(name, rounds)
+    claim.conclude(rows)
 
 
 if __name__ == "__main__":

@@ -176,11 +176,8 @@ def theirs(size: Size) -> Told:
 
     world, plan = planned(size)
     drawn = [task for step in range(size.steps) for each in draw([world], plan, step) for task in each.chain.tasks]
-    tasks, told, ends = (
-        {task.id: task for task in drawn},
-        Told(size.chains * size.rollouts),
-        list[tuple[float, float]](),
-    )
+    tasks, told = {task.id: task for task in drawn}, Told(size.chains * size.rollouts)
+    ends: list[tuple[float, float]] = []
 
     class Clock(TrainerCallback):
         def on_step_end(self, *_: Any, **__: Any) -> None:

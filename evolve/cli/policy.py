@@ -258,8 +258,9 @@ def _adapter_config(generation: Generation) -> dict[str, Any]:
     import json
 
     from policies.generations.adapters import CONFIG
+    from policies.generations.whole_model import is_whole
 
-    if generation.adapter is None or not (generation.adapter / CONFIG).is_file():
+    if generation.adapter is None or is_whole(generation.adapter):
         return {}
     written = json.loads((generation.adapter / CONFIG).read_text(encoding="utf-8"))
     return {name: value for name, value in sorted(written.items()) if value not in (None, False, [], {}, "")}

@@ -18,9 +18,9 @@ from memory.records import Frozen
 from policies.generations.base_model import Base, hash_files
 from policies.generations.errors import AdapterRefused
 from policies.generations.tensors import Shapes, model_shapes, shapes
-from policies.generations.whole_model import check_whole, is_whole, require_adapter, whole_files
+from policies.generations.whole_model import ADAPTER_CONFIG, check_whole, is_whole, require_adapter, whole_files
 
-CONFIG, WEIGHTS, BASE = "adapter_config.json", "adapter_model.safetensors", "base.json"
+CONFIG, WEIGHTS, BASE = ADAPTER_CONFIG, "adapter_model.safetensors", "base.json"
 MAX_RANK = 16
 """Rank that servers are started for, unless told otherwise."""
 PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt"})

@@ -182,7 +182,7 @@ def side() -> dict[str, Any]:
     ]
     advantages = [np.array([1.0 if at % 2 else -1.0]) for at in range(len(rows))]
     trainer = Trainer(POCKET, Ppo(), OptimiserOptions(dtype="float32"))
-    batch = batch_of(rows, advantages, trainer.accelerator.device)
+    batch = batch_of(rows, advantages, trainer.device)
     before = trainer.logprobs(rows, batch)[batch.mask]
     steps = [trainer.step(rows, advantages) for _ in range(3)]
     after = trainer.logprobs(rows, batch)[batch.mask]

@@ -28,6 +28,7 @@ from evolve.config.sections import (
 from evolve.config.tables import Member
 from evolve.config.training import (
     BranchingTable,
+    HostedTraining,
     LlamaRollouts,
     PartialRollouts,
     PreferenceTable,
@@ -192,6 +193,7 @@ __all__ = [
     "Grade",
     "HarmfulRule",
     "HistoryRow",
+    "HostedTraining",
     "ImportedPlaybook",
     "ImportedSkills",
     "Injection",

@@ -114,6 +114,16 @@ class LlamaRollouts(Section):
     """Tokens of prompt and reply together, for each request."""
 
 
+class HostedTraining(Section):
+    """A service that trains and samples by Tinker's API (`policies.rl.tinker`), where `backend` is `tinker`.
+
+    Its key is in TINKER_API_KEY and its address in TINKER_BASE_URL, as Tinker's own client reads them.
+    """
+
+    base_model: str = ""
+    """The service's name for the model whose folder the policy names, as 'Qwen/Qwen3-8B'."""
+
+
 class BranchingTable(Member):
     """From which turns others may go on (ARPO)."""
 
@@ -128,9 +138,10 @@ class TrainSection(Section, Optimising):
     What names a member may be a table with its options: `[train.loss]` with `name = "ppo"` and `high = 0.28`.
     """
 
-    backend: Literal["torch", "trl_sync", "trl_async"] = "torch"
+    backend: Literal["torch", "trl_sync", "trl_async", "tinker"] = "torch"
     """What makes an update: our own trainer, or TRL 1.16's, which computes a part of the losses and refuses the rest.
-    With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update."""
+    With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update.
+    `tinker`: a service computes, and samples in rollouts whatever the policy is."""
     advantages: Member = Member(name="sage")
     """A file of `policies/rl/advantages`, or `module:function`."""
     loss: Member = Member(name="ppo")
@@ -189,6 +200,7 @@ class TrainSection(Section, Optimising):
     partial: PartialRollouts = PartialRollouts()
     reuse: RolloutReuse = RolloutReuse()
     llama_cpp: LlamaRollouts = LlamaRollouts()
+    tinker: HostedTraining = HostedTraining()
 
     @field_validator(*MEMBERS, mode="before")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evolve.config.model import Config
+from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory
 from memory.records import Frozen
 from policies.local.llama import CACHE_BYTES
@@ -58,6 +59,10 @@ def planned(
     `model` stands for the configured one. Raises `ConfigError` for a policy without weights at hand, and
     `PolicyRefused` as `step_memory`.
     """
+    if config.train.backend == "tinker":
+        raise ConfigError(
+            "got train.backend = 'tinker': a service trains, and nothing is computed here that a plan could count"
+        )
     path = Path(model) if model else model_directory(config.policy)
     settings = OptimiserOptions.model_validate(
         config.train.model_dump(include=set(OptimiserOptions.model_fields) - {"schedule"})

@@ -2,9 +2,10 @@
 
 In this process the model under training itself computes, so that there is one copy of it; only a plain Llama has a
 second one, merged, for the fast decoder. On llama.cpp (`train.llama_cpp.gguf`) a base in GGUF samples with each new
-adapter, in a process that the training starts. On vLLM servers only the adapter travels: it is written to the
-training's folder, which the servers read, and loaded under a name of its own, since a name that is used again answers
-from the old version's cached keys and values (vllm#42125). Every reply names the version that sampled it.
+adapter, in a process that the training starts. A service that trains (`train.backend = "tinker"`) samples too. On vLLM
+servers only the adapter travels: it is written to the training's folder, which the servers read, and loaded under a
+name of its own, since a name that is used again answers from the old version's cached keys and values (vllm#42125).
+Every reply names the version that sampled it.
 
 Other servers cannot take an adapter while they run, and are refused by name before anything is loaded.
 """
@@ -24,7 +25,6 @@ from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from policies.encoding import ChatEncoder
 from policies.errors import PolicyUnavailable
-from policies.generations.adapters import fingerprint
 from policies.generations.engine import AdapterEngine
 from policies.generations.errors import UnknownGeneration
 from policies.generations.token_policy import TokenPolicy
@@ -60,6 +60,9 @@ class RolloutPolicy(Policy, Protocol):
 def require_rollouts(config: Config) -> None:
     """Raise `ConfigError` for a policy that cannot follow a training while it answers."""
     name = config.policy.name
+    if config.train.backend == "tinker":
+        _require_hosted(config)
+        return
     if config.train.llama_cpp.gguf:
         _require_llama_cpp(config)
         return
@@ -69,6 +72,17 @@ def require_rollouts(config: Config) -> None:
             f"a training by rollouts got policy.name = {name!r}, which cannot take new weights while it answers; "
             f"expected 'pocket', 'local', or 'served' (vLLM); {todo if config.policy.weights else 'name one of them'}; "
             "`evolve train sft` learns from the journal of any policy whose weights are at hand"
+        )
+
+
+def _require_hosted(config: Config) -> None:
+    policy, train = config.policy, config.train
+    known = policy.name in ("local", "served") or (policy.name == "openai" and policy.weights)
+    if not known or train.llama_cpp.gguf:
+        raise ConfigError(
+            f"got train.backend = 'tinker' with policy.name = {policy.name!r} and train.llama_cpp.gguf = "
+            f"{train.llama_cpp.gguf!r}; the service samples, with the tokenizer of weights at hand: expected 'local', "
+            "'served', or 'openai' with policy.weights, and no gguf"
         )
 
 
@@ -89,6 +103,8 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
     from policies.local.local_policy import SharedPolicy
 
     directory, profile = generations.model_directory(config.policy), generations.profile_of(config.policy)
+    if config.train.backend == "tinker":
+        return ServedRollouts(_hosted(config, trainer), load_encoder(str(directory)), folder, profile=profile)
     if config.train.llama_cpp.gguf:
         return ServedRollouts(_llama_cpp(config, folder), load_encoder(str(directory)), folder, profile=profile)
     if config.policy.name == "served":
@@ -111,8 +127,20 @@ def _llama_cpp(config: Config, folder: Path) -> AdapterEngine:
     return LlamaCppEngine(base, folder / "llama.cpp", options, config.policy.timeout_s)
 
 
+def _hosted(config: Config, trainer: Trainer) -> AdapterEngine:
+    """Return the engine of the service that trains."""
+    from policies.generations.tinker_engine import TinkerEngine
+    from policies.local.loading import context_of, load_encoder
+    from policies.rl.tinker import TinkerTrainer
+
+    assert isinstance(trainer, TinkerTrainer)
+    directory = str(generations.model_directory(config.policy))
+    ends = load_encoder(directory).ends
+    return TinkerEngine(trainer.service, config.train.tinker.base_model, ends, context_of(directory))
+
+
 class ServedRollouts(TokenPolicy):
-    """The adapter under training on vLLM servers or on llama.cpp, loaded anew after each update.
+    """The adapter under training on vLLM servers, on llama.cpp or at a service, loaded anew after each update.
 
     Requests carry no seed: what a server samples depends on what else it computes at the time, so that a seed repeats
     nothing and costs speed. A server that is gone is waited for, `patience_s` at most, and one that was started again
@@ -166,8 +194,8 @@ class ServedRollouts(TokenPolicy):
         self._folder.mkdir(parents=True, exist_ok=True)
         new = self._folder / "unnamed"
         shutil.rmtree(new, ignore_errors=True)
-        trainer.save(new)
-        path = self._folder / f"{self._prefix}{trainer.updates}-{fingerprint(new)[:8]}"
+        named = trainer.save_for_sampling(new)
+        path = self._folder / f"{self._prefix}{trainer.updates}-{named}"
         if not path.exists():
             new.rename(path)
         return path

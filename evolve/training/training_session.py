@@ -285,7 +285,11 @@ def name_of(config: Config, recipe: str, live: Generation | None, data: str = ""
 def _optimising(config: Config, batches: int) -> OptimiserOptions:
     section = config.train
     shared = section.model_dump(include=set(OptimiserOptions.model_fields))
-    own = {"seed": config.run.seed, "horizon": batches * section.epochs * section.minibatches}
+    own = {
+        "seed": config.run.seed,
+        "horizon": batches * section.epochs * section.minibatches,
+        "hosted_model": section.tinker.base_model,
+    }
     try:
         return OptimiserOptions.model_validate(shared | own)
     except ValidationError as wrong:

@@ -8,6 +8,7 @@ import platform
 import warnings
 from collections.abc import Iterable
 from importlib import import_module
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,14 @@ from transformers.utils import logging
 
 from policies.encoding import ChatEncoder
 from policies.errors import PolicyRefused
+from policies.generations.tensors import model_shapes
 from policies.generations.whole_model import is_whole
 from policies.rl.optimising import Dtype
 
 MMAP_THRESHOLD = -3
 """M_MMAP_THRESHOLD of malloc.h."""
+SMALL = 1 << 25
+"""Numbers of a model (128 MiB in float32) below which freed memory may be held."""
 
 
 def computes_bfloat16() -> bool:
@@ -32,13 +36,15 @@ def computes_bfloat16() -> bool:
     return torch.cuda.is_available() or torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-def release_at_once() -> None:
+def release_at_once(model: str) -> None:
     """Have large blocks of memory given back to the system as soon as they are freed, from now on, in this process.
 
     glibc raises the size from which on it does so up to 32 MiB; a training then holds several times what it needs.
-    Other C libraries are left as they are.
+    Other C libraries are left as they are, and so is glibc where the model in this directory is small: what is held
+    is little then, and asking for it anew each time takes 8 % of a step (docs/LOG.md).
     """
-    if platform.libc_ver()[0] == "glibc":
+    numbers = sum(map(prod, model_shapes(Path(model)).values()))
+    if platform.libc_ver()[0] == "glibc" and not 0 < numbers < SMALL:
         ctypes.CDLL(None).mallopt(MMAP_THRESHOLD, 1 << 20)
 
 
@@ -61,6 +67,11 @@ def load_encoder(path: str) -> ChatEncoder:
     except OSError:  # a model without one: what its config says
         generation = GenerationConfig.from_model_config(AutoConfig.from_pretrained(path))
     return ChatEncoder(tokenizer, end_tokens(generation, tokenizer))
+
+
+def context_of(path: str) -> int:
+    """Return how many tokens a model takes, by its configuration."""
+    return int(getattr(AutoConfig.from_pretrained(path).get_text_config(), "max_position_embeddings", 1 << 30))
 
 
 def end_tokens(generation: Any, tokenizer: Any) -> list[int]:

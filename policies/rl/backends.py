@@ -1,4 +1,4 @@
-"""Which trainer runs an update: our own, or one of TRL's behind the same protocol."""
+"""Which trainer runs an update: our own, one of TRL's, or a service that speaks Tinker's API, behind one protocol."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import world_size
 from policies.rl.trainer import Trainer
 
-Backend = Literal["torch", "trl_sync", "trl_async"]
+Backend = Literal["torch", "trl_sync", "trl_async", "tinker"]
 
 
 def make_trainer(
@@ -50,6 +50,10 @@ def make_trainer(
         return LeadingTrainer(model, loss, settings, start=start, correction=correction)
     if backend == "torch":
         return Trainer(model, loss, settings, start=start, correction=correction)
+    if backend == "tinker":
+        from policies.rl.tinker import TinkerTrainer
+
+        return TinkerTrainer(model, loss, settings, start=start, correction=correction)
     if backend == "trl_async":
         from policies.rl.trl_async import TrlAsyncTrainer
 

@@ -77,6 +77,8 @@ class OptimiserOptions(Optimising):
     """Trained tokens of a row at most, for the aggregation `seq-mean-token-sum-norm`."""
     temperature: float = Field(default=1.0, gt=0)
     """With which the rows were sampled."""
+    hosted_model: str = ""
+    """The base model's name at a service that trains it (backend `tinker`)."""
     seed: int = 0
     horizon: int = Field(default=0, ge=0)
     """Updates that the training makes at most: where `schedule` ends. 0 = not known, which `constant` alone takes."""

@@ -37,6 +37,7 @@ from torch import Tensor
 
 from memory.errors import BadInput
 from policies.errors import PolicyError, PolicyRefused
+from policies.generations.adapters import fingerprint
 from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, release_at_once
 from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.optimising import OptimiserOptions
@@ -50,6 +51,8 @@ from policies.rl.trained_model import held_in, optimizer_of, packed_to, precisio
 
 log = logging.getLogger(__name__)
 
+ABOUT = "training.json"
+"""Of saved weights: the settings that they were trained with."""
 SUMS = ("loss", "echo")
 """Figures of a batch that are the sums over its packs."""
 MOST = "_max"
@@ -77,7 +80,7 @@ class Trainer:
     ) -> None:
         self.path, self.loss, self.settings, self.correction = str(model), loss, settings, correction
         torch.manual_seed(settings.seed)
-        release_at_once()
+        release_at_once(self.path)
         merged_in = None if settings.weights == "lora" else start and str(start)
         plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world_size() > 1 else None)
         made = trainable(plain, settings, start, widened=not computes_bfloat16())
@@ -117,8 +120,8 @@ class Trainer:
         """
         began = time.perf_counter()
         settings = self.settings
-        self.model.train()  # gradient checkpointing is off in a model that is evaluated
-        batch = batch_of(rows, advantages, self.accelerator.device, world=settings.echo > 0)
+        self._begin()
+        batch = batch_of(rows, advantages, self.device, world=settings.echo > 0)
         order = torch.Generator().manual_seed(settings.seed + self.updates)
         unscored = int(batch.rollout_logp.isnan().sum())
         self._recomputed = 0
@@ -144,6 +147,15 @@ class Trainer:
                 "update_tokens_per_s": given * settings.epochs / seconds,
             }
         )
+
+    @property
+    def device(self) -> Any:
+        """Where batches are held."""
+        return self.accelerator.device
+
+    def _begin(self) -> None:
+        """Get ready for a step."""
+        self.model.train()  # gradient checkpointing is off in a model that is evaluated
 
     def _before(self, rows: Sequence[TrainRow], batch: Batch) -> tuple[Batch, Tensor | None]:
         """Return a batch of which all log-probabilities are known, and those that the loss compares with [b, t].
@@ -194,18 +206,7 @@ class Trainer:
         """Make one update from some of the rows."""
         part, own = batch.part(chosen), [rows[at] for at in chosen]
         before = None if old is None else old[list(chosen)]
-        weights = token_weights(part.mask, self.loss.aggregation or self.settings.aggregation, self.settings.max_tokens)
-        told: dict[str, float] = {"learning_rate": self.optimizer.param_groups[0]["lr"]}
-        if self.correction is not None and before is not None:
-            corrected = self.correction(before, part.rollout_logp, part.mask)
-            weights, applied = weights * corrected, corrected[part.mask].float()
-            told |= {
-                "masked_share": float((applied == 0).float().mean()),
-                "correction_mean": float(applied.mean()),
-                "correction_max": float(applied.max()),
-            }
-        if part.world is not None:
-            weights = weights + part.world / part.world.sum().clamp(min=1)
+        weights, told = self._weights(part, before)
         totals, norm = self._gradient(own, part, before, weights)
         if not math.isfinite(norm):
             log.warning("the gradient of update %d became %s, and is computed once more", self.updates + 1, norm)
@@ -222,6 +223,22 @@ class Trainer:
         totals = self._joined(totals)
         ess = effective_share(totals["ratio_mean"], totals.pop("ratio_square"))
         return told | totals | {"ess": ess, "gradient_norm": norm}
+
+    def _weights(self, part: Batch, before: Tensor | None) -> tuple[Tensor, dict[str, float]]:
+        """Return what each token's loss is multiplied by in an update [b, t], and figures of it."""
+        weights = token_weights(part.mask, self.loss.aggregation or self.settings.aggregation, self.settings.max_tokens)
+        told: dict[str, float] = {"learning_rate": self.optimizer.param_groups[0]["lr"]}
+        if self.correction is not None and before is not None:
+            corrected = self.correction(before, part.rollout_logp, part.mask)
+            weights, applied = weights * corrected, corrected[part.mask].float()
+            told |= {
+                "masked_share": float((applied == 0).float().mean()),
+                "correction_mean": float(applied.mean()),
+                "correction_max": float(applied.max()),
+            }
+        if part.world is not None:
+            weights = weights + part.world / part.world.sum().clamp(min=1)
+        return weights, told
 
     def _gradient(
         self, rows: Sequence[TrainRow], batch: Batch, old: Tensor | None, weights: Tensor
@@ -253,24 +270,30 @@ class Trainer:
     def _backward(
         self, pack: Pack, rows: Sequence[TrainRow], part: Batch, before: Tensor | None, weights: Tensor
     ) -> dict[str, float]:
-        """Add a pack's gradients, and return its share of the loss and the means of its tokens.
+        """Add a pack's gradients, and return its share of the loss and the means of its tokens."""
+        logp, entropy = self._scored(pack, rows, part)
+        total, figures = self._loss(logp, part, before, weights)
+        self.accelerator.backward(total * world_size())  # of the gradients of several processes FSDP takes the mean
+        return figures | {"entropy": float(entropy[part.mask].mean())}
+
+    def _loss(
+        self, logp: Tensor, part: Batch, before: Tensor | None, weights: Tensor
+    ) -> tuple[Tensor, dict[str, float]]:
+        """Return the sum of weighted token losses under log-probabilities [b, t], and figures of its tokens.
 
         `rollout_kl` estimates KL(sampler || trained) by k3. The importance ratio of a token is trained / sampled: it
         tells both how far updates moved the policy, and what engine and trainer compute differently.
         """
-        logp, entropy = self._scored(pack, rows, part)
         loss, metrics = self.loss(logp, logp.detach() if before is None else before, part.advantages, part.mask)
         total = (loss.masked_fill(~part.mask, 0.0) * weights).sum()
         if part.world is not None:
             surprise = -(logp.masked_fill(~part.world, 0.0) * weights).sum()
             total = total + self.settings.echo * surprise
             metrics["echo"] = float(surprise.detach())
-        self.accelerator.backward(total * world_size())  # of the gradients of several processes FSDP takes the mean
         drift = (logp.detach() - part.rollout_logp)[part.mask].double()
         ratio = drift.clamp(-LIMIT, LIMIT).exp()
-        return metrics | {
+        return total, metrics | {
             "loss": float(total.detach()),
-            "entropy": float(entropy[part.mask].mean()),
             "rollout_kl": float(k3(drift).mean()),
             "ratio_mean": float(ratio.mean()),
             "ratio_square": float(ratio.square().mean()),
@@ -297,9 +320,14 @@ class Trainer:
                     load_tokenizer(self.path).save_pretrained(str(new))
             made_in = {"dtype": held_in(self.settings), "pack_tokens": packed_to(self.settings)}
             about = self.settings.model_dump() | made_in | {"updates": self.updates}
-            (new / "training.json").write_text(json.dumps(about, indent=2))
+            (new / ABOUT).write_text(json.dumps(about, indent=2))
             new.replace(directory)
         self.accelerator.wait_for_everyone()
+
+    def save_for_sampling(self, directory: Path) -> str:
+        """Write what the engine of rollouts loads into a new directory, and return a name that equal weights share."""
+        self.save(directory)
+        return fingerprint(directory)[:8]
 
     def merged(self) -> Iterator[tuple[str, Tensor]]:
         """Give the weights of the whole model as they are now, by name, the adapter added in: one copy at a time.
@@ -387,6 +415,7 @@ def _todays(settings: Mapping[str, Any]) -> dict[str, Any]:
         "reference_kl": False,
         "echo": 0.0,
         "optimizer": "adamw",
+        "hosted_model": "",
     } | named
 
 

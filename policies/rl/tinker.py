@@ -297,8 +297,8 @@ def _require_sum(told: Mapping[str, float], expected: float) -> None:
     if found is None or abs(found - expected) > 1e-2 * max(1e-3, abs(expected)):
         raise PolicyRefused(
             f"the service told the loss {found} ({', '.join(sorted(told)) or 'no metrics'}), expected {expected:.6g}, "
-            "the sum over tokens of -weight x log p; it does not add up a cross-entropy as Tinker does, so its gradient "
-            "would be another one: nothing was updated; use a service that sums (SkyRL: another backend than jax)"
+            "the sum over tokens of -weight x log p; it does not add up a cross-entropy as Tinker does, and its gradient "
+            "is another one: nothing was updated; use a service that sums (SkyRL: another backend than jax)"
         )
 
 

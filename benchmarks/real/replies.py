@@ -4,10 +4,10 @@
 
 A cell is a model, a profile of prompts, and whether replies are held to a JSON schema: `smollm2-full-free`. Each has
 two lives on train questions of ACE's Formula, one with grades and a teacher, one without grades and with a judge, each
-with an even share of the calls. vLLM's CPU build serves the models in bfloat16. The lives are kept under
-`build/real/replies`: killed, the same command goes on, and a larger number goes on where a smaller one ended. At the
-end all that was recorded is packed into `benchmarks/data/real_replies.jsonl.gz`. A line of it holds a reply and what
-judging it needs; of the prompt its hash and the id of its task alone, since the questions are not ours to copy.
+with an even share of the calls. llama.cpp serves the models as their files are, on any processor. The lives are kept
+under `build/real/replies`: killed, the same command goes on, and a larger number goes on where a smaller one ended. At
+the end all that was recorded is packed into `benchmarks/data/real_replies.jsonl.gz`. A line of it holds a reply and
+what judging it needs; of the prompt its hash and the id of its task alone, since the questions are not ours to copy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.real.files import data
-from benchmarks.real.lives import BF16, MAX_TOKENS, TIMEOUT_S, served_bf16
+from benchmarks.real.lives import MAX_TOKENS, TIMEOUT_S, served
 from benchmarks.table import ROOT
 from evolve.config.model import Config
 from evolve.episode.echo import PROMPTS
@@ -42,7 +42,7 @@ from policies.wrapped import WrappedPolicy
 
 FILE = Path(__file__).parents[1] / "data" / "real_replies.jsonl.gz"
 HOME = Path(ROOT) / "build" / "real" / "replies"
-MODELS = {"qwen": f"qwen2.5-coder-0.5b-instruct{BF16}", "smollm2": f"smollm2-135m-instruct{BF16}"}
+MODELS = {"qwen": "qwen2.5-coder-0.5b-instruct", "smollm2": "smollm2-135m-instruct"}
 REPLIES, TASKS = 500, 120
 
 
@@ -203,7 +203,7 @@ def main() -> None:
     calls = -(-given.replies // (len(chosen) * len(LIVES)))
     for model in MODELS:
         if mine := [cell for cell in chosen if cell.model == model]:
-            with served_bf16(MODELS[model].removesuffix(BF16)) as url:
+            with served(MODELS[model], slots=len(mine) * len(LIVES)) as url:
                 record(mine, url, calls)
     print(f"{pack(given.replies)} replies in {FILE.name}")
 

@@ -36,7 +36,7 @@ TOLD = ("temperature", "top_p", "max_tokens")
 
 
 @dataclass(frozen=True)
-class Member:
+class GroupMember:
     """Who is asked for: member `number` of the group that does a chain, in one step of the training."""
 
     chain_id: str
@@ -80,7 +80,7 @@ class ClusterRollouts:
             raise BadInput(f"got {got}; expected chains of this configuration: train on the dataset that it makes")
 
     async def play(
-        self, member: Member, engine: AdapterEngine, told: Mapping[str, Any], replies: ReplyStore
+        self, member: GroupMember, engine: AdapterEngine, told: Mapping[str, Any], replies: ReplyStore
     ) -> Rollout:
         """Return what became of a member on an engine, which is closed; `told` are the framework's sampling parameters.
 

@@ -61,7 +61,7 @@ def require_rollouts(config: Config) -> None:
     """Raise `ConfigError` for a policy that cannot follow a training while it answers."""
     name = config.policy.name
     if config.train.backend == "tinker":
-        _require_hosted(config)
+        require_hosted(config)
         return
     if config.train.llama_cpp.gguf:
         _require_llama_cpp(config)
@@ -75,7 +75,8 @@ def require_rollouts(config: Config) -> None:
         )
 
 
-def _require_hosted(config: Config) -> None:
+def require_hosted(config: Config) -> None:
+    """Raise `ConfigError` for a policy whose tokenizer is not at hand: a service trains and samples ids."""
     policy, train = config.policy, config.train
     known = policy.name in ("local", "served") or (policy.name == "openai" and policy.weights)
     if not known or train.llama_cpp.gguf:

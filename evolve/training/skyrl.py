@@ -20,7 +20,7 @@ import numpy as np
 from evolve.config.model import Config
 from evolve.parallel import all_of
 from evolve.training.batches import Prepared, episodes_of, prepared
-from evolve.training.cluster_rollouts import CHAIN, ClusterRollouts, Member, cluster_rollouts, reward_of
+from evolve.training.cluster_rollouts import CHAIN, ClusterRollouts, GroupMember, cluster_rollouts, reward_of
 from evolve.training.rollouts import Rollout
 from policies.generations.engine import AdapterEngine
 from policies.recordings import Recordings
@@ -79,12 +79,12 @@ class ChainGenerator:
         output["rollout_metrics"] |= {f"evolve/{name}": float(found) for name, found in batch.counts.items()}
         return output
 
-    def _asked(self, input_batch: Mapping[str, Any]) -> list[Member]:
+    def _asked(self, input_batch: Mapping[str, Any]) -> list[GroupMember]:
         asked = [str(extras.get(CHAIN, "")) for extras in input_batch.get("env_extras") or ()]
         self._rollouts.require(asked)
         numbers = defaultdict[str, "count[int]"](count)
         step = int(getattr(input_batch.get("batch_metadata"), "global_step", None) or 0)
-        return [Member(chain_id, next(numbers[chain_id]), step) for chain_id in asked]
+        return [GroupMember(chain_id, next(numbers[chain_id]), step) for chain_id in asked]
 
     def _advantaged(self, batch: Prepared) -> tuple[list[TrainRow], list[Array]]:
         if not batch.rows:

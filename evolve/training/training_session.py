@@ -36,6 +36,7 @@ from evolve.training.known_worlds import runs_elsewhere
 from evolve.training.ledger import METRICS
 from evolve.training.preferred import Pairs, fit_pairs, preference_pairs, require_pairs_fit
 from evolve.training.retokenized import Retelling, Saying
+from evolve.training.rollout_policy import require_hosted
 from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.training_data import Offer, offer
 from evolve.training.turns import TurnReader, turns_of
@@ -236,6 +237,8 @@ def _training(
     """
     live = generations.live_generation(config.policy, config.workspace)
     _require_weights_fit(config, live)
+    if config.train.backend == "tinker":
+        require_hosted(config)
     section = config.train
     loss, correction = section.member("loss"), section.member("correction") if section.correction.name else None
     today = name_of(config, recipe, live, data)

@@ -17,7 +17,7 @@ from typing import Any
 from evolve.config.file import load_config
 from evolve.config.model import Config
 from evolve.training.batches import episodes_of, prepared
-from evolve.training.cluster_rollouts import CHAIN, ClusterRollouts, Member, cluster_rollouts, reward_of
+from evolve.training.cluster_rollouts import CHAIN, ClusterRollouts, GroupMember, cluster_rollouts, reward_of
 from memory.errors import BadInput
 from policies.recordings import Recordings
 from policies.rl.tracker import BetaTracker
@@ -46,7 +46,7 @@ class ChainLoop:
                 f"verl asked without {missing}; expected a line of `verl_dataset` and verl's V1 trainer: set "
                 "trainer.use_v1 = true"
             )
-        member = Member(str(asked[CHAIN]), int(asked["session_id"]), int(asked["global_steps"]))
+        member = GroupMember(str(asked[CHAIN]), int(asked["session_id"]), int(asked["global_steps"]))
         self._rollouts.require([member.chain_id])
         engine = ServerEngine(self._server, self._context, f"{asked['uid']}_{member.number}", sampling_params)
         with TemporaryDirectory() as folder:

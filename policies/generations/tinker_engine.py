@@ -8,18 +8,25 @@ import hashlib
 import importlib
 import inspect
 import json
+import logging
 import math
+import tarfile
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
+from memory.errors import EvolveError
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.protocols import SamplingParams
 
 REFERENCE = "tinker.json"
+PASSING = ("APIConnectionError", "InternalServerError", "RateLimitError", "ConflictError")
+"""Errors of the client after which the same request may be answered."""
 
 
 class TinkerEngine:
@@ -73,9 +80,13 @@ class TinkerEngine:
             seed=params.seed,
         )
         given = self._types.ModelInput.from_ints(list(prompt))
-        with answering("gave no sample"):
-            future = client.sample(given, 1, asked)
-            told = await (future if inspect.isawaitable(future) else asyncio.wrap_future(future))
+        try:
+            with answering("gave no sample"):
+                future = client.sample(given, 1, asked)
+                told = await (future if inspect.isawaitable(future) else asyncio.wrap_future(future))
+        except PolicyUnavailable:
+            self._known.pop(version, None)  # its session may be gone: it is made anew, and so waited for
+            raise
         one = told.sequences[0]
         ids, logprobs = tuple(one.tokens), one.logprobs
         if logprobs is None or len(logprobs) != len(ids):
@@ -107,9 +118,11 @@ def refer(directory: Path, address: str) -> str:
 def client_package() -> Any:
     """Return the package `tinker`. Raises `PolicyUnavailable` where there is none."""
     try:
-        return importlib.import_module("tinker")
+        found = importlib.import_module("tinker")
     except ModuleNotFoundError as missing:
         raise PolicyUnavailable("Tinker's API needs its client: pip install 'evolve-agents[tinker]'") from missing
+    logging.getLogger("tinker.lib.sync_only").setLevel(logging.ERROR)  # a training waits for each answer
+    return found
 
 
 def made(given: Any) -> Any:
@@ -121,9 +134,17 @@ def made(given: Any) -> Any:
 def answering(what: str) -> Generator[None]:
     """Turn what the package raises in this block into errors of ours; `what` says what the service does not do."""
     tinker = client_package()
+    passing: tuple[type[Exception], ...] = (httpx.HTTPError, *(getattr(tinker, name) for name in PASSING))
     try:
         yield
-    except (tinker.APIConnectionError, tinker.InternalServerError) as error:
+    except EvolveError:
+        raise
+    except passing as error:
         raise PolicyUnavailable(f"the Tinker service {what} ({type(error).__name__}: {error})") from error
-    except tinker.TinkerError as error:
-        raise PolicyRefused(f"the Tinker service {what} ({type(error).__name__}: {error})") from error
+    except (tinker.TinkerError, ValueError, LookupError, RuntimeError, tarfile.TarError) as error:
+        if "user" not in str(getattr(error, "category", "user")).lower():  # of a `RequestFailedError`
+            raise PolicyUnavailable(f"the Tinker service {what} ({error})") from error
+        raise PolicyRefused(
+            f"the Tinker service {what} ({type(error).__name__}: {error}); a server of others may want an older "
+            "client: SkyRL 0.3 wants tinker 0.20"
+        ) from error

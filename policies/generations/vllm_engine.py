@@ -22,6 +22,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.engine import Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
+from policies.generations.replicas import chosen
 from policies.generations.whole_model import require_adapter
 from policies.openai_transport import Connection, NoSuchRoute, Transport
 from policies.protocols import SamplingParams
@@ -56,8 +57,8 @@ class VllmEngine:
         self.model = model
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._replicas = [Transport(Connection(base_url=url, timeout_s=timeout_s), api_key) for url in self.urls]
-        self._asked, self._under_way = [0] * len(self.urls), [0] * len(self.urls)
-        """Requests of each replica so far, and those that are sent or wait."""
+        self._under_way = [0] * len(self.urls)
+        """Requests of each replica that are sent or wait."""
         self._slots = slots
         self._free: list[asyncio.Semaphore] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -116,7 +117,7 @@ class VllmEngine:
         return self._slots
 
     async def sample(self, prompt: Sequence[int], params: SamplingParams, version: str | None) -> Sampled:
-        """Sample at the replica that has least to do. A log-probability that it could not compute is no number."""
+        """Sample at the replica that `replicas` chooses. A log-probability that it could not compute is no number."""
         body: dict[str, Any] = {
             "prompt": list(prompt),
             "max_tokens": params.max_tokens,
@@ -127,7 +128,7 @@ class VllmEngine:
         }
         body |= {"stop": list(params.stop)} if params.stop else {}
         body |= {"seed": params.seed} if params.seed is not None else {}
-        choice = await self._complete(body, version)
+        choice = await self._complete(prompt, body, version)
         try:
             ids = tuple(choice["token_ids"])
             logprobs = tuple(nan if each is None else float(each) for each in choice["logprobs"]["token_logprobs"])
@@ -142,10 +143,9 @@ class VllmEngine:
         for replica in self._replicas:
             await replica.aclose()
 
-    async def _complete(self, body: dict[str, Any], version: str | None) -> dict[str, Any]:
+    async def _complete(self, prompt: Sequence[int], body: dict[str, Any], version: str | None) -> dict[str, Any]:
         free = await self._free_slots()
-        at = min(range(len(self.urls)), key=lambda each: (self._under_way[each], self._asked[each]))
-        self._asked[at] += 1
+        at = chosen(self.urls, self._under_way, prompt, version)
         self._under_way[at] += 1
         try:
             async with free[at]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import shutil
 import tarfile
 import tempfile
@@ -46,10 +47,14 @@ from policies.rl.trainer import ABOUT, Trainer, stopped
 
 STATE = "tinker_state"
 """Key of `training.json`: where the service keeps the weights of an adapter, from which a training can go on."""
+log = logging.getLogger(__name__)
+
 SUMMED = ("surrogate_loss:sum", "loss:sum", "total_loss:sum")
 """Under which name a service tells the loss of an update's second request: newer clients, Tinker, SkyRL."""
-KEPT_S = 14 * 24 * 3600
-"""Seconds that the service keeps checkpoints and what rollouts sampled from. What is published is kept for good."""
+KEPT_S, RESUMABLE_S = 14 * 24 * 3600, 180 * 24 * 3600
+"""Seconds that the service keeps what rollouts sample from, and checkpoints. What is published is kept for good."""
+FAREWELL_S = 10.0
+"""Seconds that the end of a session may take."""
 
 
 class TinkerTrainer(Trainer):
@@ -81,11 +86,17 @@ class TinkerTrainer(Trainer):
         self.updates = 0
         self._recomputed = 0
         self._names = itertools.count()
+        self._sampled: tuple[int, str] = (-1, "")
+        """Of which update the weights for sampling are, and where."""
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         """End the session, where the client can; the service keeps what has an address."""
-        if hasattr(self._service, "close"):
-            self._service.close("success" if error is None else "errored").result()
+        how = "success" if error is None else "errored" if isinstance(error, Exception) else "interrupted"
+        try:
+            if hasattr(self._service, "close"):
+                self._service.close(how).result(timeout=FAREWELL_S)
+        except Exception as gone:
+            log.warning("the session at the Tinker service was not ended (%s); it ends by itself", gone)
 
     @property
     def device(self) -> Any:
@@ -107,7 +118,7 @@ class TinkerTrainer(Trainer):
         raise PolicyRefused("a model that a service trains is not merged here; `save` writes its adapter")
 
     def _begin(self) -> None:
-        self._training()
+        """Nothing: the service is asked when something is to be computed."""
 
     def _training(self) -> Any:
         """Return the client of this training, begun anew or where another one ended."""
@@ -157,9 +168,7 @@ class TinkerTrainer(Trainer):
         client, adam = self._training(), self._adam(told["learning_rate"])
         with answering("does not make this update"):
             there: dict[str, float] = client.forward_backward_custom(self._data(own), loss_of).result().metrics
-            _require_sum(
-                there, sum(float((each.detach() * each.grad).sum()) for each in scored if each.grad is not None)
-            )
+            _require_sum(there, torch.cat([each.detach() * each.grad for each in scored if each.grad is not None]))
             metrics: dict[str, float] = client.optim_step(adam).result().metrics or {}
         self.optimizer.step()
         self.schedule.step()
@@ -191,10 +200,12 @@ class TinkerTrainer(Trainer):
 
     def save_for_sampling(self, directory: Path) -> str:
         """Write where the service keeps the weights as they are for sampling, and return a name of their own."""
-        name = self._name("s")
-        with answering("does not keep weights for sampling"):
-            path = self._training().save_weights_for_sampler(name, ttl_seconds=KEPT_S).result().path
-        return refer(directory, path)
+        if self._sampled[0] != self.updates:
+            name = self._name("s")
+            with answering("does not keep weights for sampling"):
+                path = self._training().save_weights_for_sampler(name, ttl_seconds=KEPT_S).result().path
+            self._sampled = (self.updates, path)
+        return refer(directory, self._sampled[1])
 
     def save(self, directory: Path) -> None:
         """Write the adapter into a new directory, all or nothing: as the service made it, and where it is kept there.
@@ -208,12 +219,13 @@ class TinkerTrainer(Trainer):
         new.mkdir(parents=True)
         client = self._training()
         with answering("does not hand out the adapter"):
-            state = client.save_state(self._name("a")).result().path
             self._download(client, new)
         config = json.loads((new / CONFIG).read_text())
         adapted = {found["module"].rpartition(".")[2] for found in map(NAME.fullmatch, shapes(new / WEIGHTS)) if found}
         own = {"base_model_name_or_path": self.path, "target_modules": sorted(adapted), "task_type": "CAUSAL_LM"}
         (new / CONFIG).write_text(json.dumps(config | own, indent=2))
+        with answering("does not keep what is published"):
+            state = client.save_state(self._name("a")).result().path
         about = self.settings.model_dump() | {"updates": self.updates, STATE: state}
         (new / ABOUT).write_text(json.dumps(about, indent=2))
         new.replace(directory)
@@ -241,8 +253,9 @@ class TinkerTrainer(Trainer):
     def checkpoint(self, path: Path, progress: Mapping[str, Any] | None = None) -> None:
         """Have the service keep weights and moments, and write where; `progress` comes back from `resume`."""
         with answering("does not keep a checkpoint"):
-            state = self._training().save_state(self._name("c"), ttl_seconds=KEPT_S).result().path
+            state = self._training().save_state(self._name("c"), ttl_seconds=RESUMABLE_S).result().path
         known = {"state": state, "updates": self.updates, "settings": self.settings.model_dump()}
+        known |= {"learning_rate": self.optimizer.param_groups[0]["lr"], "sampled": self._sampled}
         new = path.with_name(f"{path.name}.new")
         new.write_text(json.dumps(known | {"progress": dict(progress or {})}))
         new.replace(path)
@@ -258,6 +271,9 @@ class TinkerTrainer(Trainer):
         with answering(f"does not go on from {known['state']}"):
             self._client = made(self._service.create_training_client_from_state_with_optimizer(known["state"]))
         self.updates = self.schedule.last_epoch = int(known["updates"])
+        self.optimizer.param_groups[0]["lr"] = known["learning_rate"]
+        update, address = known["sampled"]
+        self._sampled = (int(update), str(address))
         return known["progress"]
 
     def _name(self, kind: str) -> str:
@@ -287,18 +303,19 @@ def _require_taken(settings: OptimiserOptions) -> None:
         )
 
 
-def _require_sum(told: Mapping[str, float], expected: float) -> None:
-    """Raise `PolicyRefused` unless a service told the sum of weighted token losses that our gradient stands for.
+def _require_sum(told: Mapping[str, float], losses: Tensor) -> None:
+    """Raise `PolicyRefused` unless a service told the sum of the weighted token losses [n], to 1 % of their size.
 
     SkyRL's JAX backend (0.3) divides the loss of a row by the sum of its weights and tells none: with weights of both
     signs that is another gradient.
     """
+    expected, size = float(losses.double().sum()), float(losses.double().abs().sum())  # signs differ: sums cancel
     found = next((told[name] for name in SUMMED if name in told), None)
-    if found is None or abs(found - expected) > 1e-2 * max(1e-3, abs(expected)):
+    if found is None or abs(found - expected) > 1e-2 * size + 1e-6:
         raise PolicyRefused(
             f"the service told the loss {found} ({', '.join(sorted(told)) or 'no metrics'}), expected {expected:.6g}, "
-            "the sum over tokens of -weight x log p; it does not add up a cross-entropy as Tinker does, and its gradient "
-            "is another one: nothing was updated; use a service that sums (SkyRL: another backend than jax)"
+            "the sum over tokens of -weight x log p; it does not add up a cross-entropy as Tinker does, so that its "
+            "gradient is another one: nothing was updated; use a service that sums (SkyRL: another backend than jax)"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from evolve.training import ledger
 from evolve.training.memory_plan import planned
 from evolve.training.rollout_policy import require_rollouts
 from evolve.training.training_session import resume, train
-from policies.errors import PolicyUnavailable
 from policies.generations.adapters import inspect_weights
 from policies.rl.tinker import STATE
 from tests.evolve.toy_doors import doors_config
@@ -83,21 +83,38 @@ def test_each_batch_is_sampled_by_the_weights_it_trains(service: Service, base: 
     assert service.asked.count("weights") == before + 1, f"goes on from {STATE} of what is live"
 
 
-def test_where_the_service_is_gone_the_same_command_goes_on(service: Service, base: Path, tmp_path: Path) -> None:
+def test_a_training_that_was_stopped_goes_on_from_the_services_checkpoint(
+    service: Service, base: Path, tmp_path: Path
+) -> None:
     through = train(config_of(base, tmp_path / "through"), "grpo")
     config = config_of(base, tmp_path / "ws")
 
     def leave(figures: dict[str, float]) -> None:
-        service.gone = True
+        raise RuntimeError("killed")
 
-    with pytest.raises(PolicyUnavailable):
+    with pytest.raises(RuntimeError, match="killed"):
         train(config, "grpo", leave)
-    service.gone = False
+    assert service.asked[-1] == "close: errored"
     done = resume(config)
     assert done.updates == through.updates == 2
     told = ledger.lines(done.folder / ledger.METRICS)
     assert [line["iteration"] for line in told] == [0, 1]
     assert service.asked.count("weights and moments") == 1
+
+
+def test_rollouts_wait_for_a_service_that_is_away(service: Service, base: Path, tmp_path: Path) -> None:
+    away = threading.Timer(1.0, lambda: setattr(service, "gone", False))
+
+    def leave(figures: dict[str, float]) -> None:
+        if figures["iteration"] == 0:
+            service.gone = True
+            away.start()
+
+    done = train(config_of(base, tmp_path / "ws"), "grpo", leave)
+    away.join()
+    told = ledger.lines(done.folder / ledger.METRICS)
+    assert [line["episodes"] for line in told] == [4, 4], "no episode failed of it"
+    assert service.asked.count("sampler") > 2, "it was asked for anew"
 
 
 def test_what_cannot_be_is_refused_before_anything_is_asked(service: Service, base: Path, tmp_path: Path) -> None:

@@ -32,9 +32,11 @@ async def test_a_version_that_one_replica_refuses_is_loaded_nowhere(server: Vllm
         del other.adapters["policy-v1"]
         assert await engine.loaded() == frozenset(), "a version that one of them lost is not there"
         await engine.load("policy-v1", adapters(1))
+        await asyncio.gather(*(engine.sample([2, 5, 3], GREEDY, "policy-v1") for _ in range(2)))
+        assert len(server.requests) == len(other.requests) == 1, "none has two while another has none"
         for _ in range(2):
             await engine.sample([2, 5, 3], GREEDY, "policy-v1")
-        assert len(server.requests) == len(other.requests) == 1
+        assert {len(server.requests), len(other.requests)} == {1, 3}, "what begins alike goes to one"
         await engine.aclose()
 
 

@@ -87,7 +87,7 @@ class Service:
         return SimpleNamespace(get_external_weights_urls=addresses, get_checkpoint_archive_url=address)
 
     def close(self, status: str) -> Future[Any]:
-        self.asked.append(f"close: {status}")
+        self.answers(f"close: {status}")
         return done(None)
 
     def answers(self, what: str) -> None:
@@ -174,6 +174,11 @@ class Older:
 
 class Newer(Older):
     """A `TrainingClient` of tinker 0.38: an adapter leaves it file by file."""
+
+    def forward_backward_custom(self, data: Sequence[Any], loss: Callable[..., Any]) -> Future[Any]:
+        told = super().forward_backward_custom(data, loss).result()
+        told.metrics["surrogate_loss:sum"] = told.metrics.pop("loss:sum")
+        return done(told)
 
     def save_weights_external(self, name: str, ttl_seconds: int | None = None) -> Future[Any]:
         self._service.answers("save_weights_external")

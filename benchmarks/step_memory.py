@@ -2,7 +2,8 @@
 
 Prints `{"bytes": ..., "seconds": ...}`: the largest resident memory of the process while an update is made on one row
 of so many tokens, less what it had before the model was loaded (with all packages imported and used once, on a model
-of the same architecture with one layer). `--as-it-is`: with the allocator as glibc sets it up.
+of the same architecture with one layer). Small models stand for large ones: they give freed memory back as those do.
+`--as-it-is`: with the allocator as glibc sets it up.
 
 `--policy shared|own` prints instead what a policy takes that rolls out beside the trainer: as a training makes it, with
 the trainer's model, or with a model of its own.
@@ -25,7 +26,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from evolve.config.model import Config
 from evolve.training.rollout_policy import rollout_policy
-from policies.local import LocalPolicy
+from policies.local import LocalPolicy, loading
 from policies.local.loading import MMAP_THRESHOLD
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
@@ -63,6 +64,7 @@ def update(trainer: Trainer, tokens: int, vocabulary: int) -> None:
 
 def measured(model: str, tokens: int, settings: OptimiserOptions, *, as_it_is: bool) -> dict[str, float]:
     """Return the bytes and the seconds of one update."""
+    loading.SMALL = 1
     config: Any = AutoConfig.from_pretrained(model)
     small = AutoConfig.for_model(config.model_type, num_hidden_layers=1, vocab_size=256, **SMALL)
     with tempfile.TemporaryDirectory() as folder:

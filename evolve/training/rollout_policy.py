@@ -105,7 +105,8 @@ def rollout_policy(config: Config, folder: Path, trainer: Trainer) -> RolloutPol
 
     directory, profile = generations.model_directory(config.policy), generations.profile_of(config.policy)
     if config.train.backend == "tinker":
-        return ServedRollouts(_hosted(config, trainer), load_encoder(str(directory)), folder, profile=profile)
+        encoder = load_encoder(str(directory))
+        return ServedRollouts(_hosted(config, trainer, encoder), encoder, folder, profile=profile)
     if config.train.llama_cpp.gguf:
         return ServedRollouts(_llama_cpp(config, folder), load_encoder(str(directory)), folder, profile=profile)
     if config.policy.name == "served":
@@ -128,16 +129,15 @@ def _llama_cpp(config: Config, folder: Path) -> AdapterEngine:
     return LlamaCppEngine(base, folder / "llama.cpp", options, config.policy.timeout_s)
 
 
-def _hosted(config: Config, trainer: Trainer) -> AdapterEngine:
+def _hosted(config: Config, trainer: Trainer, encoder: ChatEncoder) -> AdapterEngine:
     """Return the engine of the service that trains."""
     from policies.generations.tinker_engine import TinkerEngine
-    from policies.local.loading import context_of, load_encoder
+    from policies.local.loading import context_of
     from policies.rl.tinker import TinkerTrainer
 
     assert isinstance(trainer, TinkerTrainer)
-    directory = str(generations.model_directory(config.policy))
-    ends = load_encoder(directory).ends
-    return TinkerEngine(trainer.service, config.train.tinker.base_model, ends, context_of(directory))
+    context = context_of(str(generations.model_directory(config.policy)))
+    return TinkerEngine(trainer.service, config.train.tinker.base_model, encoder.ends, context)
 
 
 class ServedRollouts(TokenPolicy):

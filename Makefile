@@ -29,6 +29,8 @@ install: $(INSTALLED) ## create .venv and install evolve with every extra (again
 $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else f"{sys.executable} is Python {sys.version.split()[0]}; evolve needs 3.11 or newer: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@# Python 3.11 brings a pip of 2023, which takes twice as long to choose among the versions of 200 packages
+	$(PIP) --upgrade 'pip>=26,<27'
 	@# torch comes first and pinned, so that a CPU build is taken where pip is configured to find one, not the CUDA build that a range resolves to
 	@# nothing is compiled on installing: of 20,000 modules a quarter is ever imported, and compiled then
 	$(PIP) torch==2.13.0

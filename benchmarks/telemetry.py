@@ -29,7 +29,7 @@ from evolve.progress import Observers
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.telemetry.telemetry_db import FILE
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 from policies.protocols import Message, Policy, SamplingParams
 from policies.scripted import ScriptedPolicy
 

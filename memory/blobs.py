@@ -45,7 +45,7 @@ class BlobSearch:
             if new:
                 rows = self._journal.query(
                     "SELECT e.record_id, e.version, e.vector FROM json_each(?) j CROSS JOIN embeddings e"
-                    " ON e.record_id = j.value ->> 0 AND e.version = j.value ->> 1",
+                    " ON e.record_id = j.value ->> 0 AND e.version = CAST(j.value ->> 1 AS INTEGER)",
                     (json.dumps(new),),
                 )
                 self._recent.update(

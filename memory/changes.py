@@ -67,7 +67,7 @@ class Change:
         }
         row = self.event(op.op.lower(), record_id, meta, self._reason(op))
         self.number += 1
-        self._add_text(row, item.text)
+        self.journal.words.put(row, item.text)
         self._index(record_id, 1, op.status, item)
         return record_id
 
@@ -129,11 +129,8 @@ class Change:
         self.enqueue(record_id, version, status)
 
     def _set_text(self, row: int, text: str) -> None:
-        self.journal.conn.execute("DELETE FROM record_text WHERE rowid = ?", (row,))
-        self._add_text(row, text)
-
-    def _add_text(self, row: int, text: str) -> None:
-        self.journal.conn.execute("INSERT INTO record_text (rowid, text) VALUES (?, ?)", (row, text))
+        self.journal.words.remove(row)
+        self.journal.words.put(row, text)
 
     def copy_vector(self, record_id: str, old: int, new: int) -> None:
         """Give a version whose text did not change the vector of the one before."""

@@ -18,12 +18,12 @@ import numpy as np
 from memory.catalogue import Candidate, Catalogue, Known
 from memory.indexes.exact import ExactIndex
 from memory.journal import Journal
-from memory.lexical import TOKENIZER, WordSearch
+from memory.lexical import WordSearch
 from memory.live_index import LiveIndex
 from memory.protocols import Vector
 from memory.records import Record
 from memory.snapshots import frozen
-from memory.sql import sqlite3
+from memory.sqlite.words import texts_in_memory
 from memory.vectors import from_blobs
 from memory.view import Reader
 
@@ -142,19 +142,14 @@ class FrozenCorpus:
         for kind in {record.kind for record in self._records.values()}:
             ids = [key for key, record in self._records.items() if record.kind == kind and key in self._vectors]
             self._index.upsert(kind, ids, np.stack([self._vectors[key] for key in ids]))
-        self._text = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-        self._text.execute(f"CREATE VIRTUAL TABLE record_text USING fts5 (text, tokenize = '{TOKENIZER}')")
-        self._text.executemany(
-            "INSERT INTO record_text (rowid, text) VALUES (?, ?)",
-            [(record.number, record.payload.text()) for record in self._records.values()],
-        )
-        self._words = WordSearch(self._text, "record_text")
+        texts = [(record.number, record.payload.text()) for record in self._records.values()]
+        self._words = WordSearch(texts_in_memory(texts))
         self._lock = Lock()
 
     def _read_vectors(self, dim: int) -> dict[str, Vector]:
         rows = self._journal.query(
             "SELECT e.record_id, e.vector FROM json_each(?) j JOIN embeddings e ON e.record_id = j.value ->> 0"
-            " AND e.version = j.value ->> 1",
+            " AND e.version = CAST(j.value ->> 1 AS INTEGER)",
             (json.dumps([(record.id, record.version) for record in self._records.values()]),),
         )
         return dict(zip((row[0] for row in rows), from_blobs([row[1] for row in rows], dim), strict=True))
@@ -177,7 +172,7 @@ class FrozenCorpus:
     def admit(self, ids: Sequence[str], without_tasks: Sequence[str]) -> Admitted:
         """Return those not forgotten since and not derived from one of the tasks."""
         rows = self._journal.query(
-            "SELECT r.id FROM json_each(?) j JOIN records r ON r.id = j.value WHERE NOT r.forgotten",
+            "SELECT r.id FROM json_each(?) j JOIN records r ON r.id = j.value WHERE r.forgotten = 0",
             (json.dumps(list(ids)),),
         )
         barred = _drawn_from(self._journal, without_tasks)

@@ -18,6 +18,7 @@ from typing import cast
 
 from memory.changes import Batch, Change
 from memory.content import canonical, clean_body
+from memory.engine import Connection
 from memory.errors import ConflictError
 from memory.forget import tombstone
 from memory.journal import Journal
@@ -36,7 +37,6 @@ from memory.records import (
     Trust,
     UsageCounts,
 )
-from memory.sql import sqlite3
 from memory.targets import Target, find_target, inherit, total_usage
 
 LIVE = RECALLABLE | {Status.CANDIDATE}
@@ -80,7 +80,7 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
         return Commit(namespace=batch.namespace, version=after, results=results)
 
 
-def _applied(conn: sqlite3.Connection, op_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+def _applied(conn: Connection, op_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Return op id -> the record and the version that it made, for those that were applied before."""
     rows = conn.execute(
         "SELECT o.op_id, o.record_id, o.version FROM json_each(?) j JOIN ops o ON o.op_id = j.value",
@@ -280,7 +280,7 @@ _BODY = (
 _USED = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
 
 
-def holder(conn: sqlite3.Connection, namespace: str, op: DeltaOp, payload: Payload | None) -> str | None:
+def holder(conn: Connection, namespace: str, op: DeltaOp, payload: Payload | None) -> str | None:
     """Return why an op may not bring its record into use: another one there has its name. None where it may.
 
     To be asked inside the transaction that applies the op. What the op replaces does not count.

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import closing
 from typing import Any, Literal
 
 from memory.content import digest
-from memory.database import DAMAGED
-from memory.errors import JournalError
+from memory.engine import Connection
 from memory.forget import cut_bodies
 from memory.index_worker import EXACT_NUMBERS
 from memory.journal import Journal
@@ -20,8 +18,8 @@ from memory.kinds import parse_payload
 from memory.live_index import LiveIndex
 from memory.projection import TABLES, Entry, apply
 from memory.records import Frozen
-from memory.schema import PROJECTION
-from memory.sql import sqlite3
+from memory.sqlite.database import DAMAGED
+from memory.sqlite.engine import VERSION, SqliteError, empty_projection, known_fault
 from memory.vectors import from_blobs
 
 _RESTORE = "restore your newest backup, or save what agrees with the journal with `evolve memory salvage`"
@@ -50,22 +48,11 @@ def examine(journal: Journal) -> list[Finding]:
         return [*_bodies(journal), *_projection(journal), *_derived(journal)]
 
 
-def library(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> Finding | None:
-    """Return what is known against this version of SQLite, if anything.
-
-    Up to 3.51.2, a write that meets the end of a checkpoint of another process can damage a database in WAL mode.
-    The mending was carried back to 3.50.7 and 3.44.6.
-    """
-    if version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51, 0) or (3, 44, 6) <= version < (3, 45, 0):
-        return None
-    number = ".".join(map(str, version))
-    return Finding(
-        level="info",
-        code="sqlite",
-        message=f"SQLite {number} can, rarely, damage a database when several processes write to it at the same moment "
-        "(the WAL-reset bug)",
-        fix="use a Python with SQLite 3.51.3 or newer, or let one process at a time write; run `evolve backup` often",
-    )
+def library(version: tuple[int, ...] = VERSION) -> Finding | None:
+    """Return what is known against this version of SQLite, if anything."""
+    fault = known_fault(version)
+    fix = "use a Python with SQLite 3.51.3 or newer, or let one process at a time write; run `evolve backup` often"
+    return Finding(level="info", code="sqlite", message=fault, fix=fix) if fault else None
 
 
 def examine_index(journal: Journal, index: LiveIndex, *, dim: int) -> list[Finding]:
@@ -102,7 +89,7 @@ def rebuild(journal: Journal) -> list[Finding]:
     return [Finding(level="warning" if changed else "info", code="rebuilt", message=found)]
 
 
-def replay(source: sqlite3.Connection, target: sqlite3.Connection) -> int:
+def replay(source: Connection, target: Connection) -> int:
     """Apply every event of `source` to the empty projection tables of `target`; return how many there were."""
     rows = source.execute(
         "SELECT seq, type, namespace, run_id, subject, meta, content, created_at FROM events ORDER BY seq"
@@ -112,29 +99,23 @@ def replay(source: sqlite3.Connection, target: sqlite3.Connection) -> int:
     return len(rows)
 
 
-def _dump(conn: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
+def _dump(conn: Connection, table: str) -> list[tuple[Any, ...]]:
     return sorted(conn.execute(f"SELECT * FROM {table}").fetchall())
 
 
 def rebuild_text(journal: Journal) -> None:
     """Fill the word index anew from the records. Needs an open transaction."""
-    journal.conn.execute("DELETE FROM record_text")
+    journal.words.clear()
     rows = journal.query(
-        "SELECT r.row, c.body FROM records r JOIN content c ON c.hash = r.content_hash WHERE NOT r.forgotten"
+        "SELECT r.row, c.body FROM records r JOIN content c ON c.hash = r.content_hash WHERE r.forgotten = 0"
     )
-    texts = [(row, parse_payload(body).text()) for row, body in rows]
-    journal.conn.executemany("INSERT INTO record_text (rowid, text) VALUES (?, ?)", texts)
+    for row, body in rows:
+        journal.words.put(row, parse_payload(body).text())
 
 
 def _file(journal: Journal) -> Iterator[Finding]:
-    try:
-        found = [message for (message,) in journal.query("PRAGMA integrity_check(20)")]
-    except JournalError as error:
-        found = [str(error)]
-    for message in found:
-        if message != "ok":
-            told = f"{journal.path}: {'; '.join(message.splitlines())}"
-            yield Finding(level="error", code="damaged", message=told, fix=DAMAGED)
+    for message in journal.engine.examine():
+        yield Finding(level="error", code="damaged", message=message, fix=DAMAGED)
 
 
 def _bodies(journal: Journal) -> Iterator[Finding]:
@@ -159,11 +140,10 @@ def _bodies(journal: Journal) -> Iterator[Finding]:
 
 
 def _projection(journal: Journal) -> Iterator[Finding]:
-    with closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript(PROJECTION)
+    with empty_projection() as fresh:
         try:
             replay(journal.conn, fresh)
-        except (sqlite3.Error, LookupError) as error:
+        except (SqliteError, LookupError) as error:
             yield Finding(
                 level="error",
                 code="journal",
@@ -178,15 +158,12 @@ def _projection(journal: Journal) -> Iterator[Finding]:
 
 
 def _derived(journal: Journal) -> Iterator[Finding]:
-    texts = journal.query(
-        "SELECT count(*) FROM (SELECT row FROM records WHERE NOT forgotten EXCEPT SELECT rowid FROM record_text)"
-    )[0][0]
-    if texts:
+    if texts := journal.words.missing():
         message = f"{texts} records cannot be found by words"
         yield Finding(level="error", code="word-index", message=message, fix="run `evolve memory doctor --rebuild`")
     vectors = journal.query(
         "SELECT count(*) FROM records r LEFT JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
-        " WHERE NOT r.forgotten AND e.vector IS NULL"
+        " WHERE r.forgotten = 0 AND e.vector IS NULL"
     )[0][0]
     if vectors:
         message = f"{vectors} records have no vector"
@@ -207,7 +184,7 @@ def agreement(journal: Journal, index: LiveIndex, *, dim: int) -> float | None:
     A neighbour that is as near as the tenth true one counts as found. Waits until Chroma holds everything committed.
     """
     large = journal.query(
-        "SELECT namespace, kind, count(*) FROM records WHERE status IN ('provisional', 'active') AND NOT forgotten"
+        "SELECT namespace, kind, count(*) FROM records WHERE status IN ('provisional', 'active') AND forgotten = 0"
         f" GROUP BY namespace, kind HAVING count(*) > {EXACT_NUMBERS // dim}"
     )
     if not large or not index.flush(_WAIT_SECONDS):
@@ -215,8 +192,8 @@ def agreement(journal: Journal, index: LiveIndex, *, dim: int) -> float | None:
     found = wanted = 0
     for namespace, kind, count in large:
         blobs = journal.query(
-            "SELECT e.vector FROM (SELECT id, version, row_number() OVER (ORDER BY row) AS place FROM records"
-            " WHERE namespace = ? AND kind = ? AND status IN ('provisional', 'active') AND NOT forgotten) r"
+            "SELECT e.vector FROM (SELECT id, version, row_number() OVER (ORDER BY r.row) AS place FROM records r"
+            " WHERE namespace = ? AND kind = ? AND status IN ('provisional', 'active') AND forgotten = 0) r"
             " JOIN embeddings e ON e.record_id = r.id AND e.version = r.version WHERE r.place % ? = 0 LIMIT ?",
             (namespace, kind, max(1, count // QUERIES), QUERIES),
         )

@@ -75,7 +75,7 @@ class CachedEmbedder:
     def _store(self, made: dict[str, Vector]) -> None:
         with self._journal.transaction() as conn:
             conn.executemany(
-                "INSERT OR IGNORE INTO embedding_cache (model, sha256, dim, vector) VALUES (?, ?, ?, ?)",
+                "INSERT INTO embedding_cache (model, sha256, dim, vector) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 [(self.model, key, self.dim, to_blob(vector)) for key, vector in made.items()],
             )
 
@@ -120,6 +120,6 @@ def _texts(journal: Journal) -> dict[str, str]:
     """Return content hash -> text that is embedded, for every version that still has its text."""
     rows = journal.query(
         "SELECT DISTINCT c.hash, c.body FROM versions v JOIN records r ON r.id = v.record_id"
-        " JOIN content c ON c.hash = v.content_hash WHERE NOT r.forgotten"
+        " JOIN content c ON c.hash = v.content_hash WHERE r.forgotten = 0"
     )
     return {key: parse_payload(body).key() for key, body in rows}

@@ -96,7 +96,7 @@ def find(journal: Journal, model: type[M], table: str, **where: Any) -> tuple[M,
         f" AND t.{name} {'IN (SELECT value FROM json_each(?))' if name in many else '= ?'}" for name in wanted
     )
     rows = journal.query(
-        f"SELECT c.body FROM {table} t JOIN content c ON c.hash = t.hash WHERE 1{conditions} ORDER BY t.seq",
+        f"SELECT c.body FROM {table} t JOIN content c ON c.hash = t.hash WHERE 1 = 1{conditions} ORDER BY t.seq",
         tuple((wanted | many).values()),
     )
     return tuple(model.model_validate_json(body) for (body,) in rows)

@@ -11,7 +11,7 @@ from typing import Any
 
 from memory.content import clean_body
 from memory.errors import BadInput, NotFound
-from memory.journal import Journal
+from memory.journal import ALL, Journal
 from memory.projection import HANDLERS, Entry
 from memory.records import Event, now
 
@@ -42,7 +42,7 @@ def read(journal: Journal, *, after: int = 0, limit: int | None = None, **where:
     rows = journal.query(
         "SELECT e.seq, e.type, e.namespace, e.run_id, e.subject, e.meta, e.content, e.created_at, c.body FROM events e"
         f" LEFT JOIN content c ON c.hash = e.content WHERE e.seq > ?{conditions} ORDER BY e.seq LIMIT ?",
-        (after, *wanted.values(), -1 if limit is None else limit),
+        (after, *wanted.values(), ALL if limit is None else limit),
     )
     return [_event(row) for row in rows]
 

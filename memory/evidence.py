@@ -107,7 +107,8 @@ def _age(tasks: Sequence[int], seq: int) -> int:
 def _present_text(journal: Journal, records: Sequence[Record[Any]]) -> list[tuple[str, int, int]]:
     """Return (record id, first version, its seq) of the unbroken run of live versions that say what it says now."""
     rows = journal.query(
-        "WITH wanted AS (SELECT value ->> 0 AS id, value ->> 1 AS version, value ->> 2 AS hash FROM json_each(?)),"
+        "WITH wanted AS (SELECT j.value ->> 0 AS id, CAST(j.value ->> 1 AS INTEGER) AS version, j.value ->> 2 AS hash"
+        " FROM json_each(?) j),"
         " broken AS (SELECT w.id, coalesce(max(v.version), 0) AS version FROM wanted w LEFT JOIN versions v"
         "  ON v.record_id = w.id AND v.version < w.version"
         f"  AND (v.content_hash <> w.hash OR v.status NOT IN ({_LIVE})) GROUP BY w.id)"
@@ -123,7 +124,7 @@ def _events(journal: Journal, wanted: dict[str, int], *, after: int, to: int) ->
     return [
         (row[0], row[1], row[2], row[3])
         for row in journal.query(
-            "SELECT e.subject, e.seq, e.meta ->> 'version', e.meta -> 'usage' FROM json_each(?) j"
+            "SELECT e.subject, e.seq, CAST(e.meta ->> 'version' AS INTEGER), e.meta ->> 'usage' FROM json_each(?) j"
             " CROSS JOIN events e ON e.subject = j.value WHERE e.type IN ('knowledge.tag', 'knowledge.merge')"
             " AND e.seq > ? AND e.seq <= ? ORDER BY e.seq",
             (json.dumps(list(wanted)), after, to),

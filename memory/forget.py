@@ -22,7 +22,7 @@ from typing import Any
 
 from memory.content import clean_body, digest
 from memory.erasing import figures_of, spellings, without
-from memory.errors import BadInput, JournalError, NotFound
+from memory.errors import BadInput, NotFound
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.projection import Entry
@@ -163,16 +163,8 @@ def _text_hash(text: str) -> str:
 
 def scrub(journal: Journal) -> None:
     """Overwrite what deleted rows left on disk. Raises `JournalError` while another process reads; repeat it then."""
-    with journal.lock:
-        with journal.transaction() as conn:
-            conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")
-        journal.query("VACUUM")
-        ((busy, _, _),) = journal.query("PRAGMA wal_checkpoint(TRUNCATE)")
-        if busy:
-            raise JournalError(
-                f"{journal.path}: the text is gone from every table, but a process that is reading keeps old pages on "
-                "disk. Close the other processes of this workspace and forget the same once more"
-            )
+    with journal.lock, journal.engine.errors():
+        journal.engine.scrub()
 
 
 def _of_record(journal: Journal, record_id: str) -> _Sweep:
@@ -284,7 +276,7 @@ def _leaves(value: Any) -> Iterator[str]:
 def _forget_record(journal: Journal, record_id: str, actor: str, why: str | None) -> None:
     conn = journal.conn
     row, version, namespace, done = conn.execute(
-        "SELECT row, version, namespace, forgotten FROM records WHERE id = ?", (record_id,)
+        "SELECT r.row, r.version, r.namespace, r.forgotten FROM records r WHERE r.id = ?", (record_id,)
     ).fetchone()
     if done:
         return
@@ -306,7 +298,7 @@ def _forget_record(journal: Journal, record_id: str, actor: str, why: str | None
         "DELETE FROM embedding_cache WHERE sha256 IN (SELECT sha256 FROM embeddings WHERE record_id = ?)", (record_id,)
     )
     conn.execute("DELETE FROM embeddings WHERE record_id = ?", (record_id,))
-    conn.execute("DELETE FROM record_text WHERE rowid = ?", (row,))
+    journal.words.remove(row)
     conn.execute("INSERT INTO outbox (record_id, version, action) VALUES (?, ?, 'remove')", (record_id, version))
 
 
@@ -315,7 +307,7 @@ def _descendants(journal: Journal, records: Iterable[str]) -> list[str]:
     rows = journal.query(
         "WITH RECURSIVE made (id) AS (SELECT value FROM json_each(?) UNION SELECT r.id FROM made JOIN records r"
         " ON EXISTS (SELECT 1 FROM json_each(r.supersedes) s WHERE s.value = made.id))"
-        " SELECT m.id FROM made m JOIN records r ON r.id = m.id WHERE NOT r.forgotten",
+        " SELECT m.id FROM made m JOIN records r ON r.id = m.id WHERE r.forgotten = 0",
         (json.dumps(gone),),
     )
     return [row[0] for row in rows if row[0] not in set(gone)]

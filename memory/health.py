@@ -82,7 +82,7 @@ def _sample(journal: Journal, there: dict[str, set[str]], rng: random.Random) ->
     """Draw records that the index says it holds and that no waiting outbox row is about to change."""
     rows = journal.query(
         "SELECT r.id, r.namespace, r.kind FROM records r"
-        " WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten"
+        " WHERE r.status IN ('provisional', 'active') AND r.forgotten = 0"
         " AND r.id NOT IN (SELECT record_id FROM outbox) ORDER BY r.row"
     )
     known = [(row[0], collection_name(row[1], row[2])) for row in rows]

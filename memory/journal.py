@@ -1,4 +1,4 @@
-"""The append-only journal: one SQLite connection, one lock, transactions, events and content.
+"""The append-only journal: one connection to the database, one lock, transactions, events and content.
 
 Threads may share a `Journal`: every method takes its lock, and a transaction holds it to the end. Code that reads the
 connection directly does so inside `with journal.lock`. Processes never share one; each opens its own.
@@ -15,63 +15,56 @@ from pathlib import Path
 from typing import Any
 
 from memory.content import canonical, digest
-from memory.database import check_version, clear_errors, open_database
+from memory.engine import Connection, open_engine
 from memory.errors import JournalError
 from memory.projection import Entry, apply
 from memory.records import now
-from memory.schema import MIGRATIONS
-from memory.sql import sqlite3
+
+ALL = 2**62
+"""A `LIMIT` that nothing reaches."""
 
 
 class Journal:
     """The open database of one workspace."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open or create the database; errors as `memory.database.open_database`."""
-        self.path = path
-        self.read_only = read_only
+    def __init__(self, path: Path, *, read_only: bool = False, database: str = "") -> None:
+        """Open or create the SQLite file at `path`, or the database on a server; errors as those of the engines.
+
+        What a workspace leaves on this machine stands beside `path` in either case.
+        """
+        self.path, self.database, self.read_only = path, database, read_only
         self.lock = threading.RLock()
-        self.conn = open_database(path, read_only=read_only)
-        self._schema = self._schema_now()
-        self._forgotten = 0
+        self.engine = open_engine(path, database, read_only=read_only)
+        self.conn, self.words = self.engine.conn, self.engine.words
+        self._forgotten = self._written = 0
 
     @contextmanager
-    def transaction(self) -> Generator[sqlite3.Connection]:
+    def transaction(self) -> Generator[Connection]:
         """Hold the lock and one write transaction; everything inside is kept, or nothing.
 
-        Nested use joins the outer transaction. Raises `JournalError` when the database is locked, full, or read-only,
-        `SchemaTooNew` when a newer version migrated it since it was opened.
+        Nested use joins the outer transaction. Raises `JournalError` when the database is locked, full, read-only, or
+        cannot be reached, `SchemaTooNew` when a newer version migrated it since it was opened.
         """
         if self.read_only:
-            raise JournalError(f"{self.path}: opened read-only; open it for writing to change knowledge")
-        with self.lock, clear_errors(str(self.path)):
-            if self.conn.in_transaction:
+            raise JournalError(f"{self.engine.name}: opened read-only; open it for writing to change knowledge")
+        with self.lock, self.engine.errors():
+            if self.engine.in_transaction:
                 yield self.conn
                 return
-            self.conn.execute("BEGIN IMMEDIATE")
+            before = self._written
             try:
-                self._refuse_newer()
+                self.engine.begin()
                 yield self.conn
                 self.conn.execute("COMMIT")
             except BaseException:
-                if self.conn.in_transaction:
+                self._written = before
+                if self.engine.in_transaction:
                     self.conn.execute("ROLLBACK")
                 raise
 
-    def _schema_now(self) -> int:
-        """Return SQLite's own count of changes to the schema."""
-        return int(self.conn.execute("PRAGMA schema_version").fetchone()[0])
-
-    def _refuse_newer(self) -> None:
-        """Raise `SchemaTooNew` when another process migrated the database beyond this version."""
-        now_there = self._schema_now()
-        if now_there != self._schema:
-            check_version(self.conn, self.path, MIGRATIONS)
-            self._schema = now_there
-
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a reading statement."""
-        with self.lock, clear_errors(str(self.path)):
+        with self.lock, self.engine.errors():
             return self.conn.execute(sql, parameters).fetchall()
 
     def put_body(self, body: str) -> str:
@@ -80,7 +73,7 @@ class Journal:
         Cleaning is not done here: it takes time, and a transaction keeps every other writer waiting.
         """
         key = digest(body)
-        self.conn.execute("INSERT OR IGNORE INTO content (hash, body) VALUES (?, ?)", (key, body))
+        self.conn.execute("INSERT INTO content (hash, body) VALUES (?, ?) ON CONFLICT DO NOTHING", (key, body))
         return key
 
     def load(self, key: str) -> Any | None:
@@ -93,10 +86,11 @@ class Journal:
         created = (at or now()).isoformat()
         cursor = self.conn.execute(
             "INSERT INTO events (type, namespace, run_id, subject, meta, content, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING seq",
             (entry.type, entry.namespace, entry.run_id, entry.subject, canonical(entry.meta), entry.content, created),
         )
-        seq = int(cursor.lastrowid or 0)
+        (seq,) = cursor.fetchone()
+        self._written += 1
         apply(self.conn, seq, entry, created)
         self._forgotten += entry.type == "forgotten"
         return seq
@@ -106,7 +100,8 @@ class Journal:
 
         As long as it stays, what was read or written here is still what the journal holds.
         """
-        return int(self.query("PRAGMA data_version")[0][0]), self._forgotten
+        with self.lock, self.engine.errors():
+            return self.engine.outside(self._written), self._forgotten
 
     def position(self) -> int:
         """Return the seq of the last event, 0 in an empty journal."""
@@ -115,4 +110,4 @@ class Journal:
     def close(self) -> None:
         """Close the connection; closing twice is allowed."""
         with self.lock:
-            self.conn.close()
+            self.engine.close()

@@ -143,7 +143,7 @@ class LiveIndex:
         rows = self._journal.query(
             "SELECT r.id, r.status, e.vector FROM json_each(?) j CROSS JOIN records r ON r.id = j.value"
             " CROSS JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
-            " WHERE r.namespace = ? AND r.kind = ? AND NOT r.forgotten",
+            " WHERE r.namespace = ? AND r.kind = ? AND r.forgotten = 0",
             (json.dumps(sorted(waiting)), namespace, kind),
         )
         rows = [row for row in rows if row[1] in RECALLABLE]

@@ -32,7 +32,7 @@ class ListableIndex(Index, Protocol):
 
 _LIVE = (
     "SELECT r.id, r.version, r.namespace, r.kind FROM records r"
-    " WHERE r.status IN ('provisional', 'active') AND NOT r.forgotten"
+    " WHERE r.status IN ('provisional', 'active') AND r.forgotten = 0"
 )
 
 
@@ -59,7 +59,7 @@ def drain(journal: Journal, index: ListableIndex, *, dim: int, limit: int = BATC
 def _current(journal: Journal, ids: Sequence[str]) -> list[tuple[Any, ...]]:
     marks = ", ".join("?" * len(ids))
     return journal.query(
-        "SELECT r.id, r.namespace, r.kind, r.status IN ('provisional', 'active') AND NOT r.forgotten, e.vector"
+        "SELECT r.id, r.namespace, r.kind, r.status IN ('provisional', 'active') AND r.forgotten = 0, e.vector"
         " FROM records r LEFT JOIN embeddings e ON e.record_id = r.id AND e.version = r.version"
         f" WHERE r.id IN ({marks}) ORDER BY r.row",
         tuple(ids),

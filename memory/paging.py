@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from memory.errors import BadInput
-from memory.journal import Journal
+from memory.journal import ALL, Journal
 from memory.lexical import query_words
 from memory.trajectories import Usage
 
@@ -63,14 +63,14 @@ def records(journal: Journal, wanted: Wanted, *, offset: int = 0, limit: int = 5
     words = query_words(wanted.text)
     if wanted.text.strip() and not words:
         return [], 0
-    match = " AND ".join([*(f'"{word}"' for word in words[:-1]), *(f'"{word}"*' for word in words[-1:])])
+    match, parameters = journal.words.holding(words) if words else ("", [])
     where = (
-        "FROM records r JOIN usage u ON u.record_id = r.id WHERE r.namespace = ? AND NOT r.forgotten"
+        "FROM records r JOIN usage u ON u.record_id = r.id WHERE r.namespace = ? AND r.forgotten = 0"
         + _among("r.kind", wanted.kinds)
         + _among("r.status", wanted.statuses)
-        + (" AND r.row IN (SELECT rowid FROM record_text WHERE record_text MATCH ?)" if match else "")
+        + (f" AND {match}" if match else "")
     )
-    values = [wanted.namespace, *wanted.kinds, *wanted.statuses, *([match] if match else ())]
+    values = [wanted.namespace, *wanted.kinds, *wanted.statuses, *parameters]
     ((total,),) = journal.query(f"SELECT count(*) {where}", values)
     order = _ORDERS[wanted.order]
     rows = journal.query(f"SELECT r.id {where} ORDER BY {order} LIMIT ? OFFSET ?", [*values, limit, offset])
@@ -81,7 +81,7 @@ def counts(journal: Journal, namespace: str) -> dict[str, dict[str, int]]:
     """Return kind -> status -> how many records."""
     found: dict[str, dict[str, int]] = {}
     for kind, status, count in journal.query(
-        "SELECT kind, status, count(*) FROM records WHERE namespace = ? AND NOT forgotten GROUP BY 1, 2", (namespace,)
+        "SELECT kind, status, count(*) FROM records WHERE namespace = ? AND forgotten = 0 GROUP BY 1, 2", (namespace,)
     ):
         found.setdefault(kind, {})[status] = count
     return found
@@ -101,7 +101,8 @@ def runs(journal: Journal, *, offset: int = 0, limit: int = 25) -> tuple[list[di
 def solved(journal: Journal, run_ids: Sequence[str]) -> dict[tuple[str, str], tuple[int, int]]:
     """Return (run, arm) -> (solved, done) of these runs."""
     rows = journal.query(
-        "SELECT t.run_id, t.arm, sum(coalesce(c.body ->> '$.outcome.success', 0)), count(*) FROM json_each(?) j"
+        "SELECT t.run_id, t.arm, "
+        " count(CASE WHEN CAST(c.body ->> '$.outcome.success' AS INTEGER) = 1 THEN 1 END), count(*) FROM json_each(?) j"
         " JOIN trajectories t ON t.run_id = j.value JOIN content c ON c.hash = t.hash GROUP BY 1, 2",
         (json.dumps(list(run_ids)),),
     )
@@ -145,13 +146,15 @@ def used_by_role(journal: Journal, run_id: str) -> dict[str, Usage]:
     return {role: Usage.model_validate(dict(zip(names, sums, strict=True))) for role, *sums in rows}
 
 
-def episodes(journal: Journal, names: str | Sequence[str], *, offset: int = 0, limit: int = -1) -> list[EpisodeLine]:
+def episodes(journal: Journal, names: str | Sequence[str], *, offset: int = 0, limit: int = ALL) -> list[EpisodeLine]:
     """Return a page of the episodes journalled under a run's name, or under several, in the order they were done."""
     rows = journal.query(
-        "SELECT t.id, t.task_id, t.arm, coalesce(c.body ->> '$.outcome.success', 0),"
+        "SELECT t.id, t.task_id, t.arm, coalesce(CAST(c.body ->> '$.outcome.success' AS INTEGER), 0),"
         " json_array_length(c.body, '$.steps'), json_array_length(c.body, '$.injected'),"
-        " c.body ->> '$.usage.prompt_tokens', c.body ->> '$.usage.completion_tokens', c.body ->> '$.seconds',"
-        " c.body ->> '$.usage.cost_usd', c.body ->> '$.task.instruction', coalesce(c.body ->> '$.error', '')"
+        " CAST(c.body ->> '$.usage.prompt_tokens' AS INTEGER),"
+        " CAST(c.body ->> '$.usage.completion_tokens' AS INTEGER), CAST(c.body ->> '$.seconds' AS FLOAT8),"
+        " CAST(c.body ->> '$.usage.cost_usd' AS FLOAT8), c.body ->> '$.task.instruction',"
+        " coalesce(c.body ->> '$.error', '')"
         " FROM trajectories t JOIN content c ON c.hash = t.hash WHERE t.run_id IN (SELECT value FROM json_each(?))"
         " ORDER BY t.seq LIMIT ? OFFSET ?",
         (json.dumps([names] if isinstance(names, str) else list(names)), limit, offset),
@@ -181,7 +184,7 @@ def snapshots(
     ((total,),) = journal.query("SELECT count(*) FROM snapshots WHERE namespace = ?", (namespace,))
     rows = journal.query(
         "SELECT id || '@' || position, json_array_length(body), created_at FROM snapshots WHERE namespace = ?"
-        " ORDER BY position DESC, rowid DESC LIMIT ? OFFSET ?",
+        " ORDER BY position DESC, id DESC LIMIT ? OFFSET ?",
         (namespace, limit, offset),
     )
     return [{"name": name, "records": size, "created_at": at} for name, size, at in rows], total
@@ -190,7 +193,7 @@ def snapshots(
 def learned_from(journal: Journal, trajectory_id: str, task_id: str) -> list[str]:
     """Return the ids of the records that an episode taught, those forgotten left out."""
     rows = journal.query(
-        "SELECT r.id FROM record_tasks t JOIN records r ON r.id = t.record_id WHERE t.task_id = ? AND NOT r.forgotten"
+        "SELECT r.id FROM record_tasks t JOIN records r ON r.id = t.record_id WHERE t.task_id = ? AND r.forgotten = 0"
         " AND EXISTS (SELECT 1 FROM json_each(r.provenance, '$.trajectory_ids') j WHERE j.value = ?) ORDER BY r.number",
         (task_id, trajectory_id),
     )

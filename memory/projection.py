@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.content import canonical
+from memory.engine import Connection
 from memory.records import UsageCounts
-from memory.sql import sqlite3
 
 COUNTS = tuple(UsageCounts.model_fields)
 """Names of the usage counters, in the order of the `usage` table."""
@@ -40,13 +40,13 @@ class Entry:
 class Applied:
     """An entry in its place in the journal."""
 
-    conn: sqlite3.Connection
+    conn: Connection
     seq: int
     entry: Entry
     created_at: str
 
 
-def apply(conn: sqlite3.Connection, seq: int, entry: Entry, created_at: str) -> None:
+def apply(conn: Connection, seq: int, entry: Entry, created_at: str) -> None:
     """Change the projection as the event says. Events without a handler (notes, verdicts) change nothing."""
     handler = HANDLERS.get(entry.type)
     if handler is not None:
@@ -57,7 +57,7 @@ def _new_record(event: Applied) -> None:
     meta, subject, created = event.entry.meta, event.entry.subject, event.created_at
     provenance = canonical(meta["provenance"])
     event.conn.execute(
-        "INSERT INTO records (row, id, namespace, kind, schema_version, number, slug, status, version, max_version,"
+        'INSERT INTO records ("row", id, namespace, kind, schema_version, number, slug, status, version, max_version,'
         " pinned, supersedes, content_hash, provenance, ns_version, forgotten, created_at, updated_at, seq)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?)",
         (
@@ -100,7 +100,9 @@ def _add_version(event: Applied, provenance: str) -> None:
         ),
     )  # fmt: skip
     if tasks := meta["provenance"]["task_ids"]:
-        event.conn.executemany("INSERT OR IGNORE INTO record_tasks VALUES (?, ?)", [(subject, task) for task in tasks])
+        event.conn.executemany(
+            "INSERT INTO record_tasks VALUES (?, ?) ON CONFLICT DO NOTHING", [(subject, task) for task in tasks]
+        )
 
 
 def _point(event: Applied) -> None:
@@ -129,7 +131,8 @@ def _tag(event: Applied) -> None:
 def _touch(event: Applied, *, version: int = 0, number: int = 0) -> None:
     event.conn.execute(
         "INSERT INTO namespaces VALUES (?, ?, ?, ?) ON CONFLICT (namespace) DO UPDATE SET"
-        " version = max(version, excluded.version), next_number = max(next_number, excluded.next_number),"
+        " version = max(namespaces.version, excluded.version),"
+        " next_number = max(namespaces.next_number, excluded.next_number),"
         " head = excluded.head",
         (event.entry.namespace, version, number + 1, event.seq),
     )
@@ -168,12 +171,12 @@ def _snapshot(event: Applied) -> None:
     )
 
 
-def frozen_rows(conn: sqlite3.Connection, namespace: str) -> list[list[Any]]:
+def frozen_rows(conn: Connection, namespace: str) -> list[list[Any]]:
     """Return `[id, version, content hash, [usage counts]]` of every recallable record, sorted by id."""
     counts = ", ".join(f"u.{name}" for name in COUNTS)
     rows = conn.execute(
         f"SELECT r.id, r.version, r.content_hash, {counts} FROM records r JOIN usage u ON u.record_id = r.id"
-        " WHERE r.namespace = ? AND r.status IN ('provisional', 'active') AND NOT r.forgotten ORDER BY r.id",
+        " WHERE r.namespace = ? AND r.status IN ('provisional', 'active') AND r.forgotten = 0 ORDER BY r.id",
         (namespace,),
     )
     return [[*row[:3], list(row[3:])] for row in rows]

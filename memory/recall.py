@@ -76,9 +76,7 @@ class Recaller:
         self, journal: Journal, reader: Reader, embedder: Embedder, index: LiveIndex, count_tokens: Callable[[str], int]
     ) -> None:
         self._journal, self._embedder, self._count_tokens = journal, embedder, count_tokens
-        with journal.lock:
-            words = WordSearch(journal.conn, "record_text")
-        self._sources = Sources(journal, reader, index, words, Catalogue(journal), embedder.dim)
+        self._sources = Sources(journal, reader, index, WordSearch(journal.words), Catalogue(journal), embedder.dim)
         self._frozen: OrderedDict[str, FrozenCorpus] = OrderedDict()
         self._tokens: OrderedDict[str, int] = OrderedDict()
 
@@ -125,7 +123,9 @@ class Recaller:
     def _freeze_name(self, snapshot: str, namespace: str) -> str:
         """Return `<id>@<position>`, so that a name that means `the latest freeze` is never read from an older one."""
         name, _, position = snapshot.partition("@")
-        ((owner, latest),) = self._journal.query("SELECT namespace, max(position) FROM snapshots WHERE id = ?", (name,))
+        ((owner, latest),) = self._journal.query(
+            "SELECT min(namespace), max(position) FROM snapshots WHERE id = ?", (name,)
+        )
         if owner is None:
             raise NotFound(f"no snapshot {snapshot!r}; list those there are with `evolve playbook log`")
         if owner != namespace:

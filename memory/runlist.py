@@ -31,9 +31,10 @@ WITH listed (run_id, hash, first, latest, kind) AS (
   SELECT run_id, NULL, min(seq), max(seq), 'mcp' FROM events
     WHERE type = '{OPENED}' AND run_id NOT IN (SELECT run_id FROM runs) GROUP BY run_id
   UNION ALL
-  SELECT run_id, NULL, first, latest, iif(run_id GLOB 'ev-*' OR run_id GLOB 'at-*', 'eval', 'session')
+  SELECT run_id, NULL, first, latest, 
+      CASE WHEN run_id LIKE 'ev-%' OR run_id LIKE 'at-%' THEN 'eval' ELSE 'session' END
     FROM (SELECT run_id, min(seq) AS first, max(seq) AS latest FROM trajectories GROUP BY run_id)
-    WHERE run_id <> '' AND run_id NOT GLOB '*/gates' AND run_id NOT IN (SELECT run_id FROM runs)
+    WHERE run_id <> '' AND run_id NOT LIKE '%/gates' AND run_id NOT IN (SELECT run_id FROM runs)
       AND run_id NOT IN (SELECT subject FROM events WHERE type IN ({_EXAMS}))
       AND run_id NOT IN (SELECT run_id FROM events WHERE type = '{OPENED}')
 ),
@@ -135,16 +136,19 @@ def totals(
 
     Of the runs `last_pass` the last episode of each task counts; what the others used is in the totals too.
     """
-    pairs = [[run_id, source, run_id in last_pass] for run_id, source in sources]
+    pairs = [[run_id, source, "last" if run_id in last_pass else "each"] for run_id, source in sources]
     rows = journal.query(
         "WITH read AS MATERIALIZED (SELECT j.value ->> 0 AS run, t.arm AS arm, t.seq AS seq,"
-        " iif(j.value ->> 2, t.task_id, t.seq) AS pass, json_extract(c.body, '$.outcome.success', '$.outcome.reward',"
+        " CASE j.value ->> 2 WHEN 'last' THEN t.task_id ELSE CAST(t.seq AS TEXT) END AS pass,"
+        " json_extract(c.body, '$.outcome.success', '$.outcome.reward',"
         " '$.usage.prompt_tokens', '$.usage.completion_tokens', '$.usage.cost_usd', '$.seconds') AS f"
         " FROM json_each(?) j JOIN trajectories t ON t.run_id = j.value ->> 1 JOIN content c ON c.hash = t.hash),"
         " done AS (SELECT *, seq = max(seq) OVER (PARTITION BY run, arm, pass) AS counts FROM read)"
-        " SELECT run, arm, count(*), sum(counts), sum(counts AND f ->> 0 IS NOT NULL),"
-        " sum(counts AND coalesce(f ->> 0, 0)), total(iif(counts, f ->> 1, 0)),"
-        " sum(coalesce(f ->> 2, 0) + coalesce(f ->> 3, 0)), total(f ->> 4), total(f ->> 5) FROM done GROUP BY 1, 2",
+        " SELECT run, arm, count(*), count(CASE WHEN counts THEN 1 END),"
+        " count(CASE WHEN counts AND f ->> 0 IS NOT NULL THEN 1 END),"
+        " count(CASE WHEN counts AND CAST(f ->> 0 AS INTEGER) = 1 THEN 1 END), total(CASE WHEN counts THEN f ->> 1 END),"
+        " sum(coalesce(CAST(f ->> 2 AS INTEGER), 0) + coalesce(CAST(f ->> 3 AS INTEGER), 0)),"
+        " total(f ->> 4), total(f ->> 5) FROM done GROUP BY 1, 2",
         (json.dumps(pairs),),
     )
     return {(run, arm): ArmTotals(*figures) for run, arm, *figures in rows}
@@ -204,7 +208,7 @@ def tags(journal: Journal) -> list[str]:
 
 def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     """Return the condition of a filter with its values."""
-    asked: list[tuple[str, list[Any]]] = [("1", [])]
+    asked: list[tuple[str, list[Any]]] = [("1 = 1", [])]
     if wanted.kinds:
         asked.append((f"kind IN ({', '.join('?' * len(wanted.kinds))})", list(wanted.kinds)))
     if wanted.run_ids:

@@ -21,7 +21,7 @@ from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.projection import Entry, apply
 from memory.records import Frozen
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 
 Row = tuple[int, str, str, str, str, str, str | None, str]
 """(seq, type, namespace, run id, subject, meta, content hash, time) of an event."""

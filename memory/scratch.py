@@ -10,7 +10,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 from memory.store import Store
 
 _NAME = re.compile(r"scratch-(\d+)-.*")

@@ -82,7 +82,7 @@ def find(journal: Journal, name: str) -> Snapshot:
 def _load(journal: Journal, name: str) -> tuple[str, int, list[Row], Any]:
     snapshot_id, _, position = name.partition("@")
     found = journal.query(
-        "SELECT namespace, position, body, created_at FROM snapshots WHERE id = ? AND (? = '' OR position = ?)"
+        "SELECT namespace, position, body, created_at FROM snapshots WHERE id = ? AND (? = '' OR CAST(position AS TEXT) = ?)"
         " ORDER BY position DESC LIMIT 1",
         (snapshot_id, position, position),
     )
@@ -95,7 +95,7 @@ def _load(journal: Journal, name: str) -> tuple[str, int, list[Row], Any]:
 def listing(journal: Journal, namespace: str) -> tuple[Snapshot, ...]:
     """Return every freeze of a namespace, oldest first."""
     names = journal.query(
-        "SELECT id || '@' || position FROM snapshots WHERE namespace = ? ORDER BY position, rowid", (namespace,)
+        "SELECT id || '@' || position FROM snapshots WHERE namespace = ? ORDER BY position, id", (namespace,)
     )
     return tuple(find(journal, name) for (name,) in names)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
+from memory.engine import Connection
 from memory.projection import COUNTS
 from memory.records import Provenance, Status, Trust, UsageCounts
-from memory.sql import sqlite3
 
 _STRENGTH = list(Trust)
 
@@ -32,11 +32,11 @@ class Target:
     forgotten: bool
 
 
-def find_target(conn: sqlite3.Connection, record_id: str) -> Target | None:
+def find_target(conn: Connection, record_id: str) -> Target | None:
     """Return the record's current state, or None."""
     row = conn.execute(
-        "SELECT row, id, namespace, kind, slug, status, version, max_version, pinned, content_hash, provenance,"
-        " ns_version, forgotten FROM records WHERE id = ?",
+        "SELECT r.row, id, namespace, kind, slug, status, version, max_version, pinned, content_hash, provenance,"
+        " ns_version, forgotten FROM records r WHERE id = ?",
         (record_id,),
     ).fetchone()
     if row is None:
@@ -51,7 +51,7 @@ def _provenance(body: str) -> Provenance:
     return Provenance.model_validate_json(body)
 
 
-def total_usage(conn: sqlite3.Connection, targets: Sequence[Target]) -> UsageCounts:
+def total_usage(conn: Connection, targets: Sequence[Target]) -> UsageCounts:
     """Return the summed counters of several records: a merge carries on what its parents have earned."""
     total = UsageCounts()
     for target in targets:

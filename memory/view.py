@@ -101,7 +101,7 @@ class Reader:
         with self._journal.lock:
             stamps = self._journal.query(
                 "SELECT r.id, max(r.seq, u.seq) FROM json_each(?) j JOIN records r ON r.id = j.value"
-                " JOIN usage u ON u.record_id = r.id WHERE NOT r.forgotten ORDER BY j.key",
+                " JOIN usage u ON u.record_id = r.id WHERE r.forgotten = 0 ORDER BY j.key",
                 (wanted,),
             )
             return tuple(self.at(stamps))
@@ -119,7 +119,7 @@ class Reader:
         rows = self._journal.query(
             f"SELECT {_COLUMNS.replace('r.updated_at', 'v.updated_at')}, {_BODY} FROM records r"
             " JOIN versions v ON v.record_id = r.id JOIN usage u ON u.record_id = r.id"
-            " LEFT JOIN content c ON c.hash = v.content_hash WHERE r.id = ? AND NOT r.forgotten ORDER BY v.version",
+            " LEFT JOIN content c ON c.hash = v.content_hash WHERE r.id = ? AND r.forgotten = 0 ORDER BY v.version",
             (record_id,),
         )
         return tuple(map(build, rows))
@@ -128,7 +128,7 @@ class Reader:
         rows = self._journal.query(
             f"SELECT {_COLUMNS}, {_BODY} FROM json_each(?) j JOIN records r ON r.id = j.value"
             " JOIN versions v ON v.record_id = r.id AND v.version = r.version JOIN usage u ON u.record_id = r.id"
-            " LEFT JOIN content c ON c.hash = v.content_hash WHERE NOT r.forgotten",
+            " LEFT JOIN content c ON c.hash = v.content_hash WHERE r.forgotten = 0",
             (json.dumps(list(ids)),),
         )
         for key in ids:
@@ -175,8 +175,8 @@ def frozen_records(journal: Journal, rows: Sequence[Sequence[Any]]) -> tuple[Rec
     found = journal.query(
         f"SELECT {_COLUMNS.replace('r.updated_at', 'v.updated_at')}, c.body, j.value ->> 3 FROM json_each(?) j"
         " JOIN records r ON r.id = j.value ->> 0"
-        " JOIN versions v ON v.record_id = r.id AND v.version = j.value ->> 1"
-        " LEFT JOIN content c ON c.hash = v.content_hash WHERE NOT r.forgotten ORDER BY r.number",
+        " JOIN versions v ON v.record_id = r.id AND v.version = CAST(j.value ->> 1 AS INTEGER)"
+        " LEFT JOIN content c ON c.hash = v.content_hash WHERE r.forgotten = 0 ORDER BY r.number",
         (json.dumps(list(rows)),),
     )
     return tuple(build((*row[:15], *json.loads(row[15]))) for row in found)

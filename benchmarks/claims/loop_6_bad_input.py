@@ -22,7 +22,7 @@ from benchmarks.claim import Row, begin, exactly
 from benchmarks.shell import MODEL, Ended, ModelServer, evolve, serving, settings
 from memory.journal import Journal
 from memory.owner import Owner
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 
 TASKS = 8
 DISKS = (180, 320, 420, 520, 640, 760)

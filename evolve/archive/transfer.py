@@ -20,12 +20,12 @@ from pathlib import Path
 from evolve.config.file import FILE, load_config
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
-from memory.database import clear_errors
 from memory.doctor import examine
 from memory.errors import BadInput, NotFound
 from memory.journal import Journal
 from memory.records import Frozen
-from memory.sql import sqlite3
+from memory.sqlite.database import clear_errors
+from memory.sqlite.sql import sqlite3
 from policies.generations.generation_registry import DATABASE as REGISTRY_DATABASE
 from policies.generations.storage import FOLDER as ADAPTERS
 

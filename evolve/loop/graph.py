@@ -33,7 +33,7 @@ from evolve.loop.nodes.recall import recall
 from evolve.loop.nodes.reflect import reflect
 from evolve.loop.nodes.retire import retire
 from evolve.loop.state import EpisodeJob, RunContext, State, batch_of
-from memory.database import BUSY_SECONDS, clear_errors, use_wal
+from memory.sqlite.database import BUSY_SECONDS, clear_errors, use_wal
 
 _STEPS = 10
 """Graph steps a batch takes."""

@@ -21,7 +21,7 @@ from evolve.telemetry import semconv
 from evolve.telemetry.telemetry_db import METRIC, SPAN, insert, open_telemetry
 from memory.content import canonical
 from memory.redact import redact
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 
 
 class LocalFile:

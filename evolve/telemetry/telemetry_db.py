@@ -12,9 +12,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from memory.database import clear_errors, use_wal
 from memory.errors import JournalError, NotFound
-from memory.sql import sqlite3
+from memory.sqlite.database import clear_errors, use_wal
+from memory.sqlite.sql import sqlite3
 
 FILE = "telemetry.db"
 VERSION = 1

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from memory.base import now
-from memory.database import clear_errors, open_database
+from memory.sqlite.database import clear_errors, open_database
 from memory.errors import NotFound
-from memory.schema import run_script
-from memory.sql import Database, Migrations, sqlite3
+from memory.sqlite.schema import run_script
+from memory.sqlite.sql import Database, Migrations, sqlite3
 from policies.generations.adapters import fingerprint, inspect_weights
 from policies.generations.base_model import Base
 from policies.generations.errors import AdapterRefused, WrongState

@@ -13,13 +13,13 @@ import pytest
 from filelock import FileLock
 from sqlite_utils import Database, Migrations
 
-import memory.database
-from memory.database import clear_errors, open_database, use_wal
+import memory.sqlite.database
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import JournalError, NotFound, SchemaTooNew
 from memory.records import DeltaOp
-from memory.schema import APPLICATION_ID, m001_base
-from memory.sql import sqlite3
+from memory.sqlite.database import clear_errors, open_database, use_wal
+from memory.sqlite.schema import APPLICATION_ID, m001_base
+from memory.sqlite.sql import sqlite3
 from memory.store import Store
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -174,7 +174,7 @@ def test_a_full_disk_keeps_what_was_committed_and_nothing_of_the_rest(path: Path
 
 def test_a_locked_database_is_reported_after_the_wait(path: Path, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     reopen(path).close()
-    monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(memory.sqlite.database, "BUSY_SECONDS", 0.1)
     with reopen(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(JournalError, match=r"locked.*nothing was written"):
@@ -256,7 +256,7 @@ def test_a_file_that_may_not_be_written_is_answered_with_what_to_do(store: Store
 def test_a_migration_waits_for_another_and_says_so_when_it_takes_too_long(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(memory.sqlite.database, "BUSY_SECONDS", 0.1)
     with FileLock(f"{path}.migrate.lock"):
         with pytest.raises(JournalError, match="another process is migrating it"):
             reopen(path)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-import memory.database
+import memory.sqlite.database
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, JournalError, NotFound
 from memory.records import DeltaOp, Event, Op, RecallQuery, Reflection, Step, Task, Trajectory
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 from memory.store import Store
 
 Add = Callable[..., DeltaOp]
@@ -211,7 +211,7 @@ def test_copies_that_still_hold_the_text_are_named(secretive: tuple[Store, str, 
 def test_a_reader_that_keeps_old_pages_is_reported_and_a_second_purge_finishes(
     path: Path, add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(memory.database, "BUSY_SECONDS", 0.1)
+    monkeypatch.setattr(memory.sqlite.database, "BUSY_SECONDS", 0.1)
     with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
         (result,) = store.commit("default", [add(MARK)], actor="t").results
         with closing(sqlite3.connect(path, isolation_level=None)) as reader:

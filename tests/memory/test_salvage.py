@@ -12,7 +12,7 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, JournalError, NotFound
 from memory.records import DeltaOp, Op, RecallQuery, Reflection, Step, Task, Trajectory
 from memory.salvage import Salvaged, salvage
-from memory.sql import sqlite3
+from memory.sqlite.sql import sqlite3
 from memory.store import Store
 
 Add = Callable[..., DeltaOp]

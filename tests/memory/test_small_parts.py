@@ -10,13 +10,13 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from memory import kinds, lexical
+from memory import kinds
 from memory.embeddable import tokenizable
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
 from memory.records import DeltaOp, Op, Payload, Provenance, RecallQuery, Step, Task, Trajectory, Trust, UsageCounts
 from memory.redact import redact_named
-from memory.schema import APPLICATION_ID
+from memory.sqlite.schema import APPLICATION_ID
 from memory.store import Store
 from memory.stored_item import StoredItem, texts_in
 from memory.targets import find_target, inherit, total_usage
@@ -75,9 +75,9 @@ def test_a_tokenizer_gets_visible_text_without_lone_surrogates() -> None:
     ],
 )
 def test_numbers_that_fts5_packed_are_read(block: bytes, numbers: list[int]) -> None:
-    assert [lexical._number(block, at) for at in range(len(numbers))] == numbers
+    assert [words._number(block, at) for at in range(len(numbers))] == numbers
     with pytest.raises(ValueError, match="expected 1 more numbers"):
-        lexical._number(block, len(numbers))
+        words._number(block, len(numbers))
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory import lexical
-from memory.lexical import TOKENIZER, WordSearch, _number, query_words, rarest
-from memory.sql import sqlite3
+from memory.lexical import WordSearch, query_words, rarest
+from memory.sqlite.sql import sqlite3
+from memory.sqlite.words import TOKENIZER, FtsWords, _number
 
 HOSTILE = [
     '"',
@@ -43,7 +44,7 @@ def table() -> sqlite3.Connection:
 
 
 def search(conn: sqlite3.Connection, text: str) -> list[int]:
-    rows, _ = WordSearch(conn, "record_text").best(query_words(text), 0)
+    rows, _ = WordSearch(FtsWords(conn)).best(query_words(text), 0)
     return rows.tolist()
 
 
@@ -75,7 +76,7 @@ def test_the_ranking_is_that_of_fts5(texts: list[list[str]], words: list[str]) -
     conn.execute(f"CREATE VIRTUAL TABLE record_text USING fts5 (text, tokenize = '{TOKENIZER}')")
     conn.executemany("INSERT INTO record_text (text) VALUES (?)", [(" ".join(text),) for text in texts])
     conn.execute("DELETE FROM record_text WHERE rowid = 2")
-    rows, scores = WordSearch(conn, "record_text").best(words, 0)
+    rows, scores = WordSearch(FtsWords(conn)).best(words, 0)
     expected = conn.execute(
         "SELECT rowid, -rank FROM record_text(?) ORDER BY rank, rowid", (" OR ".join(words),)
     ).fetchall()
@@ -108,7 +109,7 @@ def test_rarest_words_enter_first_and_cost_is_bounded() -> None:
 
 
 def test_what_is_kept_follows_the_table_when_the_stamp_moves(table: sqlite3.Connection) -> None:
-    words = WordSearch(table, "record_text")
+    words = WordSearch(FtsWords(table))
     assert words.best(["mails"], 1)[0].tolist() == [1, 3, 2]
     table.execute("INSERT INTO record_text (text) VALUES ('mail mail')")
     assert words.best(["mails"], 1)[0].tolist() == [1, 3, 2]
@@ -131,10 +132,10 @@ def test_the_numbers_of_fts5_stand_side_by_side(block: bytes, numbers: list[int]
 def test_more_stems_than_are_kept_are_answered_all_the_same(
     table: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = WordSearch(table, "record_text")
+    words = WordSearch(FtsWords(table))
     before = [words.best([word], 0)[0].tolist() for word in ("mails", "token", "files")]
     monkeypatch.setattr(lexical, "_KEPT", 1)
-    small = WordSearch(table, "record_text")
+    small = WordSearch(FtsWords(table))
     for _ in range(2):
         assert [small.best([word], 0)[0].tolist() for word in ("mails", "token", "files")] == before
         assert len(small._hits) == 1

@@ -14,6 +14,7 @@ from evolve.inspector.pager import Paging
 from evolve.inspector.pages.knowledge_page import IN_USE, ROWS, STATUSES, Asked, Wanted, screen
 from evolve.inspector.rendering import show
 from memory import paging
+from memory.journal import ALL
 from memory.records import Record
 from skills.library import Library
 from skills.record import Skill
@@ -56,7 +57,7 @@ def listed(desk: PageContext, asked: Asked, size: int = ROWS) -> dict[str, Any]:
 
 def _in_use(desk: PageContext) -> tuple[Record[Skill], ...]:
     wanted = paging.Wanted(desk.namespace, (Skill.kind,), STATUSES[IN_USE], order="oldest")
-    return desk.store.reader.load(paging.records(desk.store.journal, wanted, limit=-1)[0])
+    return desk.store.reader.load(paging.records(desk.store.journal, wanted, limit=ALL)[0])
 
 
 def graph(library: Library) -> list[Node]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
-from memory.schema import APPLICATION_ID, MIGRATIONS
-from memory.sql import Database, Migrations, sqlite3
+from memory.sqlite.schema import APPLICATION_ID, MIGRATIONS
+from memory.sqlite.sql import Database, Migrations, sqlite3
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another one before it gives up with `JournalError`."""

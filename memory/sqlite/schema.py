@@ -8,7 +8,7 @@ Three groups. Truth: `events` (append-only, enforced by triggers) and `content` 
 
 from __future__ import annotations
 
-from memory.sql import Database, Migrations, sqlite3
+from memory.sqlite.sql import Database, Migrations, sqlite3
 
 APPLICATION_ID = 0x65766C76
 """`PRAGMA application_id` of a workspace database ("evlv")."""

@@ -1,0 +1,134 @@
+"""What a workspace asks of the database that holds it. SQLite and PostgreSQL answer, a folder each.
+
+All else in this package is written once, in SQL that both understand. Three things are not the same in both: how a
+write waits for its turn, how words are indexed, and what may be done about damage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Cursor(Protocol):
+    """The rows of one statement."""
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows it changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """Return the next row, a tuple, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """Return all rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """What statements are run on. `?` stands for a parameter."""
+
+    def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
+        """Run one statement."""
+        ...
+
+    def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
+        """Run one statement once for each tuple of parameters."""
+        ...
+
+
+class Words(Protocol):
+    """The index of words: which texts hold which stems, how often. Call it with the journal's lock held."""
+
+    def put(self, row: int, text: str) -> None:
+        """Index a text under a number that has none."""
+        ...
+
+    def remove(self, row: int) -> None:
+        """Forget a text."""
+        ...
+
+    def clear(self) -> None:
+        """Forget every text."""
+        ...
+
+    def records(self, stems: Sequence[str]) -> dict[str, int]:
+        """Return stem -> how many texts hold it, for those that stand anywhere."""
+        ...
+
+    def totals(self) -> tuple[int, int]:
+        """Return how many texts there are, and how many words they have together."""
+        ...
+
+    def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return the texts that hold a stem, in the order of their numbers; how often; and their lengths in words."""
+        ...
+
+    def missing(self) -> int:
+        """Return how many records that are not forgotten are not in it."""
+        ...
+
+    def holding(self, words: Sequence[str]) -> tuple[str, list[Any]]:
+        """Return a condition on `r.row`, with its parameters: all words occur, the last one may be unfinished."""
+        ...
+
+
+class Engine(Protocol):
+    """An open database of one workspace."""
+
+    conn: Connection
+    words: Words
+    name: str
+    """What errors call it: the file, or the server and its database. No password is in it."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """True between `begin` and the end of the transaction."""
+        ...
+
+    def errors(self) -> AbstractContextManager[None]:
+        """Turn the database's errors into `JournalError` and `BadInput` that say what to do."""
+        ...
+
+    def begin(self) -> None:
+        """Begin a write transaction: one at a time among all processes. Raises `SchemaTooNew`."""
+        ...
+
+    def outside(self, written: int) -> int:
+        """Return what changes when another connection wrote; this one has written so many events."""
+        ...
+
+    def examine(self) -> list[str]:
+        """Return what is wrong with the storage itself; empty = nothing."""
+        ...
+
+    def scrub(self) -> None:
+        """Overwrite what deleted rows left on disk. Raises `JournalError` while others read."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection; closing twice is allowed."""
+        ...
+
+
+def open_engine(path: Path, database: str, *, read_only: bool) -> Engine:
+    """Return the database of a workspace: the server that `database` names, else the SQLite file at `path`.
+
+    Raises as the engines do.
+    """
+    if database:
+        from memory.postgres.engine import PostgresEngine
+
+        return PostgresEngine(database, read_only=read_only)
+    from memory.sqlite.engine import SqliteEngine
+
+    return SqliteEngine(path, read_only=read_only)

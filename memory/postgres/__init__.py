@@ -1,0 +1,1 @@
+"""A workspace in PostgreSQL, for teams whose machines share one (extra `postgres`)."""

@@ -1,0 +1,1 @@
+"""A workspace in a SQLite file: the default."""

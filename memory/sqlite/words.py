@@ -1,0 +1,119 @@
+"""Words in SQLite: FTS5 stems them and keeps the postings.
+
+Its tables of vocabulary and sizes are read directly. FTS5's own `bm25()` visits every posting twice and asks for the
+length of every record again: most of the time of a recall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.sqlite.sql import sqlite3
+
+TOKENIZER = "porter unicode61"
+"""As in the `record_text` table."""
+
+
+class FtsWords:
+    """The words of an FTS5 table; see `memory.engine.Words`."""
+
+    def __init__(self, conn: sqlite3.Connection, table: str = "record_text") -> None:
+        """Attach to the FTS5 `table` of `conn`; makes temporary views of it and writes nothing."""
+        self._conn, self._table = conn, table
+        for view, kind in (("terms", "row"), ("places", "instance")):
+            name = f"temp.{table}_{view}"
+            conn.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab('main', '{table}', '{kind}')")
+
+    def put(self, row: int, text: str) -> None:
+        self._conn.execute(f"INSERT INTO {self._table} (rowid, text) VALUES (?, ?)", (row, text))
+
+    def remove(self, row: int) -> None:
+        self._conn.execute(f"DELETE FROM {self._table} WHERE rowid = ?", (row,))
+
+    def clear(self) -> None:
+        self._conn.execute(f"DELETE FROM {self._table}")
+
+    def records(self, stems: Sequence[str]) -> dict[str, int]:
+        marks = ", ".join("?" * len(stems))
+        rows = self._conn.execute(f"SELECT term, doc FROM temp.{self._table}_terms WHERE term IN ({marks})", stems)
+        return dict(rows.fetchall())
+
+    def totals(self) -> tuple[int, int]:
+        (block,) = self._conn.execute(f"SELECT block FROM {self._table}_data WHERE id = 1").fetchone()
+        return _number(block), _number(block, 1)
+
+    def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        places = self._conn.execute(
+            f"SELECT p.doc, d.sz FROM temp.{self._table}_places p CROSS JOIN {self._table}_docsize d ON d.id = p.doc"
+            " WHERE p.term = ?",
+            (stem,),
+        ).fetchall()
+        at = np.array([row for row, _ in places], dtype=np.int64)
+        rows, first, times = np.unique(at, return_index=True, return_counts=True)
+        return rows, times, np.array([_number(size) for _, size in places], dtype=np.float64)[first]
+
+    def missing(self) -> int:
+        wanted = f"SELECT row FROM records WHERE forgotten = 0 EXCEPT SELECT rowid FROM {self._table}"
+        return int(self._conn.execute(f"SELECT count(*) FROM ({wanted})").fetchone()[0])
+
+    def holding(self, words: Sequence[str]) -> tuple[str, list[Any]]:
+        match = " AND ".join([*(f'"{word}"' for word in words[:-1]), *(f'"{word}"*' for word in words[-1:])])
+        return f"r.row IN (SELECT rowid FROM {self._table} WHERE {self._table} MATCH ?)", [match]
+
+
+def texts_in_memory(texts: Sequence[tuple[int, str]]) -> FtsWords:
+    """Return an index of texts, each with its number, that is in no file."""
+    conn = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+    conn.execute(f"CREATE VIRTUAL TABLE record_text USING fts5 (text, tokenize = '{TOKENIZER}')")
+    conn.executemany("INSERT INTO record_text (rowid, text) VALUES (?, ?)", texts)
+    return FtsWords(conn)
+
+
+def _number(block: bytes, which: int = 0) -> int:
+    """Return one of the numbers that FTS5 wrote side by side: seven bits a byte, all but the last with the eighth."""
+    value = 0
+    for byte in block:
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            if not which:
+                return value
+            which, value = which - 1, 0
+    raise ValueError(f"got {block!r}, expected {which + 1} more numbers")
+
+
+class _Stemmer:
+    """FTS5's own tokenizer, reached through a tiny table in memory."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._conn: sqlite3.Connection | None = None
+
+    def stems(self, text: str) -> list[str]:
+        with self._lock:
+            if self._conn is None:
+                self._conn = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
+                self._conn.execute(f"CREATE VIRTUAL TABLE one USING fts5 (text, tokenize = '{TOKENIZER}')")
+                self._conn.execute("CREATE VIRTUAL TABLE terms USING fts5vocab('one', 'instance')")
+            self._conn.execute("DELETE FROM one")
+            self._conn.execute("INSERT INTO one VALUES (?)", (text,))
+            return [str(term) for (term,) in self._conn.execute('SELECT term FROM terms ORDER BY "offset"')]
+
+
+_STEMMER = _Stemmer()
+
+
+def stems(text: str) -> list[str]:
+    """Return the stem of each word of a text, in order, as FTS5 makes them."""
+    return _STEMMER.stems(text)
+
+
+@lru_cache(maxsize=50_000)
+def stem(word: str) -> str:
+    """Return the stem of one word; the word itself where FTS5 sees none."""
+    return next(iter(stems(word)), word)

@@ -31,7 +31,7 @@ WITH listed (run_id, hash, first, latest, kind) AS (
   SELECT run_id, NULL, min(seq), max(seq), 'mcp' FROM events
     WHERE type = '{OPENED}' AND run_id NOT IN (SELECT run_id FROM runs) GROUP BY run_id
   UNION ALL
-  SELECT run_id, NULL, first, latest, 
+  SELECT run_id, NULL, first, latest,
       CASE WHEN run_id LIKE 'ev-%' OR run_id LIKE 'at-%' THEN 'eval' ELSE 'session' END
     FROM (SELECT run_id, min(seq) AS first, max(seq) AS latest FROM trajectories GROUP BY run_id)
     WHERE run_id <> '' AND run_id NOT LIKE '%/gates' AND run_id NOT IN (SELECT run_id FROM runs)
@@ -146,7 +146,8 @@ def totals(
         " done AS (SELECT *, seq = max(seq) OVER (PARTITION BY run, arm, pass) AS counts FROM read)"
         " SELECT run, arm, count(*), count(CASE WHEN counts THEN 1 END),"
         " count(CASE WHEN counts AND f ->> 0 IS NOT NULL THEN 1 END),"
-        " count(CASE WHEN counts AND CAST(f ->> 0 AS INTEGER) = 1 THEN 1 END), total(CASE WHEN counts THEN f ->> 1 END),"
+        " count(CASE WHEN counts AND CAST(f ->> 0 AS INTEGER) = 1 THEN 1 END),"
+        " total(CASE WHEN counts THEN f ->> 1 END),"
         " sum(coalesce(CAST(f ->> 2 AS INTEGER), 0) + coalesce(CAST(f ->> 3 AS INTEGER), 0)),"
         " total(f ->> 4), total(f ->> 5) FROM done GROUP BY 1, 2",
         (json.dumps(pairs),),

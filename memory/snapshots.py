@@ -82,8 +82,8 @@ def find(journal: Journal, name: str) -> Snapshot:
 def _load(journal: Journal, name: str) -> tuple[str, int, list[Row], Any]:
     snapshot_id, _, position = name.partition("@")
     found = journal.query(
-        "SELECT namespace, position, body, created_at FROM snapshots WHERE id = ? AND (? = '' OR CAST(position AS TEXT) = ?)"
-        " ORDER BY position DESC LIMIT 1",
+        "SELECT namespace, position, body, created_at FROM snapshots"
+        " WHERE id = ? AND (? = '' OR CAST(position AS TEXT) = ?) ORDER BY position DESC LIMIT 1",
         (snapshot_id, position, position),
     )
     if not found:

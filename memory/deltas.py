@@ -273,10 +273,7 @@ _HANDLERS: dict[Op, Callable[[Change, Prepared], tuple[str, int]]] = {
 }
 
 
-_BODY = (
-    "SELECT r.id, printf('%s-%05d', r.slug, r.number), c.body FROM records r JOIN content c ON c.hash = r.content_hash"
-    " WHERE "
-)
+_BODY = "SELECT r.id, r.slug, r.number, c.body FROM records r JOIN content c ON c.hash = r.content_hash WHERE "
 _USED = ", ".join(f"'{status}'" for status in sorted(RECALLABLE))
 
 
@@ -289,13 +286,13 @@ def holder(conn: Connection, namespace: str, op: DeltaOp, payload: Payload | Non
         return None
     if payload is None:
         row = conn.execute(_BODY + "r.id = ?", (op.target_id or "",)).fetchone()
-        payload = parse_payload(row[2]) if row else None
+        payload = parse_payload(row[3]) if row else None
     name = payload.unique() if payload else ""
     if payload is None or not name:
         return None
     replaced = {op.target_id, *op.parent_ids}
     rows = conn.execute(f"{_BODY}r.namespace = ? AND r.kind = ? AND r.status IN ({_USED})", (namespace, payload.kind))
-    for record_id, label, body in rows:
+    for record_id, slug, number, body in rows:
         if record_id not in replaced and parse_payload(body).unique() == name:
-            return f"taken: {label} is in use and named {name!r}; edit it, or choose another name"
+            return f"taken: {slug}-{number:05d} is in use and named {name!r}; edit it, or choose another name"
     return None

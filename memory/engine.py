@@ -85,10 +85,20 @@ class Words(Protocol):
 class Engine(Protocol):
     """An open database of one workspace."""
 
-    conn: Connection
-    words: Words
-    name: str
-    """What errors call it: the file, or the server and its database. No password is in it."""
+    @property
+    def conn(self) -> Connection:
+        """What statements are run on."""
+        ...
+
+    @property
+    def words(self) -> Words:
+        """The index of words."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What errors call it: the file, or the server and its database. No password is in it."""
+        ...
 
     @property
     def in_transaction(self) -> bool:
@@ -109,6 +119,14 @@ class Engine(Protocol):
 
     def examine(self) -> list[str]:
         """Return what is wrong with the storage itself; empty = nothing."""
+        ...
+
+    def size(self) -> int:
+        """Return how many bytes it takes."""
+        ...
+
+    def copy_to(self, path: Path) -> bool:
+        """Write what there is to a new SQLite file; False where that is done event by event (`memory.moving`)."""
         ...
 
     def scrub(self) -> None:

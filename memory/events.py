@@ -57,7 +57,7 @@ def read_data(journal: Journal, type: str, namespace: str, key: str, value: str)
     """Return the data of the events of a type in which `key` has this value, in order; others are not parsed."""
     rows = journal.query(
         "SELECT c.body FROM events e JOIN content c ON c.hash = e.content"
-        " WHERE e.type = ? AND e.namespace = ? AND c.body ->> ? = ? ORDER BY e.seq",
+        " WHERE e.type = ? AND e.namespace = ? AND CAST(c.body ->> ? AS TEXT) = CAST(? AS TEXT) ORDER BY e.seq",
         (type, namespace, f"$.{key}", value),
     )
     return [json.loads(row[0]) for row in rows]

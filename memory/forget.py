@@ -239,7 +239,7 @@ def _holding(journal: Journal, texts: Iterable[str]) -> set[str]:
     """Return the hashes of the bodies in which one of the texts stands."""
     wanted = json.dumps([form for text in texts for form in dict.fromkeys(spellings(text))], ensure_ascii=False)
     rows = journal.query(
-        "SELECT hash FROM content WHERE EXISTS (SELECT 1 FROM json_each(?) j WHERE instr(body, j.value))", (wanted,)
+        "SELECT hash FROM content WHERE EXISTS (SELECT 1 FROM json_each(?) j WHERE instr(body, j.value) > 0)", (wanted,)
     )
     return {row[0] for row in rows}
 
@@ -305,7 +305,8 @@ def _forget_record(journal: Journal, record_id: str, actor: str, why: str | None
 def _descendants(journal: Journal, records: Iterable[str]) -> list[str]:
     gone = list(records)
     rows = journal.query(
-        "WITH RECURSIVE made (id) AS (SELECT value FROM json_each(?) UNION SELECT r.id FROM made JOIN records r"
+        "WITH RECURSIVE made (id) AS (SELECT r.id FROM json_each(?) j JOIN records r ON r.id = j.value"
+        " UNION SELECT r.id FROM made JOIN records r"
         " ON EXISTS (SELECT 1 FROM json_each(r.supersedes) s WHERE s.value = made.id))"
         " SELECT m.id FROM made m JOIN records r ON r.id = m.id WHERE r.forgotten = 0",
         (json.dumps(gone),),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
-from memory.sqlite.sql import sqlite3
+from memory.moving import copy_to
 from memory.store import Store
 
 _NAME = re.compile(r"scratch-(\d+)-.*")
@@ -43,7 +43,6 @@ def scratch(store: Store) -> Generator[Store]:
     """
     with TemporaryDirectory(dir=store.journal.path.parent, prefix=f"scratch-{os.getpid()}-") as folder:
         path = Path(folder) / "evolve.db"
-        with store.lock, closing(sqlite3.connect(path)) as target:
-            store.db.backup(target)
+        copy_to(store.journal, path)
         with Store.open(path, embedder=store.embedder, index="exact", count_tokens=store.count_tokens) as copy:
             yield copy

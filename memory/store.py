@@ -17,6 +17,7 @@ from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
 from memory.embedding_cache import CachedEmbedder, reindex
+from memory.errors import BadInput
 from memory.journal import Journal
 from memory.live_index import LiveIndex
 from memory.owner import Owner
@@ -67,14 +68,21 @@ class Store:
         read_only: bool = False,
         owner: bool = True,
         count_tokens: Callable[[str], int] = estimate_tokens,
+        database: str = "",
     ) -> Store:
         """Open or create the workspace database at `path` (a file; the vector index lives beside it in `index/`).
 
         With `index="chroma"` and `owner` this process keeps the vector index; others open with `owner=False`, search
-        exactly and leave index updates to it. Raises `SchemaTooNew`, `NotFound` (missing, with `read_only`),
-        `JournalError`, and `IndexLocked` when another process owns the index.
+        exactly and leave index updates to it. `database` is the address of a PostgreSQL server that holds the workspace
+        in place of the file; it takes `index="exact"`. Raises `BadInput` for another index with it, `SchemaTooNew`,
+        `NotFound` (missing, with `read_only`), `JournalError`, and `IndexLocked` when another process owns the index.
         """
-        journal = Journal(path, read_only=read_only)
+        if database and index != "exact":
+            raise BadInput(
+                f"index {index!r} is a folder of one machine, and `memory.database` is for several; write "
+                '`index = "exact"` in [memory]'
+            )
+        journal = Journal(path, read_only=read_only, database=database)
         try:
             holder = Owner(path.parent / "index") if index == "chroma" and owner and not read_only else None
             if holder is not None:

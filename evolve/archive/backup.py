@@ -12,12 +12,13 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evolve.archive.transfer import DATABASE, copy_database
+from evolve.archive.transfer import copy_database, copy_workspace, require_workspace
 from evolve.config.file import FILE
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
+from evolve.loop.assembly import DATABASE
 from memory.doctor import examine, held
-from memory.errors import BadInput, JournalError, NotFound
+from memory.errors import BadInput, JournalError
 from memory.journal import Journal
 from memory.records import Frozen
 
@@ -57,9 +58,7 @@ def make_backup(config: Config, destination: Path | None = None) -> Backup:
     `NotFound` without a workspace, `BadInput` where the workspace itself is the destination, `JournalError` for a
     copy that is not sound.
     """
-    source = config.workspace / DATABASE
-    if not source.is_file() or not source.stat().st_size:
-        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+    require_workspace(config)
     home = (destination or config.root / DEFAULT).resolve()
     if home.is_relative_to(config.workspace.resolve()):
         raise BadInput(f"got {str(home)!r}, inside the workspace; name a folder elsewhere, best on another disk")
@@ -68,7 +67,7 @@ def make_backup(config: Config, destination: Path | None = None) -> Backup:
     half = final.with_name(f".{final.name}.half")
     half.mkdir(parents=True)
     try:
-        copy_database(source, half / DATABASE)
+        copy_workspace(config, half / DATABASE)
         _copy_rest(config, half)
         records, episodes = _checked(half / DATABASE)
         (half / _RESTORE).write_text(

@@ -20,16 +20,18 @@ from pathlib import Path
 from evolve.config.file import FILE, load_config
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
+from evolve.loop.assembly import DATABASE, is_there
 from memory.doctor import examine
 from memory.errors import BadInput, NotFound
 from memory.journal import Journal
+from memory.moving import copy_to
 from memory.records import Frozen
 from memory.sqlite.database import clear_errors
 from memory.sqlite.sql import sqlite3
 from policies.generations.generation_registry import DATABASE as REGISTRY_DATABASE
 from policies.generations.storage import FOLDER as ADAPTERS
 
-DATABASE, MANIFEST = "evolve.db", "manifest.json"
+MANIFEST = "manifest.json"
 FORMAT = 1
 HASHES = "sha256"
 REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
@@ -51,12 +53,11 @@ def export_workspace(config: Config, archive: Path) -> str:
 
     The copy is consistent even while a run writes. evolve.toml goes along where there is one.
     """
-    source, settings = config.workspace / DATABASE, config.root / FILE
-    if not source.is_file():
-        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+    require_workspace(config)
+    settings = config.root / FILE
     with tempfile.TemporaryDirectory() as folder:
         copy, manifest = Path(folder) / DATABASE, Path(folder) / MANIFEST
-        copy_database(source, copy)
+        copy_workspace(config, copy)
         parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {}) | _generations(config, Path(folder))
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
@@ -79,8 +80,24 @@ def _generations(config: Config, scratch: Path) -> dict[str, Path]:
     return {REGISTRY: scratch / REGISTRY_DATABASE} | {k: path for k, path in named.items() if _ADAPTER.fullmatch(k)}
 
 
+def require_workspace(config: Config) -> None:
+    """Raise `NotFound` where there is none."""
+    if not is_there(config):
+        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+
+
+def copy_workspace(config: Config, copy: Path) -> None:
+    """Write a workspace, as it is at one moment, to a SQLite file."""
+    source = config.workspace / DATABASE
+    if config.memory.database:
+        with closing(Journal(source, database=config.memory.database)) as journal:
+            copy_to(journal, copy)
+        return
+    copy_database(source, copy)
+
+
 def copy_database(source: Path, copy: Path) -> None:
-    """Copy a workspace's database as it is at one moment, even while a run writes to it."""
+    """Copy a SQLite file as it is at one moment, even while a run writes to it."""
     with (
         clear_errors(str(source)),
         closing(sqlite3.connect(source)) as reader,

@@ -36,12 +36,11 @@ def serve(
     """
     import asyncio
 
+    from evolve.archive.transfer import require_workspace
     from evolve.loop.assembly import open_store
-    from memory.errors import NotFound
 
     config = load(context)
-    if not (config.workspace / "evolve.db").is_file():
-        raise NotFound(f"no workspace at {str(config.workspace)!r}; run `evolve init` or go to the folder that has one")
+    require_workspace(config)
     if client_config:
         say(as_text(_client_config(context, config, read_only=read_only)))
         return

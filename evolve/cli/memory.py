@@ -114,7 +114,7 @@ def doctor(
     for each in found:
         if each not in findings:
             say(each.message, error=True)
-    if known := library():
+    if not config.memory.database and (known := library()):
         say(f"{known.message}; {known.fix}", error=True)
     table([each.model_dump(mode="json") for each in findings], as_json, empty="healthy")
     if any(f.level == "error" or f.code.startswith("index") for f in findings):
@@ -128,13 +128,16 @@ def salvage(
     as_json: Json = False,
 ) -> None:
     """Save what can be read of a damaged database into a new one, and say what was lost. The old one stays as it is."""
-    from evolve.loop.assembly import make_embedder, register_kinds
+    from evolve.errors import ConfigError
+    from evolve.loop.assembly import DATABASE, make_embedder, register_kinds
     from memory.base import now
-    from memory.salvage import salvage as save
+    from memory.sqlite.salvage import salvage as save
     from memory.store import Store
 
     config = load(context)
-    source = config.workspace / "evolve.db"
+    if config.memory.database:
+        raise ConfigError("this workspace is on a server; restore the server's own backup, or one of `evolve backup`")
+    source = config.workspace / DATABASE
     target = file or config.workspace / f"salvaged-{now():%Y%m%dT%H%M%SZ}.db"
     register_kinds()
     saved = save(source, target)

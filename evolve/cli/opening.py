@@ -38,10 +38,11 @@ def begin(context: typer.Context, changes: Mapping[str, Any] | None = None) -> C
     """
     from evolve.config.file import find_config
     from evolve.errors import ConfigError
+    from evolve.loop.assembly import is_there
     from evolve.workspace.config_check import check_names
 
     config = load(context, changes)
-    if context.obj is None and find_config() is None and not (config.workspace / "evolve.db").exists():
+    if context.obj is None and find_config() is None and not is_there(config):
         raise ConfigError(
             f"no evolve.toml in {str(Path.cwd())!r} or above; `evolve init` writes one here, `evolve --config FILE` "
             "names another"

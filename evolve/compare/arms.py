@@ -22,7 +22,7 @@ from evolve.config.tables import flat
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import elsewhere
 from evolve.lookup import find_snapshot
-from evolve.loop.assembly import open_store
+from evolve.loop.assembly import DATABASE, open_store
 from memory.errors import BadInput, NotFound
 from memory.records import Frozen
 from memory.store import Store
@@ -119,7 +119,11 @@ def dump(config: Config) -> dict[str, Any]:
 
 def _snapshot(name: str, head: str, config: Config) -> Arm:
     """Return the arm of a run id or a snapshot id of the workspace."""
-    database = config.workspace / "evolve.db"
+    if config.memory.database:
+        raise ConfigError(
+            f"arm {head!r} is of a workspace on a server; `evolve backup` it, and compare from the backup's folder"
+        )
+    database = config.workspace / DATABASE
     try:
         with open_store(config, read_only=True) as store:
             address = _address(store, config.memory.namespace, head)

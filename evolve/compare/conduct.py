@@ -106,9 +106,9 @@ async def _live(life: _Life, turns: Turns, parts: Callable[[Config], Parts], *, 
         record = find_run(config, frozen=frozen)
         if record is not None and record.status == DONE:
             return
-        if life.arm.database and not (config.workspace / "evolve.db").exists():
+        if life.arm.database and not app.is_there(config):
             config.workspace.mkdir(parents=True, exist_ok=True)
-            copy_database(Path(life.arm.database), config.workspace / "evolve.db")
+            copy_database(Path(life.arm.database), config.workspace / app.DATABASE)
         mine, observers = replace(parts(config), turn=turn), (life.observer,)
         if record is None:
             result = await arun(config, parts=mine, observers=observers)
@@ -123,7 +123,7 @@ def find_run(config: Config, *, frozen: bool) -> RunRecord | None:
 
     The runs that a copied workspace brought along learned, or evaluated what was known then: no snapshot by address.
     """
-    if not (config.workspace / "evolve.db").exists():
+    if not app.is_there(config):
         return None
     with app.open_store(config, read_only=True) as store:
         records = [RunRecord.model_validate(data) for data in store.runs()]

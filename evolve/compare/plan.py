@@ -100,7 +100,7 @@ class Plan(Frozen):
             **{section: value for section, value in arm.config.items() if section != "preset"},
             "run": run,
             "environment": {**arm.config["environment"], **replicate.environment},
-            "memory": {**arm.config["memory"], "workspace": ".evolve"},
+            "memory": {**arm.config["memory"], "workspace": ".evolve", "database": ""},
             "controls": {"no_memory": 0, "aa": False},
         }
         return stored_config(values, folder / replicate.name / str(self.arms.index(arm)))

@@ -9,12 +9,13 @@ in `evolve.loop.assembly` and nowhere else. Reading the file and the variables i
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from evolve.config.preset import AppliedPreset, find_preset, overlay
 from evolve.config.sections import (
@@ -199,6 +200,9 @@ class MemorySection(Section):
 
     workspace: str = ".evolve"
     """State directory, relative to the file's folder."""
+    database: str = ""
+    """PostgreSQL server that holds knowledge and journal, for several machines: `postgresql://user@host:5432/name`, or
+    `service=name`; empty = a SQLite file in the workspace. Passwords stand in PGPASSWORD or `~/.pgpass`."""
     namespace: str = "default"
     """Namespace that is read and written."""
     embedder: str = "hashing"
@@ -210,6 +214,13 @@ class MemorySection(Section):
     """Most records recalled for a task."""
     kinds: tuple[str, ...] = ()
     """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
+
+    @field_validator("database")
+    @classmethod
+    def _without_password(cls, address: str) -> str:
+        if re.search(r"://[^/@]*:[^/@]*@|\bpassword\s*=", address):
+            raise ValueError("it holds a password, and settings are journalled; write it to PGPASSWORD or ~/.pgpass")
+        return address
 
 
 class PlaybookSection(Section):
@@ -313,7 +324,7 @@ class Config(BaseModel):
             exclude={
                 **whole,
                 "run": {"concurrency", "name", "tags"},
-                "memory": {"workspace"},
+                "memory": {"workspace", "database"},
                 "policy": {"slots", "replicas"},
             },
         )

@@ -28,6 +28,9 @@ from playbooks.protocols import Curator, Reflector
 from policies.protocols import Policy
 from policies.roles import Policies
 
+DATABASE = "evolve.db"
+"""File of a workspace that is on no server."""
+
 if TYPE_CHECKING:
     from evolve.gates.context import Bench, GateContext
 
@@ -197,13 +200,20 @@ def open_store(
     register_kinds()
     more: dict[str, Any] = {"count_tokens": count_tokens} if count_tokens else {}
     return Store.open(
-        config.workspace / "evolve.db",
+        config.workspace / DATABASE,
         embedder=make_embedder(config),
         index=config.memory.index,
         read_only=read_only,
         owner=owner,
+        database=config.memory.database,
         **more,
     )
+
+
+def is_there(config: Config) -> bool:
+    """Tell whether a workspace was ever written to; one on a server says so itself when it is opened."""
+    file = config.workspace / DATABASE
+    return bool(config.memory.database) or (file.is_file() and file.stat().st_size > 0)
 
 
 def register_kinds() -> None:

@@ -193,7 +193,7 @@ def stats(store: Store, config: Config) -> Stats:
         runs=len(store.runs()),
         embedder=config.memory.embedder,
         index=config.memory.index,
-        database_bytes=(config.workspace / "evolve.db").stat().st_size,
+        database_bytes=store.journal.engine.size(),
     )
 
 

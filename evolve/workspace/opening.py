@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
 
-from evolve.archive.transfer import DATABASE
 from evolve.config.file import FILE, by_section, changed, find_config, load_config
 from evolve.config.model import Config
 from evolve.errors import ConfigError
+from evolve.loop.assembly import DATABASE
 from evolve.loop.session import Parts
 from evolve.workspace.async_facade import AsyncWorkspace
 from evolve.workspace.facade import Workspace

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from memory.errors import JournalError
 from memory.sqlite.database import check_version, clear_errors, open_database
-from memory.sqlite.schema import MIGRATIONS, PROJECTION
+from memory.sqlite.schema import MIGRATIONS
 from memory.sqlite.sql import sqlite3
 from memory.sqlite.words import FtsWords
+from memory.tables import PROJECTION
 
 SqliteError = sqlite3.Error
 VERSION = sqlite3.sqlite_version_info
@@ -55,6 +56,14 @@ class SqliteEngine:
         except JournalError as error:
             found = [str(error)]
         return [f"{self.name}: {'; '.join(message.splitlines())}" for message in found if message != "ok"]
+
+    def size(self) -> int:
+        return self._path.stat().st_size
+
+    def copy_to(self, path: Path) -> bool:
+        with closing(sqlite3.connect(path)) as target:
+            self.conn.backup(target)
+        return True
 
     def scrub(self) -> None:
         self.conn.execute("INSERT INTO record_text (record_text) VALUES ('rebuild')")

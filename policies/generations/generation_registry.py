@@ -18,8 +18,8 @@ from types import TracebackType
 from typing import Any
 
 from memory.base import now
-from memory.sqlite.database import clear_errors, open_database
 from memory.errors import NotFound
+from memory.sqlite.database import clear_errors, open_database
 from memory.sqlite.schema import run_script
 from memory.sqlite.sql import Database, Migrations, sqlite3
 from policies.generations.adapters import fingerprint, inspect_weights

@@ -11,7 +11,7 @@ import pytest
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, JournalError, NotFound
 from memory.records import DeltaOp, Op, RecallQuery, Reflection, Step, Task, Trajectory
-from memory.salvage import Salvaged, salvage
+from memory.sqlite.salvage import Salvaged, salvage
 from memory.sqlite.sql import sqlite3
 from memory.store import Store
 

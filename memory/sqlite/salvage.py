@@ -17,6 +17,7 @@ from typing import Any
 
 from memory.content import digest
 from memory.doctor import rebuild_text
+from memory.engine import Connection
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.projection import Entry, apply
@@ -150,7 +151,7 @@ def _body(damaged: sqlite3.Connection, key: str, made: str) -> str | None:
     return body if isinstance(body, str) and digest(body) == made else None
 
 
-def _replayed(conn: sqlite3.Connection, row: Row) -> bool:
+def _replayed(conn: Connection, row: Row) -> bool:
     """Append an event under its own number; return False, and leave it out, when it does not follow."""
     seq, kind, namespace, run_id, subject, meta, content, created_at = row
     conn.execute("SAVEPOINT event")

@@ -1,0 +1,64 @@
+"""Words in PostgreSQL: a table of stems, which are those that FTS5 makes, so that recall ranks alike in both.
+
+PostgreSQL's own search has other stems and ranks without the length of a text and the rarity of a word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.engine import Connection
+from memory.sqlite.words import stems
+
+
+class TableWords:
+    """The words of the tables `record_words` and `record_lengths`; see `memory.engine.Words`."""
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+
+    def put(self, row: int, text: str) -> None:
+        found = Counter(stems(text))
+        self._conn.execute('INSERT INTO record_lengths ("row", words) VALUES (?, ?)', (row, found.total()))
+        rows = [(term, row, times) for term, times in sorted(found.items())]
+        self._conn.executemany('INSERT INTO record_words (term, "row", times) VALUES (?, ?, ?)', rows)
+
+    def remove(self, row: int) -> None:
+        for table in ("record_words", "record_lengths"):
+            self._conn.execute(f'DELETE FROM {table} WHERE "row" = ?', (row,))
+
+    def clear(self) -> None:
+        for table in ("record_words", "record_lengths"):
+            self._conn.execute(f"DELETE FROM {table}")
+
+    def records(self, stems: Sequence[str]) -> dict[str, int]:
+        marks = ", ".join("?" * len(stems))
+        counted = f"SELECT term, count(*) FROM record_words WHERE term IN ({marks}) GROUP BY term"
+        return dict(self._conn.execute(counted, stems).fetchall())
+
+    def totals(self) -> tuple[int, int]:
+        return self._conn.execute("SELECT count(*), coalesce(sum(words), 0) FROM record_lengths").fetchone()
+
+    def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        found = self._conn.execute(
+            'SELECT w."row", w.times, l.words FROM record_words w JOIN record_lengths l ON l."row" = w."row"'
+            ' WHERE w.term = ? ORDER BY w."row"',
+            (stem,),
+        ).fetchall()
+        rows, times, lengths = zip(*found, strict=True) if found else ((), (), ())
+        return np.array(rows, np.int64), np.array(times, np.int64), np.array(lengths, np.float64)
+
+    def missing(self) -> int:
+        wanted = 'SELECT r.row FROM records r WHERE r.forgotten = 0 EXCEPT SELECT l."row" FROM record_lengths l'
+        return self._conn.execute(f"SELECT count(*) FROM ({wanted}) AS missing").fetchone()[0]
+
+    def holding(self, words: Sequence[str]) -> tuple[str, list[Any]]:
+        found = [(stem, word is words[-1]) for word in words for stem in stems(word)]
+        one = 'r.row IN (SELECT w."row" FROM record_words w WHERE w.term {} ?)'
+        condition = " AND ".join(one.format("LIKE" if unfinished else "=") for _, unfinished in found)
+        return condition or "1 = 1", [f"{stem}%" if unfinished else stem for stem, unfinished in found]

@@ -133,6 +133,14 @@ class Engine(Protocol):
         """Overwrite what deleted rows left on disk. Raises `JournalError` while others read."""
         ...
 
+    def lease(self, name: str) -> AbstractContextManager[bool]:
+        """Hold what has this name, as long as the process lives; give False where another one holds it."""
+        ...
+
+    def leased(self, name: str) -> bool:
+        """Tell whether a living process holds it."""
+        ...
+
     def close(self) -> None:
         """Close the connection; closing twice is allowed."""
         ...

@@ -6,9 +6,11 @@ be replayed does not arrive.
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import closing
 from pathlib import Path
 
+from memory.content import canonical
 from memory.doctor import rebuild_text, replay
 from memory.errors import BadInput
 from memory.journal import Journal
@@ -39,6 +41,16 @@ def move(source: Journal, target: Journal) -> int:
         count = replay(conn, conn)
         rebuild_text(target)
     return count
+
+
+def fingerprint(journal: Journal) -> str:
+    """Return a sha256 over every event and every text: equal where two databases hold the same workspace."""
+    whole = hashlib.sha256()
+    for table in ("events", "content"):
+        columns = TABLES[table]
+        for row in journal.query(f"SELECT {', '.join(columns)} FROM {table} ORDER BY 1"):
+            whole.update(canonical(list(row)).encode())
+    return whole.hexdigest()
 
 
 def copy_to(journal: Journal, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`evolve init`, `evolve backup` and `evolve export`: begin a workspace, keep a copy, and carry one elsewhere."""
+"""`evolve init`, `backup`, `export` and `workspace move`: begin a workspace, keep a copy, carry one elsewhere."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command("init")(init)
     app.command("backup")(backup)
     app.add_typer(exports, name="export")
+    app.add_typer(workspaces, name="workspace")
 
 
 def init(
@@ -95,6 +96,24 @@ def backup(
         f"to restore it: move {config.workspace} away, then cp -r {made.path} {config.workspace}",
     ]
     show(made.model_dump(mode="json"), as_json, "\n".join(told))
+
+
+workspaces = typer.Typer(help="Where the workspace is kept: move.", no_args_is_help=True)
+
+
+@workspaces.command()
+def move(
+    context: typer.Context,
+    to: Annotated[str, typer.Option("--to", help="`postgresql://user@host:5432/name`, or `sqlite`: back into a file.")],
+    as_json: Json = False,
+) -> None:
+    """Copy the workspace to a PostgreSQL server or back into a file, and check what arrived. The old one stays."""
+    from evolve.workspace.moving import FILE, move_workspace
+
+    moved = move_workspace(load(context), to)
+    keys = "take `database` out of [memory]" if to == FILE else f'write in [memory]: database = "{to}", index = "exact"'
+    told = f"{moved.events} events moved from {moved.source} to {moved.target}, sha256 {moved.sha256}\n{keys}"
+    show(moved.model_dump(mode="json"), as_json, told)
 
 
 exports = typer.Typer(

@@ -195,6 +195,11 @@ class EnvironmentSection(OpenSection):
     """JSON Lines of tasks that replace the environment's own."""
 
 
+def holds_password(address: str) -> bool:
+    """Tell whether a password stands in the address of a server."""
+    return re.search(r"://[^/@]*:[^/@]*@|\bpassword\s*=", address) is not None
+
+
 class MemorySection(Section):
     """`[memory]`: where knowledge lives and how it is found."""
 
@@ -218,7 +223,7 @@ class MemorySection(Section):
     @field_validator("database")
     @classmethod
     def _without_password(cls, address: str) -> str:
-        if re.search(r"://[^/@]*:[^/@]*@|\bpassword\s*=", address):
+        if holds_password(address):
             raise ValueError("it holds a password, and settings are journalled; write it to PGPASSWORD or ~/.pgpass")
         return address
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from pydantic import Field, model_validator
 
 from evolve.config.file import stored_config
@@ -26,6 +25,7 @@ from evolve.loop.state import RunContext
 from evolve.seeds import id_for
 from memory import paging, runlist
 from memory.errors import JournalError, NotFound
+from memory.locks import held
 from memory.records import Event, Frozen, Reflection, Snapshot, Usage
 from memory.runlist import KINDS as MODE_KINDS
 from memory.runlist import RunFilter
@@ -190,45 +190,33 @@ def keeper(store: Store) -> Callable[[Reflection], object]:
 
 
 @contextmanager
-def exclusive(workspace: Path, run_id: str) -> Generator[None]:
-    """Hold the run's lock. Raises `JournalError` when another process works on it."""
-    file = _lock_file(workspace, run_id)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with alone(file, f"run {run_id!r} is being worked on by another process; wait for it or stop it"):
+def working_on(store: Store, run_id: str) -> Generator[None]:
+    """Hold a run. Raises `JournalError` when another process works on it."""
+    with store.journal.engine.lease(run_id) as mine:
+        _require(mine, run_id)
         yield
 
 
-def is_worked_on(workspace: Path, run_id: str) -> bool:
-    """Tell whether a living process holds the run's lock, which ends with its process."""
-    return is_held(_lock_file(workspace, run_id))
+@contextmanager
+def exclusive(folder: Path, name: str) -> Generator[None]:
+    """Hold what has no run of its own, as `working_on`, on this machine."""
+    with held(folder / "runs" / f"{name}.lock") as mine:
+        _require(mine, name)
+        yield
 
 
-def is_held(file: Path) -> bool:
-    """Tell whether a living process holds a lock."""
-    try:
-        if file.exists():
-            FileLock(file, blocking=False).acquire().lock.release()
-        return False
-    except (Timeout, OSError):
-        return True
-
-
-def _lock_file(workspace: Path, run_id: str) -> Path:
-    return workspace / "runs" / f"{run_id}.lock"
+def _require(mine: bool, name: str) -> None:
+    if not mine:
+        raise JournalError(f"run {name!r} is being worked on by another process; wait for it or stop it")
 
 
 @contextmanager
 def alone(file: Path, taken: str) -> Generator[None]:
     """Hold a lock. Raises `JournalError` with the text `taken` where another process holds it."""
-    lock = FileLock(file, timeout=0.2)  # `is_worked_on` may hold it for an instant
-    try:
-        lock.acquire()
-    except Timeout as held:
-        raise JournalError(taken) from held
-    try:
+    with held(file) as mine:
+        if not mine:
+            raise JournalError(taken)
         yield
-    finally:
-        lock.release()
 
 
 @asynccontextmanager

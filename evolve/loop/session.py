@@ -45,13 +45,13 @@ from evolve.loop.runs import (
     STOPPED,
     Run,
     RunRecord,
-    exclusive,
     keeper,
     load_run,
     recorded,
     save_run,
     spent,
     started_with,
+    working_on,
 )
 from evolve.loop.state import RunContext, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
@@ -234,7 +234,7 @@ def _plan(opened: _Opened) -> RunRecord:
 async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resumed: bool) -> RunResult:
     """Run the record's mode to its end, or to the next resumable stop."""
     store, about = opened.store, Traced(record.run_id, record.mode, opened.policy, opened.environment.name)
-    with exclusive(opened.config.workspace, record.run_id), traced(opened.config, about, observers):
+    with working_on(opened.store, record.run_id), traced(opened.config, about, observers):
         sweep(opened.config.workspace)
         run = _assemble(opened, record, observers)
         _announce(opened, run, resumed=resumed)

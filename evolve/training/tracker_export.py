@@ -17,10 +17,10 @@ from typing import Literal, Protocol
 from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import FOLDER
-from evolve.loop.runs import is_held
 from evolve.training import ledger, resumption
 from evolve.training.ledger import LOCK
 from evolve.training.status import told_by
+from memory.locks import is_held
 
 Tracker = Literal["trackio", "mlflow"]
 """A file of `evolve/training/trackers`."""

@@ -110,8 +110,7 @@ class PostgresEngine:
         `SchemaTooNew`, `JournalError` for a server that does not answer.
         """
         self._schema, self.name = _named(address)
-        lock = hashlib.sha256(f"evolve:{self._schema}".encode()).digest()[:8]
-        self._lock = int.from_bytes(lock, "big", signed=True)
+        self._address, self._lock = address, self._key("")
         with self.errors():
             self.conn = PostgresConnection(address, self._schema, read_only=read_only)
             try:
@@ -197,6 +196,31 @@ class PostgresEngine:
     def scrub(self) -> None:
         """Rewrite the tables that held the texts. What the server's log of changes keeps is its administrator's."""
         self.conn.execute(f"VACUUM FULL {', '.join(_FREED)}")
+
+    @contextmanager
+    def lease(self, name: str) -> Generator[bool]:
+        """Hold an advisory lock through a connection of its own, which ends with the process."""
+        with self.errors():
+            holder = PostgresConnection(self._address, self._schema, read_only=True)
+        try:
+            with self.errors():
+                mine = holder.execute("SELECT pg_try_advisory_lock(?)", (self._key(name),)).fetchone()[0]
+            yield mine
+        finally:
+            holder.close()
+
+    def leased(self, name: str) -> bool:
+        key = self._key(name)
+        with self.errors():
+            free = self.conn.execute("SELECT pg_try_advisory_lock(?)", (key,)).fetchone()[0]
+            if free:
+                self.conn.execute("SELECT pg_advisory_unlock(?)", (key,))
+        return not free
+
+    def _key(self, name: str) -> int:
+        """Return the number of an advisory lock of this workspace; the lock of its writers has no name."""
+        digest = hashlib.sha256(f"evolve:{self._schema}:{name}".encode()).digest()
+        return int.from_bytes(digest[:8], "big", signed=True)
 
     def close(self) -> None:
         self.conn.close()

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
 from memory.errors import JournalError
+from memory.locks import held, is_held
 from memory.sqlite.database import check_version, clear_errors, open_database
 from memory.sqlite.schema import MIGRATIONS
 from memory.sqlite.sql import sqlite3
@@ -74,6 +75,15 @@ class SqliteEngine:
                 f"{self.name}: the text is gone from every table, but a process that is reading keeps old pages on "
                 "disk. Close the other processes of this workspace and forget the same once more"
             )
+
+    def lease(self, name: str) -> AbstractContextManager[bool]:
+        return held(self._lock_of(name))
+
+    def leased(self, name: str) -> bool:
+        return is_held(self._lock_of(name))
+
+    def _lock_of(self, name: str) -> Path:
+        return self._path.parent / "runs" / f"{name}.lock"
 
     def close(self) -> None:
         self.conn.close()

@@ -23,6 +23,7 @@ from tests.evolve.command import complaint, evolve, evolve_json, invoke
 PROMISED = {
     "": "init backup run resume eval compare cycle mcp report ui version",
     "export": "html",
+    "workspace": "move",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",
     "exemplars": "list show retire import export",

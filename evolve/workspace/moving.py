@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from evolve.config.model import Config
+from evolve.config.model import Config, holds_password
 from evolve.loop.assembly import DATABASE, register_kinds
 from evolve.loop.runs import RUNNING, RunRecord
 from memory.doctor import examine
 from memory.episodes import runs
-from memory.errors import JournalError
+from memory.errors import BadInput, JournalError
 from memory.journal import Journal
 from memory.moving import fingerprint, move
 from memory.records import Frozen
@@ -36,6 +36,10 @@ def move_workspace(config: Config, address: str) -> Moved:
     """
     register_kinds()
     file, database = config.workspace / DATABASE, "" if address == FILE else address
+    if holds_password(address):
+        raise BadInput("the address holds a password; write it to PGPASSWORD or ~/.pgpass")
+    if database == config.memory.database:
+        raise BadInput(f"the workspace is there already ({address}); name another place")
     with (
         closing(Journal(file, database=config.memory.database)) as source,
         closing(Journal(file, database=database)) as target,

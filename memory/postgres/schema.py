@@ -48,20 +48,19 @@ _SCALAR = (
     " WHEN ''null'' THEN NULL ELSE part #>> ''{}'' END"
 )
 _PURE = "LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE"
-_NAMES = rf"""
-CREATE FUNCTION json_in(body TEXT) RETURNS JSON {_PURE} AS 'SELECT replace(body, ''\u0000'', '''')::json';
-CREATE FUNCTION json_part(body TEXT, path TEXT) RETURNS JSON {_PURE} AS 'SELECT json_in(body) #> {_PATH}';
+_NAMES = f"""
+CREATE FUNCTION json_part(body TEXT, path TEXT) RETURNS JSON {_PURE} AS 'SELECT body::json #> {_PATH}';
 CREATE FUNCTION json_scalar(part JSON) RETURNS TEXT {_PURE} AS 'SELECT {_SCALAR}';
 CREATE FUNCTION json_at(body TEXT, path TEXT) RETURNS TEXT {_PURE} AS 'SELECT json_scalar(json_part(body, path))';
 CREATE FUNCTION json_at(body TEXT, place INTEGER) RETURNS TEXT {_PURE} AS
-    'SELECT json_scalar(json_in(body) -> place)';
+    'SELECT json_scalar(body::json -> place)';
 CREATE OPERATOR ->> (LEFTARG = TEXT, RIGHTARG = TEXT, FUNCTION = json_at);
 CREATE OPERATOR ->> (LEFTARG = TEXT, RIGHTARG = INTEGER, FUNCTION = json_at);
 CREATE FUNCTION json_each(list TEXT) RETURNS TABLE (key BIGINT, value TEXT) {_PURE} AS
-    'SELECT n - 1, v FROM json_array_elements_text(json_in(list)) WITH ORDINALITY AS t (v, n)';
+    'SELECT n - 1, v FROM json_array_elements_text(list::json) WITH ORDINALITY AS t (v, n)';
 CREATE FUNCTION json_each(body TEXT, path TEXT) RETURNS TABLE (key BIGINT, value TEXT) {_PURE} AS
     'SELECT n - 1, v FROM json_array_elements_text(json_part(body, path)) WITH ORDINALITY AS t (v, n)';
-CREATE FUNCTION json_array_length(body TEXT) RETURNS INTEGER {_PURE} AS 'SELECT json_array_length(json_in(body))';
+CREATE FUNCTION json_array_length(body TEXT) RETURNS INTEGER {_PURE} AS 'SELECT json_array_length(body::json)';
 CREATE FUNCTION json_array_length(body TEXT, path TEXT) RETURNS INTEGER {_PURE} AS
     'SELECT json_array_length(json_part(body, path))';
 CREATE FUNCTION json_extract(body TEXT, VARIADIC paths TEXT[]) RETURNS TEXT {_PURE} AS

@@ -12,6 +12,7 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.kinds import register
 from memory.records import DeltaOp, Op, Payload, Provenance
 from memory.store import Store
+from tests.postgres import workspace_address
 
 
 @register
@@ -34,9 +35,32 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "evolve.db"
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let each test of a module that says `BOTH_ENGINES = True` run on each, unless it is marked `sqlite`."""
+    both = getattr(metafunc.module, "BOTH_ENGINES", False) and not metafunc.definition.get_closest_marker("sqlite")
+    if both and "database" in metafunc.fixturenames:
+        metafunc.parametrize("database", ["sqlite", "postgres"], indirect=True)
+
+
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    with Store.open(path, embedder=HashingEmbedder(), index="exact") as opened:
+def database(request: pytest.FixtureRequest) -> str:
+    """Return the address of an empty database; that of the file is empty."""
+    return workspace_address() if getattr(request, "param", "") == "postgres" else ""
+
+
+@pytest.fixture
+def reopen(path: Path, database: str) -> Callable[..., Store]:
+    """Return what opens the test's workspace, with other settings than those of `store` where some are given."""
+
+    def opened(**settings: Any) -> Store:
+        return Store.open(path, **{"embedder": HashingEmbedder(), "index": "exact", "database": database, **settings})
+
+    return opened
+
+
+@pytest.fixture
+def store(reopen: Callable[..., Store]) -> Iterator[Store]:
+    with reopen() as opened:
         yield opened
 
 

@@ -10,6 +10,9 @@ import pytest
 from memory.errors import ConflictError
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust, UsageCounts
 from memory.store import Store
+from tests.memory.holding import records_with
+
+BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 
@@ -216,9 +219,7 @@ def test_a_record_of_another_namespace_is_out_of_reach(seeded: tuple[Store, list
 def test_text_vector_and_outbox_row_are_there_when_the_commit_returns(seeded: tuple[Store, list[str]]) -> None:
     store, (first, *_) = seeded
     one(store, edit(first, "delicious"))
-    words = store.db.execute("SELECT rowid FROM record_text WHERE record_text MATCH 'delicious'").fetchall()
-    rows = store.db.execute("SELECT row FROM records WHERE id = ?", (first,)).fetchall()
-    assert words == rows
+    assert records_with(store, "delicious") == [first]
     vectors = store.db.execute("SELECT version, model FROM embeddings WHERE record_id = ?", (first,)).fetchall()
     assert vectors == [(1, store.embedder.model), (2, store.embedder.model)]
     assert ("upsert",) in store.db.execute("SELECT action FROM outbox WHERE record_id = ?", (first,)).fetchall()

@@ -13,6 +13,9 @@ from memory.live_index import LiveIndex
 from memory.protocols import Vector
 from memory.records import DeltaOp, Op, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
+from tests.memory.holding import records_with
+
+BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 
@@ -75,14 +78,12 @@ def test_a_projection_that_disagrees_with_the_journal_is_found_and_mended(busy: 
 
 
 def test_a_lost_word_index_is_found_and_mended(busy: Store) -> None:
-    busy.db.execute("DELETE FROM record_text")
+    busy.journal.words.clear()
     assert codes(busy) == ["word-index"]
     busy.doctor(rebuild=True)
     assert busy.doctor() == []
-    assert busy.db.execute("SELECT text FROM record_text WHERE record_text MATCH 'three'").fetchall() == [
-        ("three",),
-        ("two and three",),
-    ]
+    shown = [busy.get(found) for found in records_with(busy, "three")]
+    assert [record.payload.content for record in shown if record] == ["three", "two and three"]
 
 
 def test_altered_and_missing_text_is_found(busy: Store) -> None:
@@ -97,6 +98,7 @@ def test_a_missing_vector_is_found(busy: Store) -> None:
     assert codes(busy) == ["vectors"]
 
 
+@pytest.mark.sqlite
 def test_a_journal_that_lost_its_beginning_is_found(busy: Store) -> None:
     busy.db.execute("DROP TRIGGER events_no_delete")
     busy.db.execute("DELETE FROM events WHERE seq = (SELECT min(seq) FROM events)")
@@ -127,6 +129,7 @@ def test_a_library_with_the_known_fault_is_named(version: tuple[int, ...], safe:
         assert "3.51.3" in said.fix
 
 
+@pytest.mark.sqlite
 def test_damaged_pages_are_a_finding_that_names_the_way_out(busy: Store) -> None:
     busy.close()
     path = busy.journal.path
@@ -199,6 +202,7 @@ def test_how_much_a_database_holds_is_counted(busy: Store) -> None:
     assert doctor.held(busy.journal) == (4, 1)
 
 
+@pytest.mark.sqlite
 def test_a_journal_that_cannot_be_replayed_is_found(busy: Store) -> None:
     busy.db.execute("DROP TRIGGER events_no_update")
     busy.db.execute("UPDATE events SET meta = '{}' WHERE type = 'knowledge.edit'")

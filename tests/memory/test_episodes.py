@@ -8,6 +8,8 @@ from memory.errors import BadInput
 from memory.records import EvalRun, Event, Insight, Outcome, Reflection, Step, Task, Trajectory
 from memory.store import Store
 
+BOTH_ENGINES = True
+
 
 def episode(task_id: str = "t1", run_id: str = "run-1", **fields: object) -> Trajectory:
     steps = (Step(index=0, action="print(1)", observation="1"),)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import comb
-from pathlib import Path
 
 import pytest
 
-from memory.embedders.hashing import HashingEmbedder
 from memory.evidence import Evidence, Mark, evidence, reported
 from memory.records import DeltaOp, Event, Op, Status, Task, Trajectory, UsageCounts
 from memory.store import Store
 from memory.utility import Utility, utility
+
+BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 
@@ -122,8 +122,8 @@ def test_marks_beyond_the_horizon_are_left_out(store: Store, known: str) -> None
     assert (found.born.age, found.idle) == (5, 5)
 
 
-def test_forgetting_a_task_does_not_turn_back_the_clock(path: Path, add: Add) -> None:
-    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+def test_forgetting_a_task_does_not_turn_back_the_clock(reopen: Callable[..., Store], add: Add) -> None:
+    with reopen() as store:
         (result,) = store.commit("default", [add("x y z", "elsewhere")], actor="loop", run_id="run").results
         work(store, tasks=4)
         store.forget(task_id="t", purge=True)

@@ -12,6 +12,8 @@ from memory.snapshots import address
 from memory.store import Store
 from memory.stored_item import StoredItem
 
+BOTH_ENGINES = True
+
 Add = Callable[..., DeltaOp]
 
 

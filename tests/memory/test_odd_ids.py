@@ -13,6 +13,8 @@ from memory.errors import BadInput
 from memory.records import DeltaOp, Event, Op, Reflection, Task, Trajectory
 from memory.store import Store
 
+BOTH_ENGINES = True
+
 ODD = "task-\ud800"
 CALLS: dict[str, Callable[[Store], Any]] = {
     "history": lambda store: store.history(ODD),

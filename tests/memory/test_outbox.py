@@ -13,6 +13,8 @@ from memory.protocols import Vector
 from memory.records import DeltaOp, Op, Status
 from memory.store import Store
 
+BOTH_ENGINES = True
+
 Add = Callable[..., DeltaOp]
 DIM = HashingEmbedder().dim
 FACTS = "default/fact"

@@ -13,6 +13,8 @@ from memory.records import DeltaOp, Injection, Op, Outcome, Status, Step, Task, 
 from memory.store import Store
 from memory.trajectories import Usage
 
+BOTH_ENGINES = True
+
 Add = Callable[..., DeltaOp]
 TEXTS = ("book a room early", "pay in cents", "book a table", "greet the clerk")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +11,8 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, EmbedderMismatch, NotFound
 from memory.records import DeltaOp, Op, Provenance, RecallQuery, Status, UsageCounts
 from memory.store import Store
+
+BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 FACTS = [
@@ -215,16 +216,16 @@ def test_unknown_and_foreign_snapshots_are_refused(filled: Store) -> None:
         filled.recall(RecallQuery(text="x", snapshot_id=other.id))
 
 
-def test_another_embedder_is_refused_and_reindex_mends_it(filled: Store, path: Path) -> None:
+def test_another_embedder_is_refused_and_reindex_mends_it(filled: Store, reopen: Callable[..., Store]) -> None:
     frozen = filled.snapshot("default")
     filled.close()
-    with Store.open(path, embedder=HashingEmbedder(64), index="exact") as store:
+    with reopen(embedder=HashingEmbedder(64)) as store:
         with pytest.raises(EmbedderMismatch, match="evolve memory reindex"):
             store.recall(RecallQuery(text="money"))
         assert store.reindex() == 5
         assert contents(store, "amounts of money", k=1) == [FACTS[0]]
         assert contents(store, "amounts of money", k=1, snapshot_id=frozen.id) == [FACTS[0]]
-    with Store.open(path, embedder=HashingEmbedder(), index="exact") as old, pytest.raises(EmbedderMismatch):
+    with reopen() as old, pytest.raises(EmbedderMismatch):
         old.recall(RecallQuery(text="money"))
 
 
@@ -264,7 +265,7 @@ def test_more_snapshots_than_are_kept_are_answered_each_as_it_was(filled: Store,
 
 
 def test_tokens_of_a_text_are_counted_once_and_what_was_counted_first_is_forgotten_first(
-    path: Path, add: Add, monkeypatch: pytest.MonkeyPatch
+    reopen: Callable[..., Store], add: Add, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(recall, "_TOKENS_KEPT", 2)
     counted: list[str] = []
@@ -273,18 +274,20 @@ def test_tokens_of_a_text_are_counted_once_and_what_was_counted_first_is_forgott
         counted.append(text)
         return len(text)
 
-    with Store.open(path, embedder=HashingEmbedder(), index="exact", count_tokens=count) as store:
+    with reopen(count_tokens=count) as store:
         store.commit("default", [add("alpha"), add("beta"), add("gamma")], actor="t")
         for word in ("alpha", "alpha", "beta", "alpha", "gamma", "beta", "alpha"):
             assert [item.tokens for item in store.recall(RecallQuery(text=word, min_score=1.0))] == [len(word)]
     assert counted == ["alpha", "beta", "gamma", "alpha"]
 
 
-def test_more_vectors_than_are_kept_are_read_again(filled: Store, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_vectors_than_are_kept_are_read_again(
+    filled: Store, reopen: Callable[..., Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = RecallQuery(text="amounts mail calendar file paging", min_score=-1.0)
     expected = filled.recall(query)
     monkeypatch.setattr(blobs, "_KEPT", 2)
-    with Store.open(path, embedder=HashingEmbedder(), index="exact") as store:
+    with reopen() as store:
         store.recall(query.model_copy(update={"text": "zebra"}))
         assert len(expected) == len(FACTS)
         assert [item.scores for item in store.recall(query)] == [item.scores for item in expected]

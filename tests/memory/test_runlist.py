@@ -12,6 +12,8 @@ from memory.runlist import ArmTotals, RunFilter
 from memory.store import Store
 from memory.trajectories import Usage
 
+BOTH_ENGINES = True
+
 
 def episode(run: str, task: str, reward: float | None = 1.0, *, arm: str = "main", policy: str = "") -> Trajectory:
     return Trajectory(

@@ -10,6 +10,9 @@ from memory.errors import NotFound
 from memory.records import DeltaOp, Op, Status, UsageCounts
 from memory.snapshots import address
 from memory.store import Store
+from tests.memory.holding import records_with
+
+BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 
@@ -41,8 +44,7 @@ def test_rollback_restores_the_set_its_hash_and_its_searchable_text(
     assert commit.version == store.version("default") == version + 1
     assert len(commit.applied) == 3
     assert store.events(type="knowledge.rollback")[0].subject == before.id
-    found = store.db.execute("SELECT text FROM record_text WHERE record_text MATCH 'one OR uno'").fetchall()
-    assert found == [("one",)]
+    assert (records_with(store, "one"), records_with(store, "uno")) == ([pair[0]], [])
     assert store.doctor() == []
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from memory.embedders.hashing import HashingEmbedder
 from memory.errors import JournalError
 from memory.operations import op_id
 from memory.records import DeltaOp, Op, Status, UsageCounts
 from memory.store import Store, estimate_tokens
+
+BOTH_ENGINES = True
 
 Add = Callable[..., DeltaOp]
 
@@ -94,11 +94,11 @@ def test_without_a_tokenizer_four_characters_are_a_token(text: str, tokens: int)
     assert estimate_tokens(text) == tokens
 
 
-def test_a_text_that_is_gone_is_said_with_the_way_out(store: Store, add: Add, path: Path) -> None:
+def test_a_text_that_is_gone_is_said_with_the_way_out(store: Store, add: Add, reopen: Callable[..., Store]) -> None:
     (result,) = store.commit("default", [add("one")], actor="t").results
     store.db.execute("DELETE FROM content WHERE body LIKE '%one%'")
     with (
-        Store.open(path, embedder=HashingEmbedder(), index="exact") as again,
+        reopen() as again,
         pytest.raises(JournalError, match=r"text of record .* is missing; run `evolve memory doctor`"),
     ):
         again.get(str(result.record_id))

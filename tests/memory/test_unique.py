@@ -8,6 +8,8 @@ from memory.kinds import register
 from memory.records import DeltaOp, Op, Payload, Status
 from memory.store import Store
 
+BOTH_ENGINES = True
+
 
 @register
 class Named(Payload):

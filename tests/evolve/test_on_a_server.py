@@ -1,0 +1,184 @@
+"""A workspace on a PostgreSQL server, through the command: `memory.database`.
+
+S1  a run there learns what it learns in a file, and every verb reads it
+S2  a run that stopped on one machine goes on at another, and ends as one that never stopped
+S3  two machines that work at the same time lose nothing
+S4  `evolve workspace move` takes a workspace there and back, and says what to write
+S5  what a server cannot do, or an address may not hold, is one sentence
+"""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+import evolve as library
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
+from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings, start
+from tests.postgres import workspace_address
+
+TASKS = 8
+
+
+def machine(folder: Path, address: str, *, namespace: str = "default", more: str = "") -> Path:
+    """Write the settings of one machine that uses the workspace at an address, and return its folder."""
+    settings(folder, tasks=TASKS, more=more)
+    file = folder / "evolve.toml"
+    memory = f'[memory]\ndatabase = "{address}"\nnamespace = "{namespace}"\n'
+    file.write_text(file.read_text().replace("[memory]\n", memory))
+    return folder
+
+
+def knowledge(folder: Path) -> list[tuple[str, str, str]]:
+    """Return label, text and status of all records."""
+    return [(row["label"], row["content"], row["status"]) for row in evolve_json(folder, "playbook", "list", "--all")]
+
+
+@pytest.fixture(scope="module")
+def in_a_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = settings(tmp_path_factory.mktemp("file"), tasks=TASKS)
+    evolve(folder, "run")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def on_a_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = machine(tmp_path_factory.mktemp("server"), workspace_address())
+    evolve(folder, "run")
+    return folder
+
+
+def test_s1_a_run_learns_what_it_learns_in_a_file(in_a_file: Path, on_a_server: Path) -> None:
+    assert knowledge(on_a_server) == knowledge(in_a_file) != []
+    assert not (on_a_server / ".evolve" / "evolve.db").exists()
+    one, other = (evolve_json(folder, "report") for folder in (in_a_file, on_a_server))
+    assert one["parts"] == other["parts"]
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        "playbook show 1",
+        "playbook log",
+        "playbook blame 1",
+        "playbook contradictions",
+        "notebook list",
+        "skills list",
+        "exemplars list",
+        "logs list",
+        "gates log",
+        "review list",
+        "memory search mail",
+        "memory stats",
+        "memory doctor",
+        "memory reindex",
+        "train plan",
+    ],
+)
+def test_s1_every_verb_reads_it(on_a_server: Path, verb: str) -> None:
+    json.loads(evolve(on_a_server, *verb.split(), "--json"))
+
+
+def test_s1_it_is_backed_up_exported_and_begun_from_elsewhere(on_a_server: Path, tmp_path: Path) -> None:
+    made = evolve_json(on_a_server, "backup", str(tmp_path / "kept"))
+    assert made["records"] == len(knowledge(on_a_server))
+    evolve(on_a_server, "export", "html", str(tmp_path / "page.html"))
+    evolve(on_a_server, "export", "--workspace", str(tmp_path / "all.tgz"))
+    elsewhere = settings(tmp_path / "elsewhere")
+    evolve(elsewhere, "init", ".", "--from", str(tmp_path / "all.tgz"))
+    assert knowledge(elsewhere) == knowledge(on_a_server)
+
+
+def test_s1_what_was_learned_is_forgotten_and_rolled_back_there(on_a_server: Path) -> None:
+    before = knowledge(on_a_server)
+    evolve(on_a_server, "playbook", "add", "what nobody needs")
+    (added,) = set(knowledge(on_a_server)) - set(before)
+    evolve(on_a_server, "memory", "forget", added[0], "--purge", "--yes")
+    assert knowledge(on_a_server) == before
+    assert evolve(on_a_server, "memory", "doctor").strip() == "healthy"
+
+
+def test_s2_a_run_goes_on_at_another_machine(in_a_file: Path, tmp_path: Path) -> None:
+    address = workspace_address()
+    first = machine(tmp_path / "first", address, more="\n[budget]\ncalls = 30\n")
+    second = machine(tmp_path / "second", address)
+    stopped = invoke(first, "run")
+    assert "budget" in stopped.output
+    (run,) = evolve_json(second, "logs", "list")
+    assert run["status"] == "stopped"
+    evolve(second, "resume")
+    assert knowledge(second) == knowledge(in_a_file)
+    assert evolve_json(second, "report")["parts"] == evolve_json(in_a_file, "report")["parts"]
+
+
+def test_s2_a_run_that_is_being_worked_on_is_not_taken_up_elsewhere(tmp_path: Path) -> None:
+    address = workspace_address()
+    first = machine(tmp_path / "first", address, more="\n[budget]\ncalls = 30\n")
+    invoke(first, "run")
+    second = machine(tmp_path / "second", address)
+    (run,) = evolve_json(second, "logs", "list")
+    with open_store(load_config(first / "evolve.toml")) as store, store.journal.engine.lease(run["run"]) as mine:
+        assert mine
+        assert "being worked on by another process" in complaint(second, "resume", code=1)
+
+
+def test_s3_two_machines_at_once_lose_nothing(in_a_file: Path, tmp_path: Path) -> None:
+    address = workspace_address()
+    folders = [machine(tmp_path / name, address, namespace=name) for name in ("north", "south")]
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda folder: start(folder, "run").wait(timeout=120), folders))
+    assert ended == [0, 0]
+    for folder in folders:
+        assert knowledge(folder) == knowledge(in_a_file)
+    assert evolve(folders[0], "memory", "doctor").strip() == "healthy"
+    assert len(evolve_json(folders[0], "logs", "list")) == 2
+
+
+def test_s4_a_workspace_moves_there_and_back(in_a_file: Path, tmp_path: Path) -> None:
+    address = workspace_address()
+    moved = evolve_json(in_a_file, "workspace", "move", "--to", address)
+    assert moved["target"].startswith("postgresql://")
+    there = machine(tmp_path / "there", address)
+    assert knowledge(there) == knowledge(in_a_file)
+    assert "holds a workspace of" in complaint(in_a_file, "workspace", "move", "--to", address, code=2)
+    told = evolve(there, "workspace", "move", "--to", "sqlite")
+    assert moved["sha256"] in told
+    assert "take `database` out of [memory]" in told
+    back = settings(there, tasks=TASKS)
+    assert knowledge(back) == knowledge(in_a_file)
+    assert "there already" in complaint(back, "workspace", "move", "--to", "sqlite", code=2)
+
+
+@pytest.mark.parametrize(
+    ("memory", "arguments", "code", "said"),
+    [
+        ('database = "postgresql://me:secret@host/x"', "run", 2, "PGPASSWORD"),
+        ('database = "host=here password=secret"', "run", 2, "PGPASSWORD"),
+        ('database = "postgresql://evolve@localhost:1/x"\nindex = "chroma"', "run", 2, 'write `index = "exact"`'),
+        ('database = "postgresql://evolve@localhost:1/x"\nindex = "exact"', "run", 1, "Is the server running"),
+        ('database = "postgresql://evolve@localhost:1/x"\nindex = "exact"', "memory salvage", 2, "evolve backup"),
+        ('index = "exact"', "workspace move --to postgresql://me:secret@host/x", 2, "PGPASSWORD"),
+    ],
+)
+def test_s5_what_cannot_be_is_one_sentence(tmp_path: Path, memory: str, arguments: str, code: int, said: str) -> None:
+    (tmp_path / "evolve.toml").write_text(f"[memory]\n{memory}\n")
+    told = complaint(tmp_path, *arguments.split(), code=code)
+    assert said in told
+    assert "secret" not in told
+
+
+def test_s5_arms_of_a_comparison_stay_on_this_machine(on_a_server: Path, tmp_path: Path) -> None:
+    run = evolve_json(on_a_server, "logs", "list")[0]["run"]
+    assert "evolve backup" in complaint(on_a_server, "compare", "here", run, code=2)
+
+
+def test_the_library_opens_it_as_any_other(tmp_path: Path) -> None:
+    folder = machine(tmp_path, workspace_address())
+    with library.open(folder) as memory, memory.task("Book room 4") as task:
+        task.finish("booked", success=True)
+    with library.open(folder) as memory:
+        assert [episode.task_id for episode in memory.episodes()] != []

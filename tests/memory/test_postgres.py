@@ -1,0 +1,217 @@
+"""A workspace on a PostgreSQL server. What holds in both databases is tested where `BOTH_ENGINES` stands.
+
+P1  events are numbered without a gap, however many write at once, and a reader never sees one
+P2  what was not committed leaves nothing, a connection that was lost is made anew, a writer waits and then gives up
+P3  a run is held by one process of all machines
+P4  a newer schema, a missing workspace, a server or an address that is none: one sentence, nothing changed
+P5  recall ranks as in SQLite, and moving there and back changes nothing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from memory.doctor import examine
+from memory.embedders.hashing import HashingEmbedder
+from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
+from memory.journal import Journal
+from memory.moving import fingerprint, move
+from memory.records import DeltaOp, Event, Op, RecallQuery, Task, Trajectory
+from memory.store import Store
+from tests.postgres import workspace_address
+
+Add = Callable[..., DeltaOp]
+WRITERS, COMMITS = 4, 12
+
+
+@pytest.fixture
+def database() -> str:
+    return workspace_address()
+
+
+@pytest.fixture
+def journal(path: Path, database: str) -> Iterator[Journal]:
+    with closing(Journal(path, database=database)) as opened:
+        yield opened
+
+
+@contextmanager
+def another(path: Path, database: str) -> Iterator[Journal]:
+    with closing(Journal(path, database=database)) as opened:
+        yield opened
+
+
+def test_p1_writers_at_once_leave_no_gap_and_a_reader_sees_none(
+    store: Store, reopen: Callable[..., Store], add: Add
+) -> None:
+    def write(writer: int) -> None:
+        with reopen() as mine:
+            for turn in range(COMMITS):
+                result = mine.commit("default", [add(f"fact {turn} of writer {writer}")], actor=f"w{writer}")
+                assert result.results[0].applied, result
+
+    gaps: list[tuple[int, int]] = []
+    with ThreadPoolExecutor(WRITERS) as pool:
+        running = [pool.submit(write, writer) for writer in range(WRITERS)]
+        while not all(each.done() for each in running):
+            ((events, last),) = store.journal.query("SELECT count(*), coalesce(max(seq), 0) FROM events")
+            gaps += [(events, last)] if events != last else []
+        for each in running:
+            each.result()
+    assert gaps == []
+    assert [record.number for record in store.records("default")] == list(range(1, WRITERS * COMMITS + 1))
+    assert store.version("default") == WRITERS * COMMITS
+    assert store.doctor() == []
+
+
+def undone(store: Store) -> None:
+    with suppress(InterruptedError), store.journal.transaction():
+        store.append(Event(type="note", data={"n": 2}))
+        raise InterruptedError
+
+
+def test_p1_a_transaction_that_was_undone_gives_its_numbers_back(store: Store) -> None:
+    store.append(Event(type="note", data={"n": 1}))
+    undone(store)
+    assert store.append(Event(type="note", data={"n": 3})).seq == 2
+
+
+def test_p1_the_journal_is_append_only(store: Store) -> None:
+    store.append(Event(type="note"))
+    for statement in ("DELETE FROM events", "UPDATE events SET type = 'x'", "TRUNCATE events"):
+        with pytest.raises(Exception, match="append-only"):
+            store.db.execute(statement)
+
+
+def test_p2_what_others_write_changes_the_stamp_and_what_this_one_writes_does_not(
+    store: Store, reopen: Callable[..., Store]
+) -> None:
+    before = store.journal.stamp()
+    store.append(Event(type="note"))
+    undone(store)
+    assert store.journal.stamp() == before
+    with reopen() as other:
+        other.append(Event(type="note"))
+    assert store.journal.stamp() != before
+
+
+def test_p2_a_lost_connection_is_said_once_and_made_anew(journal: Journal, path: Path, database: str) -> None:
+    with another(path, database) as other:
+        (row,) = journal.query("SELECT pg_backend_pid()")
+        other.query("SELECT pg_terminate_backend(?)", row)
+    with pytest.raises(JournalError, match="try again"), journal.transaction():
+        journal.query("SELECT 1")
+    assert journal.query("SELECT count(*) FROM events") == [(0,)]
+
+
+def test_p2_a_writer_waits_for_another_and_then_gives_up(
+    journal: Journal, path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.postgres.engine.BUSY_SECONDS", 1)
+    with another(path, database) as impatient, journal.transaction():
+        with pytest.raises(JournalError, match="kept it busy"), impatient.transaction():
+            raise AssertionError("two writers at once")
+        assert not impatient.engine.in_transaction
+
+
+def test_p3_one_process_holds_a_run(journal: Journal, path: Path, database: str) -> None:
+    with another(path, database) as other, journal.engine.lease("run-1") as mine:
+        assert mine
+        assert other.engine.leased("run-1")
+        assert journal.engine.leased("run-1")
+        assert not other.engine.leased("run-2")
+        with other.engine.lease("run-1") as theirs:
+            assert not theirs
+    assert not journal.engine.leased("run-1")
+
+
+def test_p4_a_newer_schema_is_refused_on_opening_and_on_writing(journal: Journal, path: Path, database: str) -> None:
+    journal.conn.execute("INSERT INTO steps (name) VALUES ('m999_later')")
+    with pytest.raises(SchemaTooNew, match=r"m999_later.*pip install -U"), journal.transaction():
+        pass
+    with pytest.raises(SchemaTooNew, match="Nothing was changed"):
+        Journal(path, database=database)
+
+
+def test_p4_only_a_workspace_that_is_there_can_be_read(path: Path, database: str) -> None:
+    with pytest.raises(NotFound, match="no workspace in postgresql://"):
+        Journal(path, database=database, read_only=True)
+    Journal(path, database=database).close()
+    with closing(Journal(path, database=database, read_only=True)) as reader:
+        with pytest.raises(JournalError, match="read-only"), reader.transaction():
+            pass
+        with pytest.raises(JournalError, match="may not be written"), reader.engine.errors():
+            reader.conn.execute("DELETE FROM outbox")
+
+
+@pytest.mark.parametrize(
+    ("address", "kind", "said"),
+    [
+        ("postgresql://evolve@localhost:1/none", JournalError, "Is the server running"),
+        ("nonsense", BadInput, "expected postgresql://user@host:5432/name"),
+        ("postgresql:///x?options=-csearch_path%3DBad-Name", BadInput, "got schema 'Bad-Name'"),
+    ],
+)
+def test_p4_what_is_no_address_of_a_server_is_one_sentence(
+    path: Path, address: str, kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        Journal(path, database=address)
+
+
+def test_p4_the_character_nul_is_replaced_in_a_text_and_refused_in_an_id(store: Store, add: Add) -> None:
+    (result,) = store.commit("default", [add("zero \x00 inside")], actor="t").results
+    record = store.get(str(result.record_id))
+    assert record is not None
+    assert record.payload.content == "zero \ufffd inside"
+    with pytest.raises(BadInput, match="NUL"):
+        store.add_trajectory(Trajectory(id="a\x00b", task=Task(id="t", instruction="i")))
+    assert store.doctor() == []
+
+
+def test_p4_a_vector_index_of_one_machine_is_refused(path: Path, database: str) -> None:
+    with pytest.raises(BadInput, match=r'write `index = "exact"`'):
+        Store.open(path, embedder=HashingEmbedder(), index="chroma", database=database)
+
+
+def fill(store: Store, add: Add) -> None:
+    texts = ["mail has pages", "pages of mail are counted from one", "Zürich is naïve", "files: share, then mail", "x"]
+    ids = [str(r.record_id) for r in store.commit("default", [add(text, "t1") for text in texts], actor="t").results]
+    edit = DeltaOp(op=Op.EDIT, kind="fact", target_id=ids[0], payload={"content": "mailing: pages begin at one"})
+    store.commit("default", [edit], actor="t")
+    store.add_trajectory(Trajectory(id="e1", run_id="r", task=Task(id="t1", instruction="count \x00 the mails")))
+    store.put_run("r", {"mode": "online", "tags": ["a"]})
+    store.snapshot("default")
+    store.forget(ids[4], purge=True)
+
+
+def ranked(store: Store) -> list[tuple[str, dict[str, float]]]:
+    queries = ("mails by page", "naive zurich", "share a file", "pages")
+    found = [item for text in queries for item in store.recall(RecallQuery(text=text, min_score=-1.0))]
+    return [(item.record.payload.content, item.scores) for item in found]
+
+
+def test_p5_there_and_back_is_the_same_workspace_and_recalls_alike(
+    tmp_path: Path, path: Path, store: Store, add: Add
+) -> None:
+    files = [tmp_path / "first.db", tmp_path / "back.db"]
+    with Store.open(files[0], embedder=HashingEmbedder(), index="exact") as first:
+        fill(first, add)
+        count = move(first.journal, store.journal)
+        expected, sha256 = ranked(first), fingerprint(first.journal)
+    assert count == store.journal.position() > 0
+    assert len(expected) > 8
+    assert (ranked(store), fingerprint(store.journal)) == (expected, sha256)
+    assert store.doctor() == []
+    with Store.open(files[1], embedder=HashingEmbedder(), index="exact") as back:
+        move(store.journal, back.journal)
+        assert (ranked(back), fingerprint(back.journal)) == (expected, sha256)
+        assert examine(back.journal) == []
+        with pytest.raises(BadInput, match="holds a workspace of"):
+            move(back.journal, store.journal)
+    assert store.append(Event(type="note")).seq == count + 1

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from evolve.config.model import Config
+from evolve.config.model import Config, holds_password
 from evolve.config.preset import find_preset
 from evolve.config.renamed import RENAMED, translated
 from evolve.config.tables import merged, nearest, table_of
@@ -178,7 +178,9 @@ def _sentence(error: dict[str, Any]) -> str:
     if error["type"] == "missing" and where.count("."):
         return f"[{where}] lacks {key!r}; it is a section of its own and takes no key of [{inside[0]}]"
     if error["type"] != "extra_forbidden":
-        return f"{f'[{where}]' if where else ''} {key} = {error['input']!r} was refused: {error['msg']}".strip()
+        got = repr(error["input"])
+        got = "an address with a password" if holds_password(got) else got
+        return f"{f'[{where}]' if where else ''} {key} = {got} was refused: {error['msg']}".strip()
     if not where:
         return f"unknown section [{key}]{nearest(key, [name for name in Config.model_fields if name not in _LOOSE])}"
     elsewhere = [name for name in Config.model_fields if key in getattr(table_of(Config, name), "model_fields", {})]

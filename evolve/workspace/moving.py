@@ -40,6 +40,7 @@ def move_workspace(config: Config, address: str) -> Moved:
         raise BadInput("the address holds a password; write it to PGPASSWORD or ~/.pgpass")
     if database == config.memory.database:
         raise BadInput(f"the workspace is there already ({address}); name another place")
+    config.workspace.mkdir(parents=True, exist_ok=True)
     with (
         closing(Journal(file, database=config.memory.database)) as source,
         closing(Journal(file, database=database)) as target,

@@ -1,77 +1,23 @@
-"""A PostgreSQL server for tests: one for each test process, in a folder of its own, gone at the end.
+"""A workspace's address on a PostgreSQL server, for tests: one server for each test process.
 
-It listens on a socket in that folder and on no network. Where the machine has no server to start, tests that need one
-skip and say so; with EVOLVE_POSTGRES=required, as in CI, they fail.
+Where the machine has no server to start, tests that need one skip and say so; with EVOLVE_POSTGRES=required, as in CI,
+they fail.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import subprocess
-import tempfile
-from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
-_SETTINGS = """
-listen_addresses = ''
-fsync = off
-synchronous_commit = off
-full_page_writes = off
-"""
+from benchmarks.postgres_server import NoServer, new_workspace
 
 
 def workspace_address() -> str:
     """Return an address where no workspace is yet. Skips the test where there is no server."""
-    server = _server()
-    if isinstance(server, str):
+    try:
+        return new_workspace()
+    except NoServer as missing:
         if os.environ.get("EVOLVE_POSTGRES") == "required":
-            pytest.fail(server)
-        pytest.skip(server)
-    return f"postgresql://evolve@/postgres?host={server}&options=-csearch_path%3Dt{uuid4().hex}"
-
-
-@cache
-def _server() -> Path | str:
-    """Return the folder of a server's socket, or why there is none."""
-    programs = _programs()
-    if programs is None:
-        return "no PostgreSQL is installed here (initdb, pg_ctl)"
-    if find_spec("psycopg") is None:
-        return "psycopg is not installed; install the extra `postgres`"
-    home = Path(tempfile.mkdtemp(prefix="evolve-pg-"))
-    user = "nobody" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
-    if user:
-        shutil.chown(home, user)
-    data = home / "data"
-    flags = ["-U", "evolve", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"]
-    _run([programs / "initdb", "-D", data, *flags], user)
-    (home / "settings").write_text(f"unix_socket_directories = '{home}'\n{_SETTINGS}", encoding="utf-8")
-    with (data / "postgresql.conf").open("a", encoding="utf-8") as settings:
-        settings.write(f"include '{home / 'settings'}'\n")
-    _run([programs / "pg_ctl", "-D", data, "-l", home / "log", "-w", "start"], user)
-    atexit.register(_stop, programs, home, user)
-    return home
-
-
-def _programs() -> Path | None:
-    found = shutil.which("initdb")
-    if found:
-        return Path(found).resolve().parent
-    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
-
-
-def _stop(programs: Path, home: Path, user: str | None) -> None:
-    _run([programs / "pg_ctl", "-D", home / "data", "-m", "immediate", "stop"], user)
-    shutil.rmtree(home, ignore_errors=True)
-
-
-def _run(command: list[str | Path], user: str | None) -> None:
-    done = subprocess.run(command, user=user, capture_output=True, text=True, cwd="/", check=False)
-    if done.returncode:
-        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[-500:]}")
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))

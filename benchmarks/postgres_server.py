@@ -1,0 +1,71 @@
+"""A PostgreSQL server of one's own: in a folder of its own, on a socket there and on no network, gone at the end."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from uuid import uuid4
+
+_SETTINGS = """
+listen_addresses = ''
+fsync = off
+synchronous_commit = off
+full_page_writes = off
+"""
+
+
+class NoServer(Exception):
+    """There is none to start here; the message says what is missing."""
+
+
+def new_workspace() -> str:
+    """Return an address where no workspace is yet. Raises `NoServer`."""
+    return f"postgresql://evolve@/postgres?host={running()}&options=-csearch_path%3Dt{uuid4().hex}"
+
+
+@cache
+def running() -> Path:
+    """Start the server of this process, and return the folder of its socket. Raises `NoServer`."""
+    programs = _programs()
+    if programs is None:
+        raise NoServer("no PostgreSQL is installed here (initdb, pg_ctl)")
+    if find_spec("psycopg") is None:
+        raise NoServer("psycopg is not installed; install the extra `postgres`")
+    home = Path(tempfile.mkdtemp(prefix="evolve-pg-"))
+    user = "nobody" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
+    if user:
+        shutil.chown(home, user)
+    data = home / "data"
+    _run(
+        [programs / "initdb", "-D", data, "-U", "evolve", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"], user
+    )
+    (home / "settings").write_text(f"unix_socket_directories = '{home}'\n{_SETTINGS}", encoding="utf-8")
+    with (data / "postgresql.conf").open("a", encoding="utf-8") as settings:
+        settings.write(f"include '{home / 'settings'}'\n")
+    _run([programs / "pg_ctl", "-D", data, "-l", home / "log", "-w", "start"], user)
+    atexit.register(_stop, programs, home, user)
+    return home
+
+
+def _programs() -> Path | None:
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent
+    return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
+def _stop(programs: Path, home: Path, user: str | None) -> None:
+    _run([programs / "pg_ctl", "-D", home / "data", "-m", "immediate", "stop"], user)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _run(command: list[str | Path], user: str | None) -> None:
+    done = subprocess.run(command, user=user, capture_output=True, text=True, cwd="/", check=False)
+    if done.returncode:
+        raise RuntimeError(f"{command[0]} failed: {done.stderr.strip()[-500:]}")

@@ -31,7 +31,8 @@ QUERIES = 50
 Answers = list[tuple[str, tuple[tuple[str, float], ...]]]
 CHANGES = {
     "text": "UPDATE content SET body = replace(body, 'rule 7:', 'rule 8:')",
-    "event": "INSERT INTO events (type, namespace, run_id, subject, meta, created_at) VALUES ('n', '', '', '', '{}', '')",
+    "event": "INSERT INTO events (type, namespace, run_id, subject, meta, created_at)"
+    " VALUES ('note', '', '', '', '{}', '')",
     "table": "UPDATE usage SET helpful = helpful + 1 WHERE record_id = (SELECT min(record_id) FROM usage)",
 }
 """What is changed in the control, each in a transaction that is undone."""

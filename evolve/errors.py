@@ -5,6 +5,7 @@ EvolveError
 ├── UserCodeError (RuntimeError)        code that the user brought raised, or broke its contract: the run stops
 ├── ConfigError (ValueError)            evolve.toml, an EVOLVE_ variable or a name in them is wrong
 ├── RunMismatch (ValueError)            a run cannot be resumed as it was started
+├── WorkerLost (RuntimeError)           workers of a cluster died again and again on one episode: the run stops
 └── WorkspaceClosed (RuntimeError)      a workspace is used after it was closed, or before it was opened
 """
 
@@ -33,6 +34,10 @@ class ConfigError(EvolveError, ValueError):
 
 class RunMismatch(EvolveError, ValueError):
     """The run that should be resumed was started with other tasks or settings."""
+
+
+class WorkerLost(EvolveError, RuntimeError):
+    """The workers that were given an episode died. The run is stopped and can be resumed."""
 
 
 class WorkspaceClosed(EvolveError, RuntimeError):

@@ -23,7 +23,7 @@ from memory.live_index import LiveIndex
 from memory.protocols import Vector
 from memory.records import Record
 from memory.snapshots import frozen
-from memory.sqlite.words import texts_in_memory
+from memory.sqlite.fts_words import texts_in_memory
 from memory.vectors import from_blobs
 from memory.view import Reader
 

@@ -19,7 +19,7 @@ from memory.live_index import LiveIndex
 from memory.projection import TABLES, Entry, apply
 from memory.records import Frozen
 from memory.sqlite.database import DAMAGED
-from memory.sqlite.engine import VERSION, SqliteError, empty_projection, known_fault
+from memory.sqlite.sqlite_engine import VERSION, SqliteError, empty_projection, known_fault
 from memory.vectors import from_blobs
 
 _RESTORE = "restore your newest backup, or save what agrees with the journal with `evolve memory salvage`"

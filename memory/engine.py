@@ -152,9 +152,9 @@ def open_engine(path: Path, database: str, *, read_only: bool) -> Engine:
     Raises as the engines do.
     """
     if database:
-        from memory.postgres.engine import PostgresEngine
+        from memory.postgres.postgres_engine import PostgresEngine
 
         return PostgresEngine(database, read_only=read_only)
-    from memory.sqlite.engine import SqliteEngine
+    from memory.sqlite.sqlite_engine import SqliteEngine
 
     return SqliteEngine(path, read_only=read_only)

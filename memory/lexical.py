@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.engine import Words
-from memory.sqlite.words import stem
+from memory.sqlite.fts_words import stem
 
 POSTINGS = 1000
 """Word occurrences that one query may visit."""

@@ -1,4 +1,4 @@
-"""Tables of a workspace, declared once, in SQLite's words; `memory.postgres.schema` puts them into PostgreSQL's.
+"""Tables of a workspace, declared once, in SQLite's words; `memory/postgres/` puts them into PostgreSQL's.
 
 Three groups. Truth: `events` (append-only, enforced by triggers) and `content` (text by hash). Projection, which
 `doctor --rebuild` recreates from the events alone: `namespaces`, `records`, `versions`, `usage`, `record_tasks`,

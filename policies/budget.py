@@ -53,10 +53,14 @@ class Budget:
             f"{used:.6g} of {limit:.6g} {name}" for name, used, limit in uses if limit is not None and used >= limit
         )
 
-    def reserve(self) -> None:
-        """Take a place for one call. Raises `BudgetExceeded` when a limit has been reached."""
+    def check(self) -> None:
+        """Raise `BudgetExceeded` when a limit has been reached."""
         if reached := self.exhausted():
             raise BudgetExceeded(f"budget used up: {reached}; raise the limit and resume the run")
+
+    def reserve(self) -> None:
+        """Take a place for one call. Raises `BudgetExceeded` when a limit has been reached."""
+        self.check()
         self._in_flight += 1
 
     def release(self, usage: Usage) -> None:

@@ -20,7 +20,7 @@ from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.postgres_server import new_workspace
 from evolve.config.model import Config
 from evolve.loop.assembly import DATABASE, open_store
-from evolve.workspace.moving import FILE, move_workspace
+from evolve.workspace.relocation import FILE, move_workspace
 from memory.doctor import examine
 from memory.journal import Journal
 from memory.moving import fingerprint

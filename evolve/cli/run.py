@@ -54,10 +54,12 @@ def run(
     name: Name = None,
     tag: Tag = None,
     review: Annotated[bool, typer.Option("--review", help="Let learned changes wait for `evolve review`.")] = False,
+    executor: Annotated[str | None, typer.Option("--executor", help="Where episodes are done: local, ray.")] = None,
     as_json: Json = False,
 ) -> None:
     """Work through the tasks and learn from them."""
     changes = assigned_values(preset, values) | overrides(tasks, env, policy, limit, seed) | called(name, tag)
+    changes |= {"run.executor": executor} if executor else {}
     from evolve.config.file import changed
     from evolve.gates.review import ReviewGate
     from evolve.loop import session

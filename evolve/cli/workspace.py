@@ -108,7 +108,7 @@ def move(
     as_json: Json = False,
 ) -> None:
     """Copy the workspace to a PostgreSQL server or back into a file, and check what arrived. The old one stays."""
-    from evolve.workspace.moving import FILE, move_workspace
+    from evolve.workspace.relocation import FILE, move_workspace
 
     moved = move_workspace(load(context), to)
     keys = "take `database` out of [memory]" if to == FILE else f'write in [memory]: database = "{to}", index = "exact"'

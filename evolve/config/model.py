@@ -66,6 +66,10 @@ class RunSection(Section):
     """Tasks that see the same knowledge. The result depends on it, and never on `concurrency`."""
     concurrency: int = Field(default=4, ge=1)
     """Episodes, and reflections, that run at the same time."""
+    executor: Literal["local", "ray"] = "local"
+    """Where episodes are done, those of gates too: in this process, or by workers of a Ray cluster."""
+    workers: int | None = Field(default=None, ge=1)
+    """Processes of the cluster that do them; none = one for each processor."""
     epochs: int = Field(default=1, ge=1)
     """Passes over the tasks (offline)."""
     seed: int = 0
@@ -328,7 +332,7 @@ class Config(BaseModel):
             mode="json",
             exclude={
                 **whole,
-                "run": {"concurrency", "name", "tags"},
+                "run": {"concurrency", "executor", "workers", "name", "tags"},
                 "memory": {"workspace", "database"},
                 "policy": {"slots", "replicas"},
             },

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.instrumentation import watched
@@ -82,6 +82,8 @@ class RolloutConfig:
     """The world's worked example (`prompting.demonstrated`), shown where no exemplar is."""
     teacher: Teacher | None = None
     """Advises inside episodes; None = nobody does."""
+    executor: Executor | None = field(default=None, repr=False, compare=False)
+    """Does the episodes elsewhere, by the same configuration; None = they are done in this process."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,14 @@ class Attempt:
     """Told after the knowledge: what to avoid in a further attempt."""
     guidance: str = ""
     """Told so that it can be cut out of the prompt again (`prompting.opening_messages`): what was wrong before."""
+
+
+class Executor(Protocol):
+    """Does episodes in other processes. What an episode comes to is the same wherever it is done."""
+
+    async def episode(self, attempt: Attempt, acting: RolloutConfig) -> Trajectory:
+        """Return the trajectory of an attempt. Raises what `rollout` raises."""
+        ...
 
 
 @dataclass
@@ -136,6 +146,8 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
 
     Raises `PolicyUnavailable` and `BudgetExceeded`, and `PolicyRefused` when the first request is refused.
     """
+    if acting.executor is not None:
+        return await acting.executor.episode(attempt, acting)
     async with slot(environment):
         return await _rollout(environment, policy, attempt, acting)
 

@@ -154,7 +154,9 @@ def started_with(record: RunRecord, config: Config) -> Config:
     Raises `ConfigError` as `stored_config` does.
     """
     kept = stored_config(record.config, config.root)
-    fast = kept.run.model_copy(update={"concurrency": config.run.concurrency})
+    fast = kept.run.model_copy(
+        update={name: getattr(config.run, name) for name in ("concurrency", "executor", "workers")}
+    )
     today: dict[str, Any] = {
         "budget": config.budget,
         "memory": config.memory,

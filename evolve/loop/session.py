@@ -9,29 +9,26 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
 from evolve.environments.validation import check_shape, check_splits
-from evolve.episode import teacher
 from evolve.episode.agreement import check as check_agreement
 from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.episode.exemplars.shown_exemplars import check as check_exemplars
 from evolve.episode.metrics import Metrics, summarize
-from evolve.episode.prompting import briefing, demonstrated, described
-from evolve.episode.rollout import RolloutConfig
-from evolve.episode.search import invitation
+from evolve.episode.rollout import Executor
 from evolve.episode.world_texts import WorldTexts, keep
-from evolve.errors import UserCodeError
+from evolve.errors import ConfigError, UserCodeError
 from evolve.gates.call_budget import CallBudget
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator, episodes_of
 from evolve.gates.splits import has_tasks
-from evolve.gates.static import options_of
 from evolve.generations import workspace_registry as generations
 from evolve.loop import assembly as app
 from evolve.loop import role_policies, servers
+from evolve.loop.acting import rollout_config
 from evolve.loop.batch import Stream
 from evolve.loop.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.loop.evaluate import EvalReport
@@ -55,7 +52,7 @@ from evolve.loop.runs import (
 )
 from evolve.loop.state import RunContext, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
-from evolve.protocols import Environment, max_steps_of
+from evolve.protocols import Environment
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.usercode import tools_of
@@ -236,46 +233,62 @@ async def _go(opened: _Opened, record: RunRecord, observers: Observers, *, resum
     store, about = opened.store, Traced(record.run_id, record.mode, opened.policy, opened.environment.name)
     with working_on(opened.store, record.run_id), traced(opened.config, about, observers):
         sweep(opened.config.workspace)
-        run = _assemble(opened, record, observers)
-        _announce(opened, run, resumed=resumed)
-        try:
-            async with recorded(store, record, opened.policy.version):
-                await servers.look(opened.policies, store, record.run_id, run.budget, observers)
-                reports = await MODES[record.mode](run)
-        except BudgetExceeded as used_up:
-            observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(used_up)))
-            return _result(run, (), STOPPED, str(used_up))
-        except EvolveError as error:
-            observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(error)))
-            if isinstance(error, UserCodeError):
-                error.resume = f"run {record.run_id} is stopped, what was done is kept; mend it, then `evolve resume`"
-            raise
-        result = _result(run, reports, "done", "")
-        latest = load_run(store, record.run_id)
-        save_run(store, latest.model_copy(update={"snapshot_id": result.snapshot_id}))
-        observers.notify(RunFinished(run_id=record.run_id, status="done"))
-        return result
+        budget = Budget(
+            **opened.config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds
+        )
+        async with _executor(opened, record.run_id, budget) as executor:
+            run = _assemble(opened, record, observers, budget, executor)
+            _announce(opened, run, resumed=resumed)
+            return await _worked(opened, record, run, observers)
 
 
-def _assemble(opened: _Opened, record: RunRecord, observers: Observers) -> Run:
+async def _worked(opened: _Opened, record: RunRecord, run: Run, observers: Observers) -> RunResult:
+    """Run the record's mode; what stops it is told to the observers, too."""
+    store = opened.store
+    try:
+        async with recorded(store, record, opened.policy.version):
+            await servers.look(opened.policies, store, record.run_id, run.budget, observers)
+            reports = await MODES[record.mode](run)
+    except BudgetExceeded as used_up:
+        observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(used_up)))
+        return _result(run, (), STOPPED, str(used_up))
+    except EvolveError as error:
+        observers.notify(RunFinished(run_id=record.run_id, status=STOPPED, reason=str(error)))
+        if isinstance(error, UserCodeError):
+            error.resume = f"run {record.run_id} is stopped, what was done is kept; mend it, then `evolve resume`"
+        raise
+    result = _result(run, reports, "done", "")
+    latest = load_run(store, record.run_id)
+    save_run(store, latest.model_copy(update={"snapshot_id": result.snapshot_id}))
+    observers.notify(RunFinished(run_id=record.run_id, status="done"))
+    return result
+
+
+@asynccontextmanager
+async def _executor(opened: _Opened, run_id: str, budget: Budget) -> AsyncGenerator[Executor | None]:
+    """Give what does the episodes elsewhere; None where they are done here."""
+    if opened.config.run.executor == "local":
+        yield None
+        return
+    if opened.parts.policy is not None or opened.parts.environment is not None:
+        raise ConfigError(
+            "a policy or an environment was given as an object, and workers make theirs from names; write "
+            "policy.name and environment.name, or leave run.executor = 'local'"
+        )
+    from evolve.loop.executors import ray
+
+    async with ray.opened(opened.config, run_id, budget) as executor:
+        yield executor
+
+
+def _assemble(
+    opened: _Opened, record: RunRecord, observers: Observers, budget: Budget, executor: Executor | None
+) -> Run:
     """Return the run with its dependencies; the policy is journalled, then budgeted, then the model."""
     config, store, parts = opened.config, opened.store, opened.parts
-    budget = Budget(**config.budget.model_dump(), spent=spent(store, record.run_id), earlier_s=record.seconds)
     policies = role_policies.journalled(opened.policies, config, store, record.run_id, budget)
     policy = policies.acting
-    told = briefing(opened.environment, policy.profile)
-    acting = RolloutConfig(
-        world=told + invitation(config, policy.profile) + teacher.invitation(config, policy.profile),
-        max_steps=max_steps_of(opened.environment, config.environment.max_steps),
-        observation_chars=config.environment.observation_chars,
-        history_chars=config.environment.history_chars,
-        temperature=config.policy.temperature,
-        max_tokens=config.policy.max_tokens,
-        skills=config.skills.enabled and config.playbook.enabled,
-        described=described(options_of(config).allow, opened.environment),
-        demonstration=demonstrated(opened.environment, policy.profile),
-        teacher=teacher.make_teacher(config, policies, told),
-    )
+    acting = replace(rollout_config(config, opened.environment, policies), executor=executor)
     words = WorldTexts(
         text=acting.world,
         profile=policy.profile,

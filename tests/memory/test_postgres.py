@@ -112,7 +112,7 @@ def test_p2_a_lost_connection_is_said_once_and_made_anew(journal: Journal, path:
 def test_p2_a_writer_waits_for_another_and_then_gives_up(
     journal: Journal, path: Path, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memory.postgres.engine.BUSY_SECONDS", 1)
+    monkeypatch.setattr("memory.postgres.postgres_engine.BUSY_SECONDS", 1)
     with another(path, database) as impatient, journal.transaction():
         with pytest.raises(JournalError, match="kept it busy"), impatient.transaction():
             raise AssertionError("two writers at once")

@@ -16,7 +16,7 @@ from memory.errors import BadInput, NotFound
 from memory.objects import load_object
 from memory.records import DeltaOp, Op, Payload, Provenance, RecallQuery, Step, Task, Trajectory, Trust, UsageCounts
 from memory.redact import redact_named
-from memory.sqlite import words
+from memory.sqlite import fts_words as words
 from memory.sqlite.schema import APPLICATION_ID
 from memory.store import Store
 from memory.stored_item import StoredItem, texts_in

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from memory import lexical
 from memory.lexical import WordSearch, query_words, rarest
+from memory.sqlite.fts_words import TOKENIZER, FtsWords, _number
 from memory.sqlite.sql import sqlite3
-from memory.sqlite.words import TOKENIZER, FtsWords, _number
 
 HOSTILE = [
     '"',

@@ -9,9 +9,9 @@ from pathlib import Path
 from memory.errors import JournalError
 from memory.locks import held, is_held
 from memory.sqlite.database import check_version, clear_errors, open_database
+from memory.sqlite.fts_words import FtsWords
 from memory.sqlite.schema import MIGRATIONS
 from memory.sqlite.sql import sqlite3
-from memory.sqlite.words import FtsWords
 from memory.tables import PROJECTION
 
 SqliteError = sqlite3.Error

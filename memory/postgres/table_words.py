@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.engine import Connection
-from memory.sqlite.words import stems
+from memory.sqlite.fts_words import stems
 
 
 class TableWords:

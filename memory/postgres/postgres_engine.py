@@ -16,8 +16,8 @@ from typing import Any, LiteralString, cast
 
 from memory.engine import Cursor
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
-from memory.postgres.schema import STEPS, statements
-from memory.postgres.words import TableWords
+from memory.postgres.postgres_schema import STEPS, statements
+from memory.postgres.table_words import TableWords
 
 try:
     import psycopg

@@ -1,0 +1,159 @@
+"""Episodes by workers of a Ray cluster: `run.executor = "ray"`. The cluster is one of this machine, with two nodes.
+
+E1  a run there learns what it learns in this process, its gates' trials included; so it does on a server's workspace
+E2  a worker that dies is a job done again: the run ends the same, and no reply that was journalled is asked for twice
+E3  a budget stops the run, which goes on in this process
+E4  what workers cannot do is refused before the first episode; what breaks in a worker is said as it is here
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import evolve as library
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
+from evolve.loop.session import arun
+from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings
+from tests.postgres import workspace_address
+
+ray = pytest.importorskip("ray")
+pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+
+TASKS = 8
+GATES = '\n[gate]\nnames = ["default"]\n'
+RAY = "run.executor=ray"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    from ray.cluster_utils import Cluster
+
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    there = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 10**8})
+    there.add_node(num_cpus=1, object_store_memory=10**8)
+    ray.init(address=there.address, log_to_driver=False, logging_level="error")
+    yield
+    ray.shutdown()
+    there.shutdown()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_name() -> Iterator[None]:
+    """Give every run of these tests one id: gates draw their tasks by it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("evolve.loop.session.new_id", lambda: "01RAYRAYRAYRAYRAYRAYRAYRAY")
+        yield
+
+
+def workers() -> list[int]:
+    """Return the processes that do episodes, as Ray titles them."""
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            found += [int(entry.parent.name)] * entry.read_bytes().startswith(b"ray::Worker")
+    return sorted(found)
+
+
+def came_to(folder: Path) -> list[Any]:
+    """Return what a run came to: all records, the curve, and every episode without its times, by its id."""
+    records = [
+        (row["label"], row["content"], row["status"]) for row in evolve_json(folder, "playbook", "list", "--all")
+    ]
+    with open_store(load_config(folder / "evolve.toml"), read_only=True) as store:
+        (run,) = store.runs()
+        episodes = [
+            (each.id, each.task.id, each.arm, each.outcome, [step.action for step in each.steps], each.usage.calls)
+            for each in store.trajectories()
+        ]
+        replies = len(store.events(type="reply"))
+    assert run["status"] == "done"
+    return [records, evolve_json(folder, "report")["curve"], sorted(map(str, episodes)), replies]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    folder = settings(tmp_path_factory.mktemp("here"), tasks=TASKS, more=GATES)
+    evolve(folder, "run")
+    return came_to(folder)
+
+
+def test_e1_a_run_by_workers_comes_to_the_same(here: list[Any], tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=TASKS, more=GATES)
+    evolve(folder, "run", "--executor", "ray")
+    assert here[0]
+    assert came_to(folder) == here
+
+
+def test_e1_and_so_does_one_whose_workspace_is_on_a_server(here: list[Any], tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=TASKS, more=GATES)
+    file = folder / "evolve.toml"
+    file.write_text(file.read_text().replace("[memory]\n", f'[memory]\ndatabase = "{workspace_address()}"\n'))
+    evolve(folder, "run", "--executor", "ray")
+    assert came_to(folder) == here
+
+
+async def test_e2_workers_that_die_change_nothing(here: list[Any], tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=TASKS, more=GATES)
+    config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
+    killed: list[int] = []
+
+    async def kill() -> None:
+        while len(killed) < 3:
+            await asyncio.sleep(0.3)
+            for pid in [pid for pid in workers() if pid not in killed][:1]:
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+
+    killing = asyncio.create_task(kill())
+    await arun(config)
+    killing.cancel()
+    assert killed
+    assert came_to(folder) == here
+
+
+def test_e3_a_budget_stops_it_and_it_goes_on_here(here: list[Any], tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=TASKS, more=f"{GATES}\n[budget]\ncalls = 30\n")
+    assert "budget used up" in invoke(folder, "run", "--executor", "ray").output
+    settings(folder, tasks=TASKS, more=GATES)
+    evolve(folder, "resume")
+    assert came_to(folder) == here
+
+
+def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = settings(tmp_path, tasks=1)
+    assert "search_k = 0" in complaint(folder, "run", "--set", RAY, "--set", "playbook.search_k=2", code=2)
+    config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
+    from evolve.loop.assembly import make_environment
+
+    with pytest.raises(library.ConfigError, match="given as an object"):
+        library.run(config, parts=library.Parts(environment=make_environment(config)))
+    nodes = [{"NodeManagerAddress": address, "Alive": True} for address in ("10.0.0.1", "10.0.0.2")]
+    monkeypatch.setattr(ray, "nodes", lambda: nodes)
+    assert "2 machines" in complaint(folder, "run", "--set", RAY, code=2)
+
+
+def test_e4_what_a_users_code_raises_in_a_worker_is_said_as_it_is_here(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(
+        "from evolve.environments.office.worker import worker\n\n\n"
+        "def policy(section):\n"
+        "    made = worker(section)\n"
+        "    async def generate(messages, params):\n"
+        "        raise ZeroDivisionError('of my own')\n"
+        "    made.generate = generate\n"
+        "    return made\n"
+    )
+    folder = settings(tmp_path, tasks=2)
+    asked = ("run", "--set", "policy.name=broken:policy")
+    told, there = complaint(folder, *asked, code=1), complaint(folder, *asked, "--set", RAY, code=1)
+    assert "of my own" in there
+    assert "broken.py:7 in generate)" in there
+    assert "broken.py:7 in generate)" in told

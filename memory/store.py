@@ -68,30 +68,45 @@ class Store:
         read_only: bool = False,
         owner: bool = True,
         count_tokens: Callable[[str], int] = estimate_tokens,
-        database: str = "",
     ) -> Store:
         """Open or create the workspace database at `path` (a file; the vector index lives beside it in `index/`).
 
         With `index="chroma"` and `owner` this process keeps the vector index; others open with `owner=False`, search
-        exactly and leave index updates to it. `database` is the address of a PostgreSQL server that holds the workspace
-        in place of the file; it takes `index="exact"`. Raises `BadInput` for another index with it, `SchemaTooNew`,
-        `NotFound` (missing, with `read_only`), `JournalError`, and `IndexLocked` when another process owns the index.
+        exactly and leave index updates to it. Raises `SchemaTooNew`, `NotFound` (missing, with `read_only`),
+        `JournalError`, and `IndexLocked` when another process owns the index.
         """
-        if database and index != "exact":
-            raise BadInput(
-                f"index {index!r} is a folder of one machine, and `memory.database` is for several; write "
-                '`index = "exact"` in [memory]'
-            )
-        journal = Journal(path, read_only=read_only, database=database)
+        journal = Journal(path, read_only=read_only)
+        return cls.over(journal, embedder=embedder, index=index, owner=owner, count_tokens=count_tokens)
+
+    @classmethod
+    def over(
+        cls,
+        journal: Journal,
+        *,
+        embedder: Embedder,
+        index: Literal["chroma", "exact"] = "chroma",
+        owner: bool = True,
+        count_tokens: Callable[[str], int] = estimate_tokens,
+    ) -> Store:
+        """Return a store over an open journal, which it closes; where it raises, the journal is closed.
+
+        Raises `BadInput` for `index="chroma"` over a journal on a server, and `IndexLocked`, as `open`.
+        """
+        folder = journal.path.parent / "index"
         try:
-            holder = Owner(path.parent / "index") if index == "chroma" and owner and not read_only else None
+            if journal.database and index != "exact":
+                raise BadInput(
+                    f"index {index!r} is a folder of one machine, and `memory.database` is for several; write "
+                    '`index = "exact"` in [memory]'
+                )
+            holder = Owner(folder) if index == "chroma" and owner and not journal.read_only else None
             if holder is not None:
                 holder.acquire()
         except BaseException:
             journal.close()
             raise
         cached = CachedEmbedder(embedder, journal, persist=not embedder.model.startswith("hashing"))
-        live = LiveIndex(journal, path.parent / "index", model=embedder.model, dim=embedder.dim, owner=holder)
+        live = LiveIndex(journal, folder, model=embedder.model, dim=embedder.dim, owner=holder)
         return cls(journal, cached, live, count_tokens)
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from evolve.registry import choose, load_object, loaded, member, members
 from memory import embedders, kinds
+from memory.journal import Journal
 from memory.protocols import Embedder, Gate
 from memory.records import Reflection, Trust
 from memory.store import Store
@@ -198,16 +199,10 @@ def open_store(
     if not read_only:
         config.workspace.mkdir(parents=True, exist_ok=True)
     register_kinds()
+    embedder = make_embedder(config)
     more: dict[str, Any] = {"count_tokens": count_tokens} if count_tokens else {}
-    return Store.open(
-        config.workspace / DATABASE,
-        embedder=make_embedder(config),
-        index=config.memory.index,
-        read_only=read_only,
-        owner=owner,
-        database=config.memory.database,
-        **more,
-    )
+    journal = Journal(config.workspace / DATABASE, read_only=read_only, database=config.memory.database)
+    return Store.over(journal, embedder=embedder, index=config.memory.index, owner=owner, **more)
 
 
 def is_there(config: Config) -> bool:

@@ -162,7 +162,6 @@ def test_s4_a_workspace_moves_there_and_back(in_a_file: Path, tmp_path: Path) ->
     [
         ('database = "postgresql://me:secret@host/x"', "run", 2, "PGPASSWORD"),
         ('database = "host=here password=secret"', "run", 2, "PGPASSWORD"),
-        ('database = "postgresql://evolve@localhost:1/x"\nindex = "chroma"', "run", 2, 'write `index = "exact"`'),
         ('database = "postgresql://evolve@localhost:1/x"\nindex = "exact"', "run", 1, "Is the server running"),
         ('database = "postgresql://evolve@localhost:1/x"\nindex = "exact"', "memory salvage", 2, "evolve backup"),
         ('index = "exact"', "workspace move --to postgresql://me:secret@host/x", 2, "PGPASSWORD"),
@@ -173,6 +172,11 @@ def test_s5_what_cannot_be_is_one_sentence(tmp_path: Path, memory: str, argument
     told = complaint(tmp_path, *arguments.split(), code=code)
     assert said in told
     assert "secret" not in told
+
+
+def test_s5_a_vector_index_of_one_machine_is_refused(tmp_path: Path) -> None:
+    folder = machine(tmp_path, workspace_address())
+    assert 'write `index = "exact"`' in complaint(folder, "run", "--set", "memory.index=chroma", code=2)
 
 
 def test_s5_arms_of_a_comparison_stay_on_this_machine(on_a_server: Path, tmp_path: Path) -> None:

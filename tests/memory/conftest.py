@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from memory.embedders.hashing import HashingEmbedder
+from memory.journal import Journal
 from memory.kinds import register
 from memory.records import DeltaOp, Op, Payload, Provenance
 from memory.store import Store
@@ -53,7 +54,8 @@ def reopen(path: Path, database: str) -> Callable[..., Store]:
     """Return what opens the test's workspace, with other settings than those of `store` where some are given."""
 
     def opened(**settings: Any) -> Store:
-        return Store.open(path, **{"embedder": HashingEmbedder(), "index": "exact", "database": database, **settings})
+        journal = Journal(path, database=database)
+        return Store.over(journal, **{"embedder": HashingEmbedder(), "index": "exact", **settings})
 
     return opened
 

@@ -176,7 +176,7 @@ def test_p4_the_character_nul_is_replaced_in_a_text_and_refused_in_an_id(store: 
 
 def test_p4_a_vector_index_of_one_machine_is_refused(path: Path, database: str) -> None:
     with pytest.raises(BadInput, match=r'write `index = "exact"`'):
-        Store.open(path, embedder=HashingEmbedder(), index="chroma", database=database)
+        Store.over(Journal(path, database=database), embedder=HashingEmbedder(), index="chroma")
 
 
 def fill(store: Store, add: Add) -> None:

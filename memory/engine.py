@@ -113,6 +113,10 @@ class Engine(Protocol):
         """Begin a write transaction: one at a time among all processes. Raises `SchemaTooNew`."""
         ...
 
+    def begin_reading(self) -> None:
+        """Begin a transaction that sees one moment, writes nothing, and keeps no writer waiting."""
+        ...
+
     def outside(self, written: int) -> int:
         """Return what changes when another connection wrote; this one has written so many events."""
         ...
@@ -130,7 +134,7 @@ class Engine(Protocol):
         ...
 
     def scrub(self) -> None:
-        """Overwrite what deleted rows left on disk. Raises `JournalError` while others read."""
+        """Overwrite what deleted rows left on disk. Raises `JournalError` while others keep it busy."""
         ...
 
     def lease(self, name: str) -> AbstractContextManager[bool]:

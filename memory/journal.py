@@ -62,6 +62,30 @@ class Journal:
                     self.conn.execute("ROLLBACK")
                 raise
 
+    @contextmanager
+    def reading(self) -> Generator[None]:
+        """Hold the lock and see one moment: everything that is read inside is of it. No writer waits."""
+        with self.lock, self.engine.errors():
+            if self.engine.in_transaction:
+                yield
+                return
+            self.engine.begin_reading()
+            try:
+                yield
+            finally:
+                if self.engine.in_transaction:
+                    self.conn.execute("ROLLBACK")
+
+    def leased(self, name: str) -> bool:
+        """Tell whether a living process holds a run, or what else has this name."""
+        with self.lock:
+            return self.engine.leased(name)
+
+    def size(self) -> int:
+        """Return how many bytes the database takes."""
+        with self.lock, self.engine.errors():
+            return self.engine.size()
+
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Return all rows of a reading statement."""
         with self.lock, self.engine.errors():

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from memory.content import canonical
-from memory.doctor import rebuild_text, replay
-from memory.errors import BadInput
+from memory.doctor import examine, rebuild_text, replay
+from memory.errors import BadInput, JournalError
 from memory.journal import Journal
 
 TABLES = {
@@ -25,23 +25,44 @@ TABLES = {
 }
 """What is copied: the columns of each table's key, and the others."""
 _ROWS = 1000
+_HAPPENED = "('trajectory', 'reflection', 'reply', 'eval', 'run')"
+_NEEDED = {
+    "events": "type <> 'reply'",
+    "content": "hash IN (SELECT content_hash FROM versions UNION SELECT content FROM events"
+    f" WHERE content IS NOT NULL AND type NOT IN {_HAPPENED})",
+}
+"""Which rows knowledge needs. Episodes are counted for how old a mark is, so their events are among them."""
 
 
-def move(source: Journal, target: Journal) -> int:
-    """Copy all of a workspace into an empty one, in one transaction; return how many events there are.
+def move(source: Journal, target: Journal) -> tuple[int, str]:
+    """Copy all of a workspace into an empty one; return how many events there are, and the sha256 of both.
 
-    Writers of the source wait meanwhile. Raises `BadInput` where the target holds events already.
+    All in one transaction, in which the target is compared with the source and examined: half of it never stays, and
+    nobody writes to the source meanwhile. Raises `BadInput` where the target holds events already, `JournalError` where
+    what arrived is not the same, or not sound.
     """
-    with source.transaction(), target.transaction() as conn:
-        if there := target.position():
-            raise BadInput(f"{target.engine.name} holds a workspace of {there} events; give an empty place")
-        for table, (key, others) in TABLES.items():
-            columns = key + others
-            into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
-            for rows in _pages(source, table):
-                conn.executemany(into, rows)
-        count = replay(conn, conn)
-        rebuild_text(target)
+    with source.transaction(), target.transaction():
+        count = _copy(source, target)
+        sha256 = fingerprint(source)
+        wrong = [finding.message for finding in examine(target) if finding.level == "error"]
+        if fingerprint(target) != sha256:
+            wrong.append("its events and texts are not those of the source")
+        if wrong:
+            raise JournalError(f"{target.engine.name}: what arrived is not sound ({wrong[0]}); nothing was kept there")
+    return count, sha256
+
+
+def _copy(source: Journal, target: Journal, *, only_knowledge: bool = False) -> int:
+    """Copy all events, texts and vectors, or those that knowledge needs, and make the rest from them."""
+    if there := target.position():
+        raise BadInput(f"{target.engine.name} holds a workspace of {there} events; give an empty place")
+    for table, (key, others) in TABLES.items():
+        columns = key + others
+        into = f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
+        for rows in _pages(source, table, _NEEDED.get(table, "") if only_knowledge else ""):
+            target.conn.executemany(into, rows)
+    count = replay(target.conn, target.conn)
+    rebuild_text(target)
     return count
 
 
@@ -54,23 +75,24 @@ def fingerprint(journal: Journal) -> str:
     return whole.hexdigest()
 
 
-def _pages(journal: Journal, table: str) -> Iterator[list[tuple[Any, ...]]]:
+def _pages(journal: Journal, table: str, condition: str = "") -> Iterator[list[tuple[Any, ...]]]:
     """Yield the rows of a table in the order of its key, some at a time."""
     key, others = TABLES[table]
     names, marks = ", ".join(key), ", ".join("?" * len(key))
-    every = f"SELECT {', '.join(key + others)} FROM {table}"
+    every = f"SELECT {', '.join(key + others)} FROM {table} WHERE {condition or '1 = 1'}"
     rows = journal.query(f"{every} ORDER BY {names} LIMIT {_ROWS}")
     while rows:
         yield rows
-        rows = journal.query(
-            f"{every} WHERE ({names}) > ({marks}) ORDER BY {names} LIMIT {_ROWS}", rows[-1][: len(key)]
-        )
+        rows = journal.query(f"{every} AND ({names}) > ({marks}) ORDER BY {names} LIMIT {_ROWS}", rows[-1][: len(key)])
 
 
-def copy_to(journal: Journal, path: Path) -> None:
-    """Write a workspace, as it is at one moment, to a new SQLite file."""
+def copy_to(journal: Journal, path: Path, *, only_knowledge: bool = False) -> None:
+    """Write a workspace, as it is at one moment, to a new SQLite file; no writer waits.
+
+    `only_knowledge` may leave out what nobody needs who asks for knowledge: replies, and the texts of what happened.
+    """
     with journal.lock, journal.engine.errors():
         if journal.engine.copy_to(path):
             return
-    with closing(Journal(path)) as target:
-        move(journal, target)
+    with closing(Journal(path)) as target, journal.reading(), target.transaction():
+        _copy(journal, target, only_knowledge=only_knowledge)

@@ -202,9 +202,8 @@ def tags(journal: Journal) -> list[str]:
     """Return every tag of a run, in order."""
     rows = journal.query(
         "SELECT DISTINCT j.value FROM runs r JOIN content c ON c.hash = r.hash, json_each(c.body, '$.tags') j"
-        " ORDER BY 1"
     )
-    return [row[0] for row in rows]
+    return sorted(row[0] for row in rows)
 
 
 def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:

@@ -37,12 +37,12 @@ def _alive(process: int) -> bool:
 
 @contextmanager
 def scratch(store: Store) -> Generator[Store]:
-    """Give a store with everything that `store` holds now, beside it on disk, and delete it afterwards.
+    """Give a store with the knowledge that `store` holds now, beside it on disk, and delete it afterwards.
 
     It searches exactly. The next record has the number that it would get in the original.
     """
     with TemporaryDirectory(dir=store.journal.path.parent, prefix=f"scratch-{os.getpid()}-") as folder:
         path = Path(folder) / "evolve.db"
-        copy_to(store.journal, path)
+        copy_to(store.journal, path, only_knowledge=True)
         with Store.open(path, embedder=store.embedder, index="exact", count_tokens=store.count_tokens) as copy:
             yield copy

@@ -73,7 +73,7 @@ def moved(config: Config, address: str) -> tuple[str, int, float]:
 def size(config: Config) -> float:
     """Return the megabytes that a database takes."""
     with open_store(config, read_only=True) as store:
-        return store.journal.engine.size() / 1e6
+        return store.journal.size() / 1e6
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evolve.archive.transfer import copy_database, copy_workspace, require_workspace
+from evolve.archive.transfer import copy_database, copy_settings, copy_workspace, require_workspace
 from evolve.config.file import FILE
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
@@ -104,8 +104,7 @@ def _copy_rest(config: Config, half: Path) -> None:
     for name in (POLICIES, RUNS):
         if (config.workspace / name).is_dir():
             shutil.copytree(config.workspace / name, half / name, ignore=skipped, dirs_exist_ok=True)
-    if (config.root / FILE).is_file():
-        shutil.copyfile(config.root / FILE, half / FILE)
+    copy_settings(config, half / FILE)
 
 
 def _checked(database: Path) -> tuple[int, int]:

@@ -17,6 +17,8 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+import tomlkit
+
 from evolve.config.file import FILE, load_config
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
@@ -54,11 +56,12 @@ def export_workspace(config: Config, archive: Path) -> str:
     The copy is consistent even while a run writes. evolve.toml goes along where there is one.
     """
     require_workspace(config)
-    settings = config.root / FILE
     with tempfile.TemporaryDirectory() as folder:
         copy, manifest = Path(folder) / DATABASE, Path(folder) / MANIFEST
         copy_workspace(config, copy)
-        parts = {DATABASE: copy} | ({FILE: settings} if settings.is_file() else {}) | _generations(config, Path(folder))
+        kept = Path(folder) / FILE
+        parts = {DATABASE: copy} | ({FILE: kept} if copy_settings(config, kept) else {})
+        parts |= _generations(config, Path(folder))
         hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
         bundle = Path(folder) / "bundle"
@@ -90,10 +93,20 @@ def copy_workspace(config: Config, copy: Path) -> None:
     """Write a workspace, as it is at one moment, to a SQLite file."""
     source = config.workspace / DATABASE
     if config.memory.database:
-        with closing(Journal(source, database=config.memory.database)) as journal:
+        with closing(Journal(source, read_only=True, database=config.memory.database)) as journal:
             copy_to(journal, copy)
         return
     copy_database(source, copy)
+
+
+def copy_settings(config: Config, copy: Path) -> bool:
+    """Copy evolve.toml, if there is one, for a workspace that is in a file: it names no server. Tell whether it is."""
+    if not (config.root / FILE).is_file():
+        return False
+    settings = tomlkit.parse((config.root / FILE).read_text(encoding="utf-8"))
+    settings.get("memory", {}).pop("database", None)
+    copy.write_text(tomlkit.dumps(settings), encoding="utf-8")
+    return True
 
 
 def copy_database(source: Path, copy: Path) -> None:
@@ -124,6 +137,11 @@ def import_workspace(archive: Path, folder: Path) -> Arrived:
     """
     parts = _read(archive)
     config = _destination(parts.get(FILE), folder)
+    if config.memory.database:
+        raise BadInput(
+            f"its settings put the workspace on a server ({folder / FILE} or the archive's), and an archive is a file; "
+            "take `database` out of [memory], and move it there afterwards (`evolve workspace move`)"
+        )
     if (config.workspace / DATABASE).exists():
         raise BadInput(f"{str(config.workspace)!r} holds a workspace already; choose another folder")
     _examine(parts[DATABASE], archive)

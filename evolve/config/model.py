@@ -201,7 +201,7 @@ class EnvironmentSection(OpenSection):
 
 def holds_password(address: str) -> bool:
     """Tell whether a password stands in the address of a server."""
-    return re.search(r"://[^/@]*:[^/@]*@|\bpassword\s*=", address) is not None
+    return re.search(r"://[^/@]*:[^/@]*@|(password|secret)\s*=", address) is not None
 
 
 class MemorySection(Section):

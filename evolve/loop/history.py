@@ -287,7 +287,7 @@ def _times(store: Store, row: RunRow) -> tuple[str, datetime, datetime]:
 def _is_alive(store: Store, row: RunRow, heard: datetime) -> bool:
     """Tell whether a run that says `running` does: by its lock, or what holds none by the time it was last heard of."""
     if row.kind in RESUMABLE:
-        return store.journal.engine.leased(row.run_id)
+        return store.journal.leased(row.run_id)
     return datetime.now(UTC) - heard <= LEASE
 
 

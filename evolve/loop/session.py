@@ -270,14 +270,14 @@ async def _executor(opened: _Opened, run_id: str, budget: Budget) -> AsyncGenera
     if opened.config.run.executor == "local":
         yield None
         return
-    if opened.parts.policy is not None or opened.parts.environment is not None:
+    if opened.parts.policy is not None or opened.parts.environment is not None or opened.parts.roles:
         raise ConfigError(
             "a policy or an environment was given as an object, and workers make theirs from names; write "
             "policy.name and environment.name, or leave run.executor = 'local'"
         )
     from evolve.loop.executors import ray
 
-    async with ray.opened(opened.config, run_id, budget) as executor:
+    async with ray.opened(opened.config, run_id, opened.policies, budget) as executor:
         yield executor
 
 

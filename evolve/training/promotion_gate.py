@@ -253,6 +253,7 @@ def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
             "eval_splits": (config.run.dev_split,),
             "tasks": options_of(config).tasks,
             "attempts": 1,
+            "executor": "local",  # what acts is an object
         }
     )
     playbook = config.playbook.model_copy(update={"enabled": memory})

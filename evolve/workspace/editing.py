@@ -193,7 +193,7 @@ def stats(store: Store, config: Config) -> Stats:
         runs=len(store.runs()),
         embedder=config.memory.embedder,
         index=config.memory.index,
-        database_bytes=store.journal.engine.size(),
+        database_bytes=store.journal.size(),
     )
 
 

@@ -1,6 +1,7 @@
 """A workspace's database on a PostgreSQL server; see `memory.engine.Engine`.
 
-The workspace is a schema of the database: `evolve`, or the one that `options=-csearch_path=NAME` of the address names.
+The workspace is a schema of the database: the first of the search path, as `options=-csearch_path=NAME` of the address
+sets it, or `evolve` where none is set.
 Writers wait for each other by an advisory lock, which is taken before an event draws its number.
 """
 
@@ -8,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, LiteralString, cast
@@ -30,6 +32,10 @@ except ImportError as missing:
     ) from missing
 
 SCHEMA = "evolve"
+_NO_PATH = '"$user", public'
+"""The search path of whoever has set none."""
+_ALIVE = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
+"""After a minute without an answer the server ends the session of a machine that is gone, and frees what it held."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one before it gives up with `JournalError`."""
 _IDLE_SECONDS = 300
@@ -56,31 +62,61 @@ def translated(sql: str) -> LiteralString:
 class PostgresConnection:
     """Runs statements; connects anew where the connection was lost between two transactions."""
 
-    def __init__(self, address: str, schema: str, *, read_only: bool) -> None:
-        self._address, self._schema, self._read_only = address, schema, read_only
+    def __init__(self, address: str, *, read_only: bool) -> None:
+        self._address, self._read_only = address, read_only
+        self.leases: set[int] = set()
+        """Advisory locks of this session, taken again where it is made anew."""
+        self.in_transaction = False
         self._raw = self._connected()
+        try:
+            path = self.execute("SHOW search_path").fetchone()[0]
+            self.schema = SCHEMA if path == _NO_PATH else path.partition(",")[0].strip().strip('"')
+            if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
+                raise BadInput(
+                    f"got schema {self.schema!r} in `memory.database`; expected small letters, digits and `_`"
+                )
+            self._settle(self._raw)
+        except BaseException:
+            self._raw.close()
+            raise
 
     def _connected(self) -> psycopg.Connection[Any]:
         raw = psycopg.connect(self._address, autocommit=True, application_name="evolve")
         raw.adapters.register_loader("numeric", _Numeric)
-        raw.execute(
-            "SELECT set_config('search_path', %s, false), set_config('lock_timeout', %s, false),"
-            " set_config('idle_in_transaction_session_timeout', %s, false),"
-            " set_config('default_transaction_read_only', %s, false)",
-            (self._schema, f"{BUSY_SECONDS}s", f"{_IDLE_SECONDS}s", "on" if self._read_only else "off"),
-        )
         return raw
 
-    @property
-    def in_transaction(self) -> bool:
-        """True inside a transaction, also one that failed."""
-        return not self._raw.closed and self._raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE
+    def _settle(self, raw: psycopg.Connection[Any]) -> None:
+        settings = {
+            "search_path": self.schema,
+            "lock_timeout": f"{BUSY_SECONDS}s",
+            "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS}s",
+            "default_transaction_read_only": "on" if self._read_only else "off",
+            **_ALIVE,
+        }
+        for name, value in settings.items():
+            raw.execute("SELECT set_config(%s, %s, false)", (name, value))
+        for key in self.leases:
+            if raw.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone() != (True,):
+                raise psycopg.OperationalError("the connection was lost, and another process works on this run now")
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement."""
+        command = sql.partition(" ")[0]
         if self._raw.closed:
-            self._raw = self._connected()
-        return self._raw.execute(translated(sql), [_sent(value) for value in parameters])
+            lost, self.in_transaction = self.in_transaction, False
+            raw = self._connected()
+            try:
+                self._settle(raw)
+            except BaseException:
+                raw.close()
+                raise
+            self._raw = raw
+            if lost and command != "ROLLBACK":
+                raise psycopg.OperationalError("the connection was lost in a transaction")
+        done = self._raw.execute(translated(sql), [_sent(value) for value in parameters])
+        if command in ("BEGIN", "COMMIT", "ROLLBACK"):
+            self.in_transaction = command == "BEGIN"
+        return done
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
         """Run one statement for each tuple of parameters."""
@@ -109,10 +145,11 @@ class PostgresEngine:
         Raises `BadInput` for an address that is none, `NotFound` for a missing workspace with `read_only`,
         `SchemaTooNew`, `JournalError` for a server that does not answer.
         """
-        self._schema, self.name = _named(address)
-        self._address, self._lock = address, self._key("")
+        self.name = _named(address)
         with self.errors():
-            self.conn = PostgresConnection(address, self._schema, read_only=read_only)
+            self.conn = PostgresConnection(address, read_only=read_only)
+            self._schema = self.conn.schema
+            self.name, self._lock = f"{self.name} (schema {self._schema})", self._key("")
             try:
                 self._prepare(read_only)
                 self._seen = self._position()
@@ -128,7 +165,8 @@ class PostgresEngine:
         if known is None:
             self.conn.execute("BEGIN")
             self.conn.execute("SELECT pg_advisory_xact_lock(?)", (self._lock,))
-            self.conn.execute(f'CREATE SCHEMA IF NOT EXISTS "{self._schema}"')
+            if self.conn.execute("SELECT to_regnamespace(?)", (self._schema,)).fetchone()[0] is None:
+                self.conn.execute(f'CREATE SCHEMA "{self._schema}"')
             if self._steps() is None:
                 for statement in statements():
                     self.conn.execute(statement)
@@ -172,6 +210,9 @@ class PostgresEngine:
         self.conn.execute("SELECT pg_advisory_xact_lock(?)", (self._lock,))
         self._refuse_newer(row[0] for row in self.conn.execute("SELECT name FROM steps"))
 
+    def begin_reading(self) -> None:
+        self.conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
     def outside(self, written: int) -> int:
         """Return how many events others have written since this connection was opened."""
         return self._position() - self._seen - written
@@ -195,22 +236,42 @@ class PostgresEngine:
 
     def scrub(self) -> None:
         """Rewrite the tables that held the texts. What the server's log of changes keeps is its administrator's."""
-        self.conn.execute(f"VACUUM FULL {', '.join(_FREED)}")
+        try:
+            self.conn.execute(f"VACUUM FULL {', '.join(_FREED)}")
+        except psycopg.errors.LockNotAvailable as busy:
+            raise JournalError(
+                f"{self.name}: the text is gone from every table, but others keep the tables busy, so that old pages "
+                "are still on the server's disk. Forget the same once more when they are done"
+            ) from busy
 
     @contextmanager
     def lease(self, name: str) -> Generator[bool]:
-        """Hold an advisory lock through a connection of its own, which ends with the process."""
+        key = self._key(name)
         with self.errors():
-            holder = PostgresConnection(self._address, self._schema, read_only=True)
+            mine = key not in self.conn.leases and self._taken(key)
+        if not mine:
+            yield False
+            return
+        self.conn.leases.add(key)
         try:
-            with self.errors():
-                mine = holder.execute("SELECT pg_try_advisory_lock(?)", (self._key(name),)).fetchone()[0]
-            yield mine
+            yield True
         finally:
-            holder.close()
+            self.conn.leases.discard(key)
+            with suppress(psycopg.Error):  # a session that is over holds nothing
+                self.conn.execute("SELECT pg_advisory_unlock(?)", (key,))
+
+    def _taken(self, key: int) -> bool:
+        """Take an advisory lock of the session; somebody may just be looking whether it is held."""
+        for _ in range(4):
+            if self.conn.execute("SELECT pg_try_advisory_lock(?)", (key,)).fetchone()[0]:
+                return True
+            time.sleep(0.05)
+        return False
 
     def leased(self, name: str) -> bool:
         key = self._key(name)
+        if key in self.conn.leases:
+            return True
         with self.errors():
             free = self.conn.execute("SELECT pg_try_advisory_lock(?)", (key,)).fetchone()[0]
             if free:
@@ -226,8 +287,8 @@ class PostgresEngine:
         self.conn.close()
 
 
-def _named(address: str) -> tuple[str, str]:
-    """Return the workspace's schema, and the address as errors call it. Raises `BadInput`."""
+def _named(address: str) -> str:
+    """Return an address as errors call it. Raises `BadInput`."""
     try:
         parts = conninfo_to_dict(address)
     except psycopg.ProgrammingError as error:
@@ -235,12 +296,9 @@ def _named(address: str) -> tuple[str, str]:
             f"got a `memory.database` that PostgreSQL does not understand ({_first_line(error)}); expected "
             "postgresql://user@host:5432/name"
         ) from error
-    found = re.search(r"search_path=([^\s,]+)", str(parts.get("options") or ""))
-    schema = found[1] if found else SCHEMA
-    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
-        raise BadInput(f"got schema {schema!r} in `memory.database`; expected small letters, digits and `_`")
-    host, port = parts.get("host") or "localhost", parts.get("port") or 5432
-    return schema, f"postgresql://{host}:{port}/{parts.get('dbname') or ''} (schema {schema})"
+    if service := parts.get("service"):
+        return f"service={service}"
+    return f"postgresql://{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
 
 
 def _first_line(error: Exception) -> str:

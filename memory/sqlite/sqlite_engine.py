@@ -42,6 +42,9 @@ class SqliteEngine:
             check_version(self.conn, self._path, MIGRATIONS)
             self._schema = now_there
 
+    def begin_reading(self) -> None:
+        self.conn.execute("BEGIN")
+
     def _schema_now(self) -> int:
         """Return SQLite's own count of changes to the schema."""
         return int(self.conn.execute("PRAGMA schema_version").fetchone()[0])

@@ -157,6 +157,44 @@ def test_s4_a_workspace_moves_there_and_back(in_a_file: Path, tmp_path: Path) ->
     assert "there already" in complaint(back, "workspace", "move", "--to", "sqlite", code=2)
 
 
+def test_s4_it_comes_back_to_the_folder_that_it_left_and_what_was_there_is_kept(tmp_path: Path) -> None:
+    address = workspace_address()
+    folder = settings(tmp_path, tasks=TASKS, index="chroma")
+    evolve(folder, "playbook", "add", "written before the move")
+    evolve(folder, "workspace", "move", "--to", address)
+    machine(folder, address)
+    evolve(folder, "run")
+    evolve(folder, "playbook", "add", "written on the server")
+    expected = knowledge(folder)
+    evolve(folder, "workspace", "move", "--to", "sqlite")
+    settings(folder, tasks=TASKS, index="chroma")
+    assert knowledge(folder) == expected
+    assert evolve(folder, "memory", "doctor").strip() == "healthy"
+    (before,) = (folder / ".evolve").glob("evolve.db.before-*")
+    assert before.stat().st_size
+
+
+def test_s4_what_is_exported_or_backed_up_names_no_server(on_a_server: Path, tmp_path: Path) -> None:
+    expected = knowledge(on_a_server)
+    kept = Path(evolve_json(on_a_server, "backup", str(tmp_path / "kept"))["path"])
+    assert "postgresql" not in (kept / "evolve.toml").read_text()
+    with library.open(kept) as memory:
+        assert len(memory.knowledge("all")) == len(expected)
+    evolve(on_a_server, "export", "--workspace", str(tmp_path / "all.tgz"))
+    (tmp_path / "new").mkdir()
+    evolve(tmp_path / "new", "init", ".", "--from", str(tmp_path / "all.tgz"))
+    assert knowledge(tmp_path / "new") == expected
+    other = machine(tmp_path / "other", workspace_address())
+    told = complaint(other, "init", ".", "--from", str(tmp_path / "all.tgz"), code=2)
+    assert "take `database` out of [memory]" in told
+
+
+def test_s4_reading_makes_no_workspace(tmp_path: Path) -> None:
+    folder = machine(tmp_path, workspace_address())
+    for verb in (["backup"], ["export", "--workspace", "x.tgz"], ["memory", "stats"]):
+        assert "no workspace in postgresql://" in complaint(folder, *verb, code=1)
+
+
 @pytest.mark.parametrize(
     ("memory", "arguments", "code", "said"),
     [
@@ -165,6 +203,7 @@ def test_s4_a_workspace_moves_there_and_back(in_a_file: Path, tmp_path: Path) ->
         ('database = "postgresql://evolve@localhost:1/x"\nindex = "exact"', "run", 1, "Is the server running"),
         ('database = "postgresql://evolve@localhost:1/x"\nindex = "exact"', "memory salvage", 2, "evolve backup"),
         ('index = "exact"', "workspace move --to postgresql://me:secret@host/x", 2, "PGPASSWORD"),
+        ('database = "postgresql://host/x?sslmode=verify-full&sslpassword=secret"', "run", 2, "PGPASSWORD"),
     ],
 )
 def test_s5_what_cannot_be_is_one_sentence(tmp_path: Path, memory: str, arguments: str, code: int, said: str) -> None:

@@ -22,6 +22,7 @@ import evolve as library
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.loop.session import arun
+from memory.records import new_id
 from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings
 from tests.postgres import workspace_address
 
@@ -139,6 +140,40 @@ def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytes
     nodes = [{"NodeManagerAddress": address, "Alive": True} for address in ("10.0.0.1", "10.0.0.2")]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     assert "2 machines" in complaint(folder, "run", "--set", RAY, code=2)
+
+
+def test_e4_a_cluster_without_room_says_so_and_one_with_some_is_used(
+    here: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("evolve.loop.executors.ray.START_SECONDS", 8)
+    busy = ray.remote(num_cpus=1)(Idle).remote()
+    ray.get(busy.ready.remote())
+    folder = settings(tmp_path, tasks=TASKS, more=GATES)
+    evolve(folder, "run", "--set", RAY, "--set", "run.workers=2")
+    assert "room for 1 of 2 workers" in caplog.text
+    assert came_to(folder) == here
+    more = ray.remote(num_cpus=1)(Idle).remote()
+    ray.get(more.ready.remote())
+    assert "no processor free" in complaint(settings(tmp_path / "none"), "run", "--set", RAY, code=2)
+    for actor in (busy, more):
+        ray.kill(actor)
+
+
+class Idle:
+    """Takes a processor of the cluster."""
+
+    def ready(self) -> None:
+        """Return when it has it."""
+
+
+def test_e4_comparisons_act_in_one_process_whatever_the_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evolve.loop.session.new_id", new_id)
+    folder = settings(tmp_path, tasks=2)
+    other = "default playbook.reflector=none"
+    asked = ("--limit", "2", "--report-tasks", "2", "--no-controls", "--set", RAY)
+    assert "playbook.reflector=none" in evolve(folder, "compare", "default", other, *asked)
 
 
 def test_e4_what_a_users_code_raises_in_a_worker_is_said_as_it_is_here(tmp_path: Path) -> None:

@@ -8,19 +8,21 @@ reflection, gates, commits.
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read once, when ray is imported; nothing is told to anybody
 
-from evolve.errors import ConfigError, WorkerLost
+from evolve.errors import ConfigError, RunMismatch, WorkerLost
 
 try:
     import ray as _ray
-    from ray.exceptions import RayActorError, RayTaskError
+    from ray.exceptions import RayError, RayTaskError
 except ImportError as missing:
     raise ConfigError("`run.executor` = 'ray' needs the package: pip install 'evolve-agents[ray]'") from missing
 
@@ -31,11 +33,16 @@ from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.loop import assembly as app
 from evolve.loop import role_policies
 from evolve.loop.acting import rollout_config
-from memory.records import Trajectory
+from evolve.protocols import Environment
+from memory.records import Trajectory, Usage
 from policies.budget import Budget
+from policies.roles import Policies
 
 ray: Any = _ray
 """Its types are not told for the most part."""
+log = logging.getLogger(__name__)
+START_SECONDS = 60
+"""How long a worker may take until it is ready: it waits for a free processor, and loads the model."""
 RETRIES = 3
 """How often a job is done again whose worker died."""
 _STORE_BYTES = 100 * 1024 * 1024
@@ -47,40 +54,54 @@ class Worker:
 
     def __init__(self, config: Config, run_id: str) -> None:
         self._config, self._run_id = config, run_id
-        self._open = AsyncExitStack()
-        self._ready = False
+        self._open, self._starting = AsyncExitStack(), asyncio.Lock()
+        self._budget = Budget()
+        self._parts: tuple[Environment, Policies, RolloutConfig] | None = None
+        self._versions: dict[str, str] = {}
 
-    async def episode(self, attempt: Attempt, temperature: float) -> Trajectory:
-        """Return the trajectory of an attempt; it is not stored here."""
-        if not self._ready:
-            await self._start()
+    async def ready(self) -> dict[str, str]:
+        """Make what episodes need, and return which versions answer: the acting policy's and the roles'."""
+        await self._started()
+        return self._versions
+
+    async def episode(self, attempt: Attempt, temperature: float) -> tuple[Trajectory, Usage]:
+        """Return the trajectory of an attempt, which is not stored here, and all that this worker has asked for so far.
+
+        What was journalled before is asked of nobody, and is not in it.
+        """
+        environment, policies, acting = await self._started()
         with about(attempt.task.id):
-            return await rollout(
-                self._environment, self._policy, attempt, replace(self._acting, temperature=temperature)
-            )
+            done = await rollout(environment, policies.acting, attempt, replace(acting, temperature=temperature))
+        return done, self._budget.spent
 
-    async def _start(self) -> None:
-        self._ready = True
+    async def _started(self) -> tuple[Environment, Policies, RolloutConfig]:
+        async with self._starting:
+            if self._parts is None:
+                self._parts = await self._start()
+        return self._parts
+
+    async def _start(self) -> tuple[Environment, Policies, RolloutConfig]:
         config = self._config
         find_modules_of(config)
-        self._environment = app.make_environment(config)
+        environment = app.make_environment(config)
         opened = await self._open.enter_async_context(role_policies.opened(config.policy, config.workspace, None, {}))
+        self._versions = _versions(opened)
         store = self._open.enter_context(app.open_store(config, opened.acting.count_tokens, owner=False))
-        policies = role_policies.journalled(opened, config, store, self._run_id, Budget())
-        self._policy, self._acting = policies.acting, rollout_config(config, self._environment, policies)
+        policies = role_policies.journalled(opened, config, store, self._run_id, self._budget)
+        return environment, policies, rollout_config(config, environment, policies)
+
+
+def _versions(policies: Policies) -> dict[str, str]:
+    return {"policy": policies.acting.version, **role_policies.names(policies)}
 
 
 class RayExecutor:
     """Hands episodes to the workers in turn; see `evolve.episode.rollout.Executor`."""
 
-    def __init__(self, config: Config, run_id: str, budget: Budget) -> None:
-        self._budget = budget
-        count = config.run.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
-        remote = ray.remote(Worker).options(
-            num_cpus=1, max_restarts=-1, max_task_retries=RETRIES, max_concurrency=config.run.concurrency
-        )
-        self._workers = [remote.remote(config, run_id) for _ in range(min(count, config.run.concurrency))]
-        self._busy = [0] * len(self._workers)
+    def __init__(self, workers: Sequence[Any], budget: Budget) -> None:
+        self._workers, self._budget = workers, budget
+        self._busy = [0] * len(workers)
+        self._charged = [Usage() for _ in workers]
 
     async def episode(self, attempt: Attempt, acting: RolloutConfig) -> Trajectory:
         """Return the trajectory that the least busy worker comes to.
@@ -92,30 +113,70 @@ class RayExecutor:
         at = self._busy.index(min(self._busy))
         self._busy[at] += 1
         try:
-            trajectory: Trajectory = await self._workers[at].episode.remote(attempt, acting.temperature)
+            trajectory, asked = await self._workers[at].episode.remote(attempt, acting.temperature)
         except RayTaskError as failed:
             raise failed.cause from None
-        except RayActorError as lost:
+        except RayError as lost:
             raise WorkerLost(
-                f"task {attempt.task.id!r}: its worker died {RETRIES + 1} times; what was done is kept. Look at Ray's "
-                "logs, then `evolve resume`"
+                f"task {attempt.task.id!r}: its worker was lost {RETRIES + 1} times ({type(lost).__name__}); what was "
+                "done is kept. Look at Ray's logs, then `evolve resume`"
             ) from lost
         finally:
             self._busy[at] -= 1
-        self._budget.charge(trajectory.usage)
+        self._charge(at, asked)
         return trajectory
 
-    def close(self) -> None:
-        """End the workers."""
-        for worker in self._workers:
-            ray.kill(worker)
+    def _charge(self, at: int, asked: Usage) -> None:
+        """Count what a worker has asked for since the last time; one that was started anew counts from zero."""
+        before = self._charged[at] if asked.calls >= self._charged[at].calls else Usage()
+        if asked.calls > before.calls:
+            more = {name: getattr(asked, name) - getattr(before, name) for name in Usage.model_fields}
+            self._budget.charge(Usage(**more))
+        self._charged[at] = asked
+
+
+async def _workers(config: Config, run_id: str, policies: Policies) -> list[Any]:
+    """Start workers, and return those for which the cluster has room.
+
+    Raises `ConfigError` where it has room for none, and `RunMismatch` where one would answer with other policies.
+    """
+    count = config.run.workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
+    placed = config.model_copy(update={"root": config.root.resolve()})
+    remote = ray.remote(Worker).options(
+        num_cpus=1, max_restarts=-1, max_task_retries=RETRIES, max_concurrency=config.run.concurrency
+    )
+    started = [remote.remote(placed, run_id) for _ in range(min(count, config.run.concurrency))]
+    answers = {each.ready.remote(): each for each in started}
+    room, _ = await asyncio.to_thread(ray.wait, list(answers), num_returns=len(started), timeout=START_SECONDS)
+    for answer in answers.keys() - set(room):
+        ray.kill(answers[answer])
+    if not room:
+        raise ConfigError(
+            f"the Ray cluster has no processor free for a worker ({START_SECONDS} s were waited); set run.workers to "
+            "fewer, or wait for what uses it"
+        )
+    if len(room) < len(started):
+        log.warning("the Ray cluster has room for %d of %d workers", len(room), len(started))
+    expected = _versions(policies)
+    for answer in room:
+        try:
+            found = await answer
+        except RayTaskError as failed:
+            raise failed.cause from None
+        if found != expected:
+            raise RunMismatch(
+                f"a worker would answer with {found}, and the run answers with {expected}; generations of a policy are "
+                "files in .evolve/policies of each machine: copy them there, or serve the model"
+            )
+    return [answers[answer] for answer in room]
 
 
 @asynccontextmanager
-async def opened(config: Config, run_id: str, budget: Budget) -> AsyncGenerator[RayExecutor]:
-    """Give an executor; a cluster that was started for it ends with it.
+async def opened(config: Config, run_id: str, policies: Policies, budget: Budget) -> AsyncGenerator[RayExecutor]:
+    """Give an executor; a cluster that was started for it ends with it. `policies` are those of the run.
 
-    Raises `ConfigError` for several machines without `memory.database`, and for searches inside episodes.
+    Raises `ConfigError` for several machines without `memory.database`, for searches inside episodes, and where there
+    is no room, `RunMismatch` for workers that would answer with other policies.
     """
     if config.playbook.search_k:
         raise ConfigError("episodes on a Ray cluster cannot search while they act; set playbook.search_k = 0")
@@ -129,11 +190,12 @@ async def opened(config: Config, run_id: str, budget: Budget) -> AsyncGenerator[
                 f"the Ray cluster has {len(machines)} machines, and this workspace is a file of one; move it to a "
                 "server (`evolve workspace move`)"
             )
-        executor = RayExecutor(config, run_id, budget)
+        workers = await _workers(config, run_id, policies)
         try:
-            yield executor
+            yield RayExecutor(workers, budget)
         finally:
-            executor.close()
+            for worker in workers:
+                ray.kill(worker)
     finally:
         if mine:
             ray.shutdown()

@@ -1,7 +1,8 @@
 """Episodes by workers of a Ray cluster: `run.executor = "ray"`. The cluster is one of this machine, with two nodes.
 
-E1  a run there learns what it learns in this process, its gates' trials included; so it does on a server's workspace
-E2  a worker that dies is a job done again: the run ends the same, and no reply that was journalled is asked for twice
+E1  a run there learns what it learns in this process, its gates' trials included
+E2  a worker that dies is a job done again: the run ends the same, with its workspace on a server, and no reply that was
+    journalled is asked for twice
 E3  a budget stops the run, which goes on in this process
 E4  what workers cannot do is refused before the first episode; what breaks in a worker is said as it is here
 """
@@ -94,17 +95,11 @@ def test_e1_a_run_by_workers_comes_to_the_same(here: list[Any], tmp_path: Path) 
     assert came_to(folder) == here
 
 
-def test_e1_and_so_does_one_whose_workspace_is_on_a_server(here: list[Any], tmp_path: Path) -> None:
+async def test_e2_on_a_servers_workspace_workers_that_die_change_nothing(here: list[Any], tmp_path: Path) -> None:
     folder = settings(tmp_path, tasks=TASKS, more=GATES)
     file = folder / "evolve.toml"
     file.write_text(file.read_text().replace("[memory]\n", f'[memory]\ndatabase = "{workspace_address()}"\n'))
-    evolve(folder, "run", "--executor", "ray")
-    assert came_to(folder) == here
-
-
-async def test_e2_workers_that_die_change_nothing(here: list[Any], tmp_path: Path) -> None:
-    folder = settings(tmp_path, tasks=TASKS, more=GATES)
-    config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
+    config = load_config(file, {"run": {"executor": "ray"}})
     killed: list[int] = []
 
     async def kill() -> None:
@@ -142,20 +137,12 @@ def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytes
     assert "2 machines" in complaint(folder, "run", "--set", RAY, code=2)
 
 
-def test_e4_a_cluster_without_room_says_so_and_one_with_some_is_used(
-    here: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("evolve.loop.executors.ray.START_SECONDS", 8)
-    busy = ray.remote(num_cpus=1)(Idle).remote()
-    ray.get(busy.ready.remote())
-    folder = settings(tmp_path, tasks=TASKS, more=GATES)
-    evolve(folder, "run", "--set", RAY, "--set", "run.workers=2")
-    assert "room for 1 of 2 workers" in caplog.text
-    assert came_to(folder) == here
-    more = ray.remote(num_cpus=1)(Idle).remote()
-    ray.get(more.ready.remote())
-    assert "no processor free" in complaint(settings(tmp_path / "none"), "run", "--set", RAY, code=2)
-    for actor in (busy, more):
+def test_e4_a_cluster_without_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evolve.loop.executors.ray.START_SECONDS", 1)
+    busy = [ray.remote(num_cpus=1)(Idle).remote() for _ in range(2)]
+    ray.get([actor.ready.remote() for actor in busy])
+    assert "no processor free" in complaint(settings(tmp_path), "run", "--set", RAY, code=2)
+    for actor in busy:
         ray.kill(actor)
 
 

@@ -34,6 +34,7 @@ from evolve.loop import assembly as app
 from evolve.loop import role_policies
 from evolve.loop.acting import rollout_config
 from evolve.protocols import Environment
+from memory.kinds import parse_record
 from memory.records import Trajectory, Usage
 from policies.budget import Budget
 from policies.roles import Policies
@@ -47,6 +48,17 @@ RETRIES = 3
 """How often a job is done again whose worker died."""
 _STORE_BYTES = 100 * 1024 * 1024
 """Shared memory of a cluster that is started here: a trajectory is some kilobytes."""
+
+
+Records = dict[str, list[dict[str, Any]]]
+"""The records of an attempt, by its fields, as data: the class of a record of some kind is made where it is asked for,
+and cannot always be found by its name elsewhere."""
+_RECORDS = ("core", "recalled", "skills", "exemplars")
+
+
+def _packed(attempt: Attempt) -> tuple[Attempt, Records]:
+    records = {name: [record.model_dump(mode="json") for record in getattr(attempt, name)] for name in _RECORDS}
+    return replace(attempt, **dict.fromkeys(_RECORDS, ())), records
 
 
 class Worker:
@@ -64,14 +76,17 @@ class Worker:
         await self._started()
         return self._versions
 
-    async def episode(self, attempt: Attempt, temperature: float) -> tuple[Trajectory, Usage]:
+    async def episode(self, attempt: Attempt, records: Records, temperature: float) -> tuple[Trajectory, Usage]:
         """Return the trajectory of an attempt, which is not stored here, and all that this worker has asked for so far.
 
         What was journalled before is asked of nobody, and is not in it.
         """
         environment, policies, acting = await self._started()
+        shown = {name: tuple(map(parse_record, some)) for name, some in records.items()}
         with about(attempt.task.id):
-            done = await rollout(environment, policies.acting, attempt, replace(acting, temperature=temperature))
+            done = await rollout(
+                environment, policies.acting, replace(attempt, **shown), replace(acting, temperature=temperature)
+            )
         return done, self._budget.spent
 
     async def _started(self) -> tuple[Environment, Policies, RolloutConfig]:
@@ -113,7 +128,7 @@ class RayExecutor:
         at = self._busy.index(min(self._busy))
         self._busy[at] += 1
         try:
-            trajectory, asked = await self._workers[at].episode.remote(attempt, acting.temperature)
+            trajectory, asked = await self._workers[at].episode.remote(*_packed(attempt), acting.temperature)
         except RayTaskError as failed:
             raise failed.cause from None
         except RayError as lost:

@@ -1,8 +1,8 @@
 """A workspace's database on a PostgreSQL server; see `memory.engine.Engine`.
 
 The workspace is a schema of the database: the first of the search path, as `options=-csearch_path=NAME` of the address
-sets it, or `evolve` where none is set.
-Writers wait for each other by an advisory lock, which is taken before an event draws its number.
+sets it, or `evolve` where none is set. Writers wait for each other by an advisory lock, which is taken before an event
+draws its number.
 """
 
 from __future__ import annotations

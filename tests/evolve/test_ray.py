@@ -23,7 +23,8 @@ import evolve as library
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.loop.session import arun
-from memory.records import new_id
+from memory.records import Usage, new_id
+from policies.budget import Budget
 from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings
 from tests.postgres import workspace_address
 
@@ -122,6 +123,17 @@ def test_e3_a_budget_stops_it_and_it_goes_on_here(here: list[Any], tmp_path: Pat
     settings(folder, tasks=TASKS, more=GATES)
     evolve(folder, "resume")
     assert came_to(folder) == here
+
+
+def test_e3_what_a_worker_asked_for_is_counted_once_in_whatever_order_it_tells() -> None:
+    from evolve.loop.executors.ray import RayExecutor
+
+    budget = Budget()
+    executor = RayExecutor([], budget)
+    told = [("first", 12), ("first", 10), ("second", 3), ("first", 13)]
+    for process, calls in told:
+        executor._charge(process, Usage(calls=calls, prompt_tokens=10 * calls))
+    assert budget.spent == Usage(calls=16, prompt_tokens=160)
 
 
 def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from evolve.loop import role_policies
 from evolve.loop.acting import rollout_config
 from evolve.protocols import Environment
 from memory.kinds import parse_record
-from memory.records import Trajectory, Usage
+from memory.records import Trajectory, Usage, new_id
 from policies.budget import Budget
 from policies.roles import Policies
 
@@ -48,8 +48,6 @@ RETRIES = 3
 """How often a job is done again whose worker died."""
 _STORE_BYTES = 100 * 1024 * 1024
 """Shared memory of a cluster that is started here: a trajectory is some kilobytes."""
-
-
 Records = dict[str, list[dict[str, Any]]]
 """The records of an attempt, by its fields, as data: the class of a record of some kind is made where it is asked for,
 and cannot always be found by its name elsewhere."""
@@ -65,7 +63,7 @@ class Worker:
     """A process of the cluster that does episodes of one run."""
 
     def __init__(self, config: Config, run_id: str) -> None:
-        self._config, self._run_id = config, run_id
+        self._config, self._run_id, self._process = config, run_id, new_id()
         self._open, self._starting = AsyncExitStack(), asyncio.Lock()
         self._budget = Budget()
         self._parts: tuple[Environment, Policies, RolloutConfig] | None = None
@@ -76,8 +74,8 @@ class Worker:
         await self._started()
         return self._versions
 
-    async def episode(self, attempt: Attempt, records: Records, temperature: float) -> tuple[Trajectory, Usage]:
-        """Return the trajectory of an attempt, which is not stored here, and all that this worker has asked for so far.
+    async def episode(self, attempt: Attempt, records: Records, temperature: float) -> tuple[Trajectory, str, Usage]:
+        """Return the trajectory of an attempt, which is not stored here; this process, and all it has asked for so far.
 
         What was journalled before is asked of nobody, and is not in it.
         """
@@ -87,7 +85,7 @@ class Worker:
             done = await rollout(
                 environment, policies.acting, replace(attempt, **shown), replace(acting, temperature=temperature)
             )
-        return done, self._budget.spent
+        return done, self._process, self._budget.spent
 
     async def _started(self) -> tuple[Environment, Policies, RolloutConfig]:
         async with self._starting:
@@ -116,7 +114,7 @@ class RayExecutor:
     def __init__(self, workers: Sequence[Any], budget: Budget) -> None:
         self._workers, self._budget = workers, budget
         self._busy = [0] * len(workers)
-        self._charged = [Usage() for _ in workers]
+        self._charged: dict[str, Usage] = {}
 
     async def episode(self, attempt: Attempt, acting: RolloutConfig) -> Trajectory:
         """Return the trajectory that the least busy worker comes to.
@@ -128,7 +126,7 @@ class RayExecutor:
         at = self._busy.index(min(self._busy))
         self._busy[at] += 1
         try:
-            trajectory, asked = await self._workers[at].episode.remote(*_packed(attempt), acting.temperature)
+            trajectory, process, asked = await self._workers[at].episode.remote(*_packed(attempt), acting.temperature)
         except RayTaskError as failed:
             raise failed.cause from None
         except RayError as lost:
@@ -138,16 +136,16 @@ class RayExecutor:
             ) from lost
         finally:
             self._busy[at] -= 1
-        self._charge(at, asked)
+        self._charge(process, asked)
         return trajectory
 
-    def _charge(self, at: int, asked: Usage) -> None:
-        """Count what a worker has asked for since the last time; one that was started anew counts from zero."""
-        before = self._charged[at] if asked.calls >= self._charged[at].calls else Usage()
+    def _charge(self, process: str, asked: Usage) -> None:
+        """Count what a process has asked for since it last told. Episodes may tell in another order than they ended."""
+        before = self._charged.get(process, Usage())
         if asked.calls > before.calls:
             more = {name: getattr(asked, name) - getattr(before, name) for name in Usage.model_fields}
             self._budget.charge(Usage(**more))
-        self._charged[at] = asked
+            self._charged[process] = asked
 
 
 async def _workers(config: Config, run_id: str, policies: Policies) -> list[Any]:

@@ -18,7 +18,7 @@ from typing import cast
 
 from memory.changes import Batch, Change
 from memory.content import canonical, clean_body
-from memory.engine import Connection
+from memory.database_engine import Connection
 from memory.errors import ConflictError
 from memory.forget import tombstone
 from memory.journal import Journal

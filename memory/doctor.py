@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from memory.content import digest
-from memory.engine import Connection
+from memory.database_engine import Connection
 from memory.forget import cut_bodies
 from memory.index_worker import EXACT_NUMBERS
 from memory.journal import Journal

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.content import canonical, digest
-from memory.engine import Connection, open_engine
+from memory.database_engine import Connection, Engine
 from memory.errors import JournalError
 from memory.projection import Entry, apply
 from memory.records import now
@@ -34,7 +34,7 @@ class Journal:
         """
         self.path, self.database, self.read_only = path, database, read_only
         self.lock = threading.RLock()
-        self.engine = open_engine(path, database, read_only=read_only)
+        self.engine = _opened(path, database, read_only=read_only)
         self.conn, self.words = self.engine.conn, self.engine.words
         self._forgotten = self._written = 0
 
@@ -135,3 +135,17 @@ class Journal:
         """Close the connection; closing twice is allowed."""
         with self.lock:
             self.engine.close()
+
+
+def _opened(path: Path, database: str, *, read_only: bool) -> Engine:
+    """Return the database of a workspace: the server that `database` names, else the SQLite file at `path`.
+
+    Raises as the engines do.
+    """
+    if database:
+        from memory.postgres.postgres_engine import PostgresEngine
+
+        return PostgresEngine(database, read_only=read_only)
+    from memory.sqlite.sqlite_engine import SqliteEngine
+
+    return SqliteEngine(path, read_only=read_only)

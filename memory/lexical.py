@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.engine import Words
+from memory.database_engine import Words
 from memory.sqlite.fts_words import stem
 
 POSTINGS = 1000

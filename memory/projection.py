@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from memory.content import canonical
-from memory.engine import Connection
+from memory.database_engine import Connection
 from memory.records import UsageCounts
 
 COUNTS = tuple(UsageCounts.model_fields)

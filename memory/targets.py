@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 
-from memory.engine import Connection
+from memory.database_engine import Connection
 from memory.projection import COUNTS
 from memory.records import Provenance, Status, Trust, UsageCounts
 

@@ -28,7 +28,6 @@ from evolve.gates.splits import has_tasks
 from evolve.generations import workspace_registry as generations
 from evolve.loop import assembly as app
 from evolve.loop import role_policies, servers
-from evolve.loop.acting import rollout_config
 from evolve.loop.batch import Stream
 from evolve.loop.controls import WorldCost, control_share, estimate, gate_advance, sampled
 from evolve.loop.evaluate import EvalReport
@@ -37,6 +36,7 @@ from evolve.loop.modes.frozen import frozen
 from evolve.loop.modes.offline import offline
 from evolve.loop.modes.online import online
 from evolve.loop.modes.quarantine import quarantine
+from evolve.loop.rollout_settings import rollout_config
 from evolve.loop.runs import (
     RESUMABLE,
     STOPPED,

@@ -1,4 +1,4 @@
-"""A workspace's database on a PostgreSQL server; see `memory.engine.Engine`.
+"""A workspace's database on a PostgreSQL server; see `memory.database_engine.Engine`.
 
 The workspace is a schema of the database: the first of the search path, as `options=-csearch_path=NAME` of the address
 sets it, or `evolve` where none is set. Writers wait for each other by an advisory lock, which is taken before an event
@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, LiteralString, cast
 
-from memory.engine import Cursor
+from memory.database_engine import Cursor
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
 from memory.postgres.postgres_schema import STEPS, statements
 from memory.postgres.table_words import TableWords

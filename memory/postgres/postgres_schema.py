@@ -1,4 +1,4 @@
-"""The schema of a workspace in PostgreSQL: the tables of `memory.tables`, an index of words, and SQLite's names.
+"""The schema of a workspace in PostgreSQL: the tables of `memory.table_schema`, an index of words, and SQLite's names.
 
 The statements of this package are written in SQL that SQLite and PostgreSQL both understand, but for a few functions
 that SQLite has by nature. They are defined here, in the workspace's own schema: JSON in text columns (`->>`,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from memory.tables import DERIVED, PROJECTION, TRUTH
+from memory.table_schema import DERIVED, PROJECTION, TRUTH
 
 STEPS = ("m001_base",)
 """Names of the changes to the schema, in order; a database that holds another one is of a newer version."""

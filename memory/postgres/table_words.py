@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.engine import Connection
+from memory.database_engine import Connection
 from memory.sqlite.fts_words import stems
 
 
 class TableWords:
-    """The words of the tables `record_words` and `record_lengths`; see `memory.engine.Words`."""
+    """The words of the tables `record_words` and `record_lengths`; see `memory.database_engine.Words`."""
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn

@@ -21,7 +21,7 @@ TOKENIZER = "porter unicode61"
 
 
 class FtsWords:
-    """The words of an FTS5 table; see `memory.engine.Words`."""
+    """The words of an FTS5 table; see `memory.database_engine.Words`."""
 
     def __init__(self, conn: sqlite3.Connection, table: str = "record_text") -> None:
         """Attach to the FTS5 `table` of `conn`; makes temporary views of it and writes nothing."""

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from memory.content import digest
+from memory.database_engine import Connection
 from memory.doctor import rebuild_text
-from memory.engine import Connection
 from memory.errors import BadInput, JournalError, NotFound
 from memory.journal import Journal
 from memory.projection import Entry, apply

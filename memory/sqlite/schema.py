@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memory.sqlite.sql import Database, Migrations, sqlite3
-from memory.tables import DERIVED, PROJECTION, TRUTH
+from memory.table_schema import DERIVED, PROJECTION, TRUTH
 
 APPLICATION_ID = 0x65766C76
 """`PRAGMA application_id` of a workspace database ("evlv")."""

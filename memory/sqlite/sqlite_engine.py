@@ -1,4 +1,4 @@
-"""A workspace's database as a SQLite file; see `memory.engine.Engine`."""
+"""A workspace's database as a SQLite file; see `memory.database_engine.Engine`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memory.sqlite.database import check_version, clear_errors, open_database
 from memory.sqlite.fts_words import FtsWords
 from memory.sqlite.schema import MIGRATIONS
 from memory.sqlite.sql import sqlite3
-from memory.tables import PROJECTION
+from memory.table_schema import PROJECTION
 
 SqliteError = sqlite3.Error
 VERSION = sqlite3.sqlite_version_info

@@ -32,7 +32,7 @@ from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.loop import assembly as app
 from evolve.loop import role_policies
-from evolve.loop.acting import rollout_config
+from evolve.loop.rollout_settings import rollout_config
 from evolve.protocols import Environment
 from memory.kinds import parse_record
 from memory.records import Trajectory, Usage, new_id

@@ -148,17 +148,3 @@ class Engine(Protocol):
     def close(self) -> None:
         """Close the connection; closing twice is allowed."""
         ...
-
-
-def open_engine(path: Path, database: str, *, read_only: bool) -> Engine:
-    """Return the database of a workspace: the server that `database` names, else the SQLite file at `path`.
-
-    Raises as the engines do.
-    """
-    if database:
-        from memory.postgres.postgres_engine import PostgresEngine
-
-        return PostgresEngine(database, read_only=read_only)
-    from memory.sqlite.sqlite_engine import SqliteEngine
-
-    return SqliteEngine(path, read_only=read_only)

@@ -132,7 +132,8 @@ async def _found(name: str, subject: Subject, limit: float) -> Finding:
             async with asyncio.timeout(limit):
                 await CHECKS[name](subject)
     except TimeoutError as late:
-        where = places(late.__cause__) if late.__cause__ else []
+        stuck = late.__cause__ or late.__context__  # Python before 3.11.3 names no cause
+        where = places(stuck) if stuck else []
         at = f" ({where[-1].filename}:{where[-1].lineno})" if where else ""
         return Finding(check=name, result="failed", text=f"{_late(limit)}{at}")
     except Skipped as missing:

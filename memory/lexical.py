@@ -113,5 +113,6 @@ class WordSearch:
             self._totals = self._words.totals()
         rows, times, lengths = self._words.places(stem)
         total, tokens = self._totals
+        total = max(total, len(rows))  # another process may have written between the two questions
         idf = max(math.log((total - len(rows) + 0.5) / (len(rows) + 0.5)), 1e-6)
         return rows, idf * (times * 2.2 / (times + 1.2 * (0.25 + 0.75 * lengths / (tokens / total))))

@@ -146,3 +146,13 @@ def test_a_query_visits_as_many_occurrences_as_it_may_and_none_more() -> None:
     assert rarest(["b", "a", "c"], {"a": 2, "b": 2, "c": 7}, postings=10) == ["a", "b"]
     assert rarest(["a", "b"], {"a": 11, "b": 11}, postings=10) == ["a"]
     assert rarest(["once"], {"once": 1}) == ["once"]
+
+
+def test_texts_that_others_write_between_two_questions_do_no_harm(
+    table: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = FtsWords(table)
+    monkeypatch.setattr(found, "totals", lambda: (1, 4))  # before the others came
+    rows, scores = WordSearch(found).best(["mail"], 0)
+    assert len(rows) == 3
+    assert (scores > 0).all()

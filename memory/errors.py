@@ -48,3 +48,8 @@ class NotFound(EvolveError, LookupError):
 
 class BadInput(EvolveError, ValueError):
     """A value that came from outside was refused."""
+
+
+def not_unicode(error: UnicodeEncodeError) -> BadInput:
+    """Return what a database says of an id that it cannot hold. In texts half a character is replaced, in ids never."""
+    return BadInput(f"got {error.object!r:.200}, expected an id of whole Unicode characters; name it anew")

@@ -32,9 +32,9 @@ WITH listed (run_id, hash, first, latest, kind) AS (
     WHERE type = '{OPENED}' AND run_id NOT IN (SELECT run_id FROM runs) GROUP BY run_id
   UNION ALL
   SELECT run_id, NULL, first, latest,
-      CASE WHEN run_id LIKE 'ev-%' OR run_id LIKE 'at-%' THEN 'eval' ELSE 'session' END
+      CASE WHEN substr(run_id, 1, 3) IN ('ev-', 'at-') THEN 'eval' ELSE 'session' END
     FROM (SELECT run_id, min(seq) AS first, max(seq) AS latest FROM trajectories GROUP BY run_id) AS named
-    WHERE run_id <> '' AND run_id NOT LIKE '%/gates' AND run_id NOT IN (SELECT run_id FROM runs)
+    WHERE run_id <> '' AND substr(run_id, length(run_id) - 5) <> '/gates' AND run_id NOT IN (SELECT run_id FROM runs)
       AND run_id NOT IN (SELECT subject FROM events WHERE type IN ({_EXAMS}))
       AND run_id NOT IN (SELECT run_id FROM events WHERE type = '{OPENED}')
 ),

@@ -20,7 +20,7 @@ from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.postgres_server import new_workspace
 from evolve.config.model import Config
 from evolve.loop.assembly import DATABASE, open_store
-from evolve.workspace.relocation import FILE, move_workspace
+from evolve.workspace.relocation import SQLITE, move_workspace
 from memory.doctor import examine
 from memory.journal import Journal
 from memory.moving import fingerprint
@@ -93,7 +93,7 @@ def main() -> None:
         back = file.model_copy(update={"root": home / "there"})
         sha256, events, to_server = moved(file, address)
         told_changes = told(there, sha256)
-        sha_back, events_back, to_file = moved(there, FILE)
+        sha_back, events_back, to_file = moved(there, SQLITE)
         expected, on_server, in_file = answers(file), answers(there), answers(back)
         run.conclude(
             [

@@ -108,10 +108,12 @@ def move(
     as_json: Json = False,
 ) -> None:
     """Copy the workspace to a PostgreSQL server or back into a file, and check what arrived. The old one stays."""
-    from evolve.workspace.relocation import FILE, move_workspace
+    from evolve.workspace.relocation import SQLITE, move_workspace
 
     moved = move_workspace(load(context), to)
-    keys = "take `database` out of [memory]" if to == FILE else f'write in [memory]: database = "{to}", index = "exact"'
+    keys = (
+        "take `database` out of [memory]" if to == SQLITE else f'write in [memory]: database = "{to}", index = "exact"'
+    )
     told = f"{moved.events} events moved from {moved.source} to {moved.target}, sha256 {moved.sha256}\n{keys}"
     show(moved.model_dump(mode="json"), as_json, told)
 

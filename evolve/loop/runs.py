@@ -195,21 +195,20 @@ def keeper(store: Store) -> Callable[[Reflection], object]:
 def working_on(store: Store, run_id: str) -> Generator[None]:
     """Hold a run. Raises `JournalError` when another process works on it."""
     with store.journal.engine.lease(run_id) as mine:
-        _require(mine, run_id)
+        if not mine:
+            raise JournalError(_taken(run_id))
         yield
 
 
 @contextmanager
 def exclusive(folder: Path, name: str) -> Generator[None]:
     """Hold what has no run of its own, as `working_on`, on this machine."""
-    with held(folder / "runs" / f"{name}.lock") as mine:
-        _require(mine, name)
+    with alone(folder / "runs" / f"{name}.lock", _taken(name)):
         yield
 
 
-def _require(mine: bool, name: str) -> None:
-    if not mine:
-        raise JournalError(f"run {name!r} is being worked on by another process; wait for it or stop it")
+def _taken(name: str) -> str:
+    return f"run {name!r} is being worked on by another process; wait for it or stop it"
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from memory.journal import Journal
 from memory.moving import move
 from memory.records import Frozen
 
-FILE = "sqlite"
+SQLITE = "sqlite"
 """The address that means the file in the workspace's folder."""
 
 
@@ -42,14 +42,14 @@ def move_workspace(config: Config, address: str) -> Moved:
     file = config.workspace / DATABASE
     if holds_password(address):
         raise BadInput("the address holds a password; write it to PGPASSWORD or ~/.pgpass")
-    if ("" if address == FILE else address) == config.memory.database:
+    if ("" if address == SQLITE else address) == config.memory.database:
         raise BadInput(f"the workspace is there already ({address}); name another place")
     config.workspace.mkdir(parents=True, exist_ok=True)
     with closing(Journal(file, database=config.memory.database)) as source:
         for record in map(RunRecord.model_validate, runs(source)):
             if record.status == RUNNING and source.leased(record.run_id):
                 raise JournalError(f"run {record.run_id!r} is in progress; wait for it or stop it, then move")
-        if address == FILE:
+        if address == SQLITE:
             count, sha256 = _to_file(source, file)
             return Moved(source=source.engine.name, target=str(file), events=count, sha256=sha256)
         with closing(Journal(file, database=address)) as target:

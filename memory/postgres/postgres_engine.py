@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, LiteralString, cast
 
 from memory.database_engine import Cursor
-from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
+from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew, not_unicode
 from memory.postgres.postgres_schema import STEPS, statements
 from memory.postgres.table_words import TableWords
 
@@ -93,8 +93,10 @@ class PostgresConnection:
             "default_transaction_read_only": "on" if self._read_only else "off",
             **_ALIVE,
         }
-        for name, value in settings.items():
-            raw.execute("SELECT set_config(%s, %s, false)", (name, value))
+        raw.execute(
+            "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS t (name, value)",
+            (list(settings), list(settings.values())),
+        )
         for key in self.leases:
             if raw.execute("SELECT pg_try_advisory_lock(%s)", (key,)).fetchone() != (True,):
                 raise psycopg.OperationalError("the connection was lost, and another process works on this run now")
@@ -195,9 +197,7 @@ class PostgresEngine:
         try:
             yield
         except UnicodeEncodeError as error:
-            raise BadInput(
-                f"got {error.object!r:.200}, expected an id of whole Unicode characters; name it anew"
-            ) from error
+            raise not_unicode(error) from error
         except psycopg.IntegrityError:
             raise
         except psycopg.DataError as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
+from memory.errors import JournalError, NotFound, SchemaTooNew, not_unicode
 from memory.sqlite.schema import APPLICATION_ID, MIGRATIONS
 from memory.sqlite.sql import Database, Migrations, sqlite3
 
@@ -38,9 +38,7 @@ def clear_errors(path: str, *, damaged: str = "") -> Generator[None]:
     try:
         yield
     except UnicodeEncodeError as error:
-        raise BadInput(
-            f"got {error.object!r:.200}, expected an id of whole Unicode characters; name it anew"
-        ) from error
+        raise not_unicode(error) from error
     except sqlite3.IntegrityError:
         raise
     except sqlite3.DatabaseError as error:

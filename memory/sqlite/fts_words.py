@@ -21,36 +21,36 @@ TOKENIZER = "porter unicode61"
 
 
 class FtsWords:
-    """The words of an FTS5 table; see `memory.database_engine.Words`."""
+    """The words of the FTS5 table `record_text`; see `memory.database_engine.Words`."""
 
-    def __init__(self, conn: sqlite3.Connection, table: str = "record_text") -> None:
-        """Attach to the FTS5 `table` of `conn`; makes temporary views of it and writes nothing."""
-        self._conn, self._table = conn, table
+    def __init__(self, conn: sqlite3.Connection) -> None:
+        """Attach to the table of `conn`; makes temporary views of it and writes nothing."""
+        self._conn = conn
         for view, kind in (("terms", "row"), ("places", "instance")):
-            name = f"temp.{table}_{view}"
-            conn.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab('main', '{table}', '{kind}')")
+            name = f"temp.record_text_{view}"
+            conn.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab('main', 'record_text', '{kind}')")
 
     def put(self, row: int, text: str) -> None:
-        self._conn.execute(f"INSERT INTO {self._table} (rowid, text) VALUES (?, ?)", (row, text))
+        self._conn.execute("INSERT INTO record_text (rowid, text) VALUES (?, ?)", (row, text))
 
     def remove(self, row: int) -> None:
-        self._conn.execute(f"DELETE FROM {self._table} WHERE rowid = ?", (row,))
+        self._conn.execute("DELETE FROM record_text WHERE rowid = ?", (row,))
 
     def clear(self) -> None:
-        self._conn.execute(f"DELETE FROM {self._table}")
+        self._conn.execute("DELETE FROM record_text")
 
     def records(self, stems: Sequence[str]) -> dict[str, int]:
         marks = ", ".join("?" * len(stems))
-        rows = self._conn.execute(f"SELECT term, doc FROM temp.{self._table}_terms WHERE term IN ({marks})", stems)
+        rows = self._conn.execute(f"SELECT term, doc FROM temp.record_text_terms WHERE term IN ({marks})", stems)
         return dict(rows.fetchall())
 
     def totals(self) -> tuple[int, int]:
-        (block,) = self._conn.execute(f"SELECT block FROM {self._table}_data WHERE id = 1").fetchone()
+        (block,) = self._conn.execute("SELECT block FROM record_text_data WHERE id = 1").fetchone()
         return _number(block), _number(block, 1)
 
     def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         places = self._conn.execute(
-            f"SELECT p.doc, d.sz FROM temp.{self._table}_places p CROSS JOIN {self._table}_docsize d ON d.id = p.doc"
+            "SELECT p.doc, d.sz FROM temp.record_text_places p CROSS JOIN record_text_docsize d ON d.id = p.doc"
             " WHERE p.term = ?",
             (stem,),
         ).fetchall()
@@ -59,12 +59,12 @@ class FtsWords:
         return rows, times, np.array([_number(size) for _, size in places], dtype=np.float64)[first]
 
     def missing(self) -> int:
-        wanted = f"SELECT row FROM records WHERE forgotten = 0 EXCEPT SELECT rowid FROM {self._table}"
+        wanted = "SELECT row FROM records WHERE forgotten = 0 EXCEPT SELECT rowid FROM record_text"
         return int(self._conn.execute(f"SELECT count(*) FROM ({wanted})").fetchone()[0])
 
     def holding(self, words: Sequence[str]) -> tuple[str, list[Any]]:
         match = " AND ".join([*(f'"{word}"' for word in words[:-1]), *(f'"{word}"*' for word in words[-1:])])
-        return f"r.row IN (SELECT rowid FROM {self._table} WHERE {self._table} MATCH ?)", [match]
+        return "r.row IN (SELECT rowid FROM record_text WHERE record_text MATCH ?)", [match]
 
 
 def texts_in_memory(texts: Sequence[tuple[int, str]]) -> FtsWords:

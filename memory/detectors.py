@@ -195,6 +195,9 @@ DETECTORS: tuple[Detector, ...] = (
         "GR1348941", "gldt-", "glft-", "glsoat-", "glrt-", "glptt-", "glagent-", "glimt-", "gloas-", "glcbt-",
     ),
     _format("mailchimp", r"[0-9a-z]{32}-us[0-9]{1,2}", re.compile(r"-us[0-9]")),
+    _format(
+        "evolve-token", rf"evolve_[0-9a-f]{{12}}_{_TOKEN}{{20,}}", re.compile(r"evolve_[0-9a-f]{12}_")
+    ),
     _format("npm", r"(?P<keep>_authToken=\s{0,4}+)[^\s\"']{8,}", "_authToken="),
     _format("slack", r"(?P<keep>https://hooks\.slack\.com/services/)[A-Za-z0-9_/]{20,}", "hooks.slack.com"),
     _format("square-oauth", r"sq0(?:csp|atp)-[0-9A-Za-z_\\-]{22,}", "sq0csp-", "sq0atp-"),

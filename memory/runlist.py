@@ -18,7 +18,7 @@ BEGUN = "evaluation.begun"
 EXAMS = (BEGUN, "evaluation", "attempts")
 """Events that name an evaluation and its run; earlier versions journalled the last two alone, when it was over."""
 OPENED = "session.opened"
-"""Event: an MCP client came."""
+"""Event: a client came, over MCP or REST."""
 KINDS = {"frozen": "eval", "quarantine": "quarantine"}
 """Mode of a record without a kind -> the kind; any other mode is `learn`."""
 
@@ -61,6 +61,8 @@ class RunFilter:
     until: str = ""
     """Started before the end of this time."""
     run_ids: Collection[str] = ()
+    namespace: str = ""
+    """That its record names; a run without a record has none."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +219,8 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
         asked.append(("EXISTS (SELECT 1 FROM json_each(body, '$.tags') j WHERE j.value = ?)", [wanted.tag]))
     if wanted.name:
         asked.append(("instr(lower(body ->> '$.name'), lower(?)) > 0", [wanted.name]))
+    if wanted.namespace:
+        asked.append(("body ->> '$.config.memory.namespace' = ?", [wanted.namespace]))
     if wanted.since:
         asked.append(("started >= ?", [wanted.since]))
     if wanted.until:

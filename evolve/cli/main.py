@@ -33,6 +33,7 @@ from evolve.cli import (
     presets,
     review,
     run,
+    serve,
     skills,
     traces,
     train,
@@ -131,6 +132,7 @@ compare.register(app)
 cycle.register(app)
 ui.register(app)
 mcp.register(app)
+serve.register(app)
 
 
 def _print_version(wanted: bool) -> None:

@@ -27,7 +27,8 @@ def ui(
     import webbrowser
     from secrets import token_urlsafe
 
-    from evolve.inspector.server import create_app, listen, serve
+    from evolve.inspector.server import create_app
+    from evolve.serving import listen, serve
 
     app = create_app(load(context), read_only=read_only, file=context.obj)
     with listen(port) as socket:

@@ -133,9 +133,9 @@ def proposals(store: Store, namespace: str | None = None, *, decided: bool = Fal
     return tuple(sorted(found, key=lambda proposal: proposal.deferred))
 
 
-def find(store: Store, name: str) -> Proposal:
-    """Return a proposal by op id or number, decided ones included. Raises `NotFound`."""
-    for proposal in proposals(store, decided=True):
+def find(store: Store, name: str, namespace: str | None = None) -> Proposal:
+    """Return a proposal by op id or number, decided ones included; of one namespace, if given. Raises `NotFound`."""
+    for proposal in proposals(store, namespace, decided=True):
         if name in (proposal.op.op_id, str(proposal.seq)):
             return proposal
     raise NotFound(f"no proposal {name!r}; see `evolve review list`")

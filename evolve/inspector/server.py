@@ -1,4 +1,4 @@
-"""The server: pages put together, errors in words, started on this machine only."""
+"""The application: pages put together, errors in words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
-from socket import create_server, socket
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -81,23 +80,6 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
         made.add_exception_handler(kind, _complain)
     made.add_exception_handler(Exception, _broken)
     return made
-
-
-def listen(port: int) -> socket:
-    """Return a socket on 127.0.0.1; port 0 = any free one. Raises `BadInput` when the port is taken."""
-    try:
-        return create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise BadInput(f"port {port} of 127.0.0.1 is not free ({error.strerror}); choose another: --port 0") from error
-
-
-def serve(app: FastAPI, at: socket) -> None:
-    """Answer until Ctrl-C."""
-    import uvicorn
-
-    from evolve.loopback import settings
-
-    uvicorn.Server(settings(app, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[at])
 
 
 async def _broken(request: Request, error: Exception) -> HTMLResponse:

@@ -40,7 +40,7 @@ from evolve.loop.nodes.gate import gate
 from evolve.loop.nodes.judge import judge
 from evolve.loop.nodes.recall import recall, recalled
 from evolve.loop.nodes.reflect import reflect
-from evolve.loop.runs import AGENT, MCP, keeper
+from evolve.loop.runs import AGENT, MCP, REST, keeper
 from evolve.loop.session import Outside, Parts
 from evolve.loop.sessions import Session, session_record
 from evolve.loop.state import RunContext, State
@@ -286,7 +286,7 @@ class Agent:
             tally=self._tally,
             observers=self._observers,
             slots=asyncio.Semaphore(config.run.concurrency),
-            reporter=Trust.IMPORTED if self._kind == MCP else Trust.VERIFIED,
+            reporter=Trust.IMPORTED if self._kind in (MCP, REST) else Trust.VERIFIED,
         )
 
 

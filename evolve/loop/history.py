@@ -23,6 +23,7 @@ from evolve.loop.runs import (
     LANGCHAIN,
     LEARN,
     MCP,
+    REST,
     RESUMABLE,
     RUNNING,
     SESSION,
@@ -36,7 +37,7 @@ from memory.store import Store
 
 STALE = "stale"
 """Status of what says `running` and does not: a run whose process is gone, a session not heard of for `LEASE`."""
-TEACHING = (LEARN, AGENT, LANGCHAIN, MCP, SESSION)
+TEACHING = (LEARN, AGENT, LANGCHAIN, MCP, REST, SESSION)
 """Kinds of runs in which something may be learned from episodes."""
 LEASE = timedelta(hours=1)
 CHANGES = ("add", "edit", "merge", "supersede", "remove", "restore")
@@ -51,7 +52,8 @@ class RunSummary(Frozen):
 
     run_id: str
     kind: str
-    """`learn`, `eval`, `quarantine`, `compare`, `agent`, `langchain`, `mcp`, `langgraph`, or `session` (unknown)."""
+    """`learn`, `eval`, `quarantine`, `compare`, `agent`, `langchain`, `mcp`, `rest`, `langgraph`, or `session`
+    (unknown)."""
     name: str = ""
     tags: tuple[str, ...] = ()
     mode: str = ""
@@ -67,7 +69,7 @@ class RunSummary(Frozen):
     policy_version: str = ""
     environment: str = ""
     client: str = ""
-    """Who visited, of an MCP session."""
+    """Who visited, of a session over MCP or REST."""
     planned: int | None = None
     """Tasks it was to do; None where nobody can know."""
     tasks: int = 0

@@ -35,8 +35,8 @@ from policies.server_settings import ServerAddress
 
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
-AGENT, LANGCHAIN, MCP, LANGGRAPH, SESSION = "agent", "langchain", "mcp", "langgraph", "session"
-KINDS = (LEARN, EVAL, QUARANTINE, COMPARE, AGENT, LANGCHAIN, MCP, LANGGRAPH, SESSION)
+AGENT, LANGCHAIN, MCP, REST, LANGGRAPH, SESSION = "agent", "langchain", "mcp", "rest", "langgraph", "session"
+KINDS = (LEARN, EVAL, QUARANTINE, COMPARE, AGENT, LANGCHAIN, MCP, REST, LANGGRAPH, SESSION)
 """What a run was: of tasks, an evaluation, a test of quarantined text, a comparison, or a session. `session` is one
 that an earlier version journalled without saying of what."""
 RESUMABLE = (LEARN, EVAL, QUARANTINE)
@@ -73,7 +73,7 @@ class RunRecord(Frozen):
     snapshot_id: str | None = None
     """Knowledge at the end, as `<id>@<position>`."""
     client: str = ""
-    """Who visited, of an MCP session."""
+    """Who visited, of a session over MCP or REST."""
     folder: str = ""
     """Where a comparison keeps its lives, relative to the folder of evolve.toml where it lies inside."""
 

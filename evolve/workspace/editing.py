@@ -11,6 +11,7 @@ from evolve.config.model import Config
 from evolve.gates.scoring import cases
 from evolve.lookup import named
 from evolve.workspace.plain_rows import Rows
+from memory.errors import BadInput
 from memory.evidence import reported
 from memory.records import (
     RECALLABLE,
@@ -205,6 +206,7 @@ def add(
     section: str = DEFAULT_SECTION,
     pin: bool = True,
     allow_forgotten: bool = False,
+    actor: str = OPERATOR,
 ) -> Commit:
     """Add a bullet by hand; `pin` keeps it in every prompt. Refused, with the reason, where it was forgotten."""
     op = DeltaOp(
@@ -213,34 +215,34 @@ def add(
         status=Status.ACTIVE,
         pinned=pin,
         allow_forgotten=allow_forgotten,
-        provenance=Provenance(trust=Trust.OPERATOR, author=OPERATOR),
+        provenance=Provenance(trust=Trust.OPERATOR, author=actor),
     )
-    return store.commit(namespace, [op], actor=OPERATOR)
+    return store.commit(namespace, [op], actor=actor)
 
 
-def edit(store: Store, namespace: str, name: str, content: str) -> Commit:
+def edit(store: Store, namespace: str, name: str, content: str, *, actor: str = OPERATOR) -> Commit:
     """Change the text of a bullet; the old version stays in the journal. Raises `NotFound`."""
     record = named(store, namespace, name)
     payload = record.payload.model_dump(mode="json") | {"content": content}
     op = DeltaOp(op=Op.EDIT, kind=record.kind, target_id=record.id, payload=payload, base_version=record.version)
-    return store.commit(namespace, [op], actor=OPERATOR)
+    return store.commit(namespace, [op], actor=actor)
 
 
-def retire(store: Store, namespace: str, record: Record[Any], reason: str = "") -> Commit:
+def retire(store: Store, namespace: str, record: Record[Any], reason: str = "", *, actor: str = OPERATOR) -> Commit:
     """Take a record out of all prompts. Raises `BadInput` for a skill that another one calls."""
     if record.kind == Skill.kind:
         Library(store.view(namespace).records(Skill.kind)).require_uncalled(record.payload.name)
     op = DeltaOp(op=Op.REMOVE, kind=record.kind, target_id=record.id, reason=reason)
-    return store.commit(namespace, [op], actor=OPERATOR)
+    return store.commit(namespace, [op], actor=actor)
 
 
-def restore(store: Store, namespace: str, record: Record[Any]) -> Commit:
+def restore(store: Store, namespace: str, record: Record[Any], *, actor: str = OPERATOR) -> Commit:
     """Bring a retired or quarantined record into prompts, on the operator's word."""
     op = DeltaOp(op=Op.RESTORE, kind=record.kind, target_id=record.id)
-    return store.commit(namespace, [op], actor=OPERATOR)
+    return store.commit(namespace, [op], actor=actor)
 
 
-def promote(store: Store, namespace: str, record: Record[Any], reason: str = "") -> Commit:
+def promote(store: Store, namespace: str, record: Record[Any], reason: str = "", *, actor: str = OPERATOR) -> Commit:
     """Put a record in use as active, on the operator's word: quarantined, retired or not yet measured."""
     op = DeltaOp(
         op=Op.RESTORE,
@@ -248,10 +250,17 @@ def promote(store: Store, namespace: str, record: Record[Any], reason: str = "")
         target_id=record.id,
         status=Status.ACTIVE,
         pinned=record.pinned,
-        provenance=Provenance(trust=Trust.OPERATOR, author=OPERATOR),
+        provenance=Provenance(trust=Trust.OPERATOR, author=actor),
         reason=reason,
     )
-    return store.commit(namespace, [op], actor=OPERATOR)
+    return store.commit(namespace, [op], actor=actor)
+
+
+def applied(commit: Commit) -> Commit:
+    """Return a commit of one change. Raises `BadInput` with the reason where it was refused."""
+    for result in commit.refused:
+        raise BadInput(f"the change was refused: {result.reason}")
+    return commit
 
 
 def _row(case: Case, *, bounds: bool) -> KnowledgeRow:

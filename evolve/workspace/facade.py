@@ -40,7 +40,6 @@ from evolve.workspace.reviewing import ProposalRow
 from evolve.workspace.task_session import OpenTask, TaskLoop
 from evolve.workspace.versions import KnowledgeDiff, SnapshotRow
 from memory.doctor import Finding
-from memory.errors import BadInput
 from memory.records import Commit, Task
 from memory.snapshots import address
 from memory.store import Store
@@ -252,7 +251,7 @@ class Workspace:
     def add(self, content: str, *, section: str = "", pin: bool = True, allow_forgotten: bool = False) -> Commit:
         """Add a rule by hand; `pin` keeps it in every prompt. Raises `BadInput` where it is refused."""
         section = section or editing.DEFAULT_SECTION
-        return _applied(
+        return editing.applied(
             editing.add(
                 self._store, self._namespace, content, section=section, pin=pin, allow_forgotten=allow_forgotten
             )
@@ -260,17 +259,17 @@ class Workspace:
 
     def edit(self, name: str, content: str) -> Commit:
         """Change the text of a rule; the old version stays in the journal. Raises `NotFound`, and `BadInput`."""
-        return _applied(editing.edit(self._store, self._namespace, name, content))
+        return editing.applied(editing.edit(self._store, self._namespace, name, content))
 
     def retire(self, name: str) -> Commit:
         """Take a record out of all prompts; `restore` brings it back. Raises `NotFound`, and `BadInput`."""
         record = named(self._store, self._namespace, name)
-        return _applied(editing.retire(self._store, self._namespace, record))
+        return editing.applied(editing.retire(self._store, self._namespace, record))
 
     def restore(self, name: str) -> Commit:
         """Bring a retired or quarantined record into prompts, on your word. Raises `NotFound`, and `BadInput`."""
         record = named(self._store, self._namespace, name)
-        return _applied(editing.restore(self._store, self._namespace, record))
+        return editing.applied(editing.restore(self._store, self._namespace, record))
 
     def blame(self, name: str, *, everything: bool = False) -> Rows[HistoryRow]:
         """Return who wrote and changed a record, from which run and tasks; with `everything` each use as well."""
@@ -288,7 +287,7 @@ class Workspace:
 
     def accept(self, number: int | str, content: str | None = None) -> Commit:
         """Apply a proposal, with `content` in your own words. Raises `NotFound`, and `BadInput` where it is refused."""
-        return _applied(reviewing.accept(self._store, str(number), content))
+        return editing.applied(reviewing.accept(self._store, str(number), content))
 
     def reject(self, number: int | str, reason: str = "") -> None:
         """Turn a proposal down. Raises `NotFound`, and `BadInput` where it was decided before."""
@@ -450,10 +449,3 @@ class Workspace:
 
 def _silent(figures: dict[str, float]) -> None:
     pass
-
-
-def _applied(commit: Commit) -> Commit:
-    """Return a commit of one change. Raises `BadInput` with the reason where it was refused."""
-    for result in commit.refused:
-        raise BadInput(f"the change was refused: {result.reason}")
-    return commit

@@ -35,17 +35,17 @@ def proposals(store: Store, namespace: str, *, everything: bool = False) -> Rows
     )
 
 
-def accept(store: Store, name: str, content: str | None = None) -> Commit:
+def accept(store: Store, name: str, content: str | None = None, *, actor: str = OPERATOR) -> Commit:
     """Apply a proposal, with `content` in other words. Raises `NotFound`, and `BadInput` when it was decided before."""
     payload = None if content is None else review_queue.edited(review_queue.find(store, name).op, content)
-    return review_queue.accept(store, name, actor=OPERATOR, payload=payload)
+    return review_queue.accept(store, name, actor=actor, payload=payload)
 
 
-def reject(store: Store, name: str, reason: str = "") -> None:
+def reject(store: Store, name: str, reason: str = "", *, actor: str = OPERATOR) -> None:
     """Turn a proposal down. Raises as `accept`."""
-    review_queue.reject(store, name, actor=OPERATOR, reason=reason)
+    review_queue.reject(store, name, actor=actor, reason=reason)
 
 
-def defer(store: Store, name: str, reason: str = "") -> None:
+def defer(store: Store, name: str, reason: str = "", *, actor: str = OPERATOR) -> None:
     """Put a proposal off: it waits on, after all others. Raises as `accept`."""
-    review_queue.defer(store, name, actor=OPERATOR, reason=reason)
+    review_queue.defer(store, name, actor=actor, reason=reason)

@@ -21,12 +21,13 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init backup run resume eval compare cycle mcp report ui version",
+    "": "init backup run resume eval compare cycle mcp report serve ui version",
     "export": "html",
     "workspace": "move",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",
     "notebook": "list show clusters retire",
     "exemplars": "list show retire import export",
+    "tokens": "add list revoke",
     "memory": "search stats forget doctor salvage reindex",
     "logs": "list show",
     "traces": "list show",
@@ -69,6 +70,7 @@ READING = [
     "config check",
     "config migrate --dry-run",
     "report",
+    "tokens list",
     "version",
 ]
 

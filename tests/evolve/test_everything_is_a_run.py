@@ -20,10 +20,10 @@ from langchain.agents import create_agent
 from evolve import Agent, Outcome, Step, Trajectory
 from evolve.config.file import load_config
 from evolve.config.model import Config
+from evolve.integrations.client_answers import Done
+from evolve.integrations.client_session import ClientSession
 from evolve.integrations.langchain_middleware import Learning
 from evolve.integrations.langgraph_store import open_journal_store
-from evolve.integrations.mcp_answers import Done
-from evolve.integrations.mcp_session import McpSession
 from evolve.loop.assembly import open_store
 from examples.langgraph_learns import Doorman, open_door, politely
 from memory.records import Event, Task
@@ -66,7 +66,7 @@ def mcp_client(config: Config) -> None:
 
     async def work() -> None:
         with open_store(config, owner=False) as store:
-            async with McpSession(config, store) as visit:
+            async with ClientSession(config, store) as visit:
                 visit.greet("tester 1", "stdio")
                 await visit.record("Open the red door.", [Done(action="open('red')")], True, "", ())
 
@@ -78,7 +78,7 @@ def vanished_client(config: Config) -> None:
 
     async def work() -> None:
         with open_store(config, owner=False) as store:
-            visit = await McpSession(config, store).__aenter__()
+            visit = await ClientSession(config, store).__aenter__()
             visit.greet("tester 1", "stdio")
             await visit.record("Open the red door.", [Done(action="open('red')")], True, "", ())
 

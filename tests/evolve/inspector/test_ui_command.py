@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from benchmarks.browser import inspector
-from evolve.inspector.server import listen
+from evolve.serving import listen
 from memory.errors import BadInput
 from tests.evolve.command import complaint, evolve
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from evolve.config.model import Config
 from evolve.gates.scoring import cases
-from evolve.integrations.mcp_answers import Done
-from evolve.integrations.mcp_session import McpSession
+from evolve.integrations.client_answers import Done
+from evolve.integrations.client_session import ClientSession
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from playbooks.retirement import RULES, Limits
@@ -29,7 +29,7 @@ async def reported(root: Path, trust: Trust) -> tuple[Config, Record[Any]]:
         op = DeltaOp(op=Op.ADD, payload={"content": RULE}, provenance=Provenance(trust=trust))
         (result,) = store.commit("default", [op], actor="test").results
         for at in range(6):
-            async with McpSession(config, store) as visit:
+            async with ClientSession(config, store) as visit:
                 task = f"Pay {at} for the lamp: payments.send wants an amount in cents."
                 assert "shr-00001" in (await visit.playbook(task)).ids
                 await visit.record(task, FORGED, False, "", ())

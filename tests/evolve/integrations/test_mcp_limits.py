@@ -15,7 +15,7 @@ import pytest
 
 from evolve.config.file import load_config
 from evolve.gates.static import StaticGate
-from evolve.integrations.mcp_limits import PROPOSALS, RateLimit
+from evolve.integrations.client_limits import PROPOSALS, RateLimit
 from evolve.loop.assembly import open_store
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Trust

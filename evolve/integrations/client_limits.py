@@ -1,6 +1,6 @@
-"""What one MCP client may ask for: the sizes of arguments, looked at before anything reads them, and calls a minute.
+"""What one client may ask for: the sizes of arguments, looked at before anything reads them, and calls a minute.
 
-The size of an HTTP request, the number of sessions and how long one may idle are bounded by the package `mcp`.
+The number of MCP sessions and how long one may idle are bounded by the package `mcp`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from memory.errors import BadInput
 
 TEXTS: Mapping[str, int] = {
     "query": 10_000, "task": 50_000, "name": 200, "feedback": 10_000, "lesson": 2_000, "section": 200, "when": 1_000,
-    "kinds": 50, "cited": 200, "action": 100_000, "observation": 100_000, "error": 100_000,
+    "content": 50_000, "reason": 2_000, "kinds": 50, "cited": 200,
+    "action": 100_000, "observation": 100_000, "error": 100_000,
 }  # fmt: skip
 """Argument, or field of a step -> characters of one text, at most."""
 LISTS: Mapping[str, int] = {"kinds": 20, "cited": 200, "steps": 500}
@@ -24,6 +25,10 @@ CALLS, PROPOSALS = 600, 60
 SESSIONS = 4
 
 
+class TooManyCalls(BadInput):
+    """A client that is to wait."""
+
+
 class RateLimit:
     """At most `most` calls at once, refilled evenly within a minute."""
 
@@ -32,13 +37,13 @@ class RateLimit:
         self._left, self._at = float(most), clock()
 
     def take(self) -> None:
-        """Count a call. Raises `BadInput` when there were too many."""
+        """Count a call. Raises `TooManyCalls` with the seconds to wait."""
         now = self._clock()
         self._left = min(self._most, self._left + (now - self._at) * self._most / 60)
         self._at = now
         if self._left < 1:
             wait = (1 - self._left) * 60 / self._most
-            raise BadInput(f"got more than {self._most} {self._what} within a minute; wait {wait:.1f} seconds")
+            raise TooManyCalls(f"got more than {self._most} {self._what} within a minute; wait {wait:.1f} seconds")
         self._left -= 1
 
 
@@ -53,20 +58,26 @@ class Limits:
 
     def check(self, tool: str, arguments: Mapping[str, Any]) -> None:
         """Count a call and look at the sizes of what it brings. Raises `BadInput`."""
-        self._count(tool)
-        for name, value in arguments.items():
-            _check_size(name, value)
-        steps = arguments.get("steps", ())
-        total = sum(len(text) for step in steps for text in (step.action, step.observation, step.error or ""))
-        if total > EPISODE:
-            raise BadInput(f"got steps of {total:,} characters, expected at most {EPISODE:,}; shorten what came back")
+        self.count(tool)
+        check_sizes(arguments)
 
-    def _count(self, tool: str) -> None:
+    def count(self, tool: str) -> None:
+        """Count a call. Raises `TooManyCalls`."""
         if self._shared:
-            self._shared._count(tool)
+            self._shared.count(tool)
         self._calls.take()
         if tool == "propose":
             self._proposals.take()
+
+
+def check_sizes(arguments: Mapping[str, Any]) -> None:
+    """Look at the sizes of what a call brings. Raises `BadInput`."""
+    for name, value in arguments.items():
+        _check_size(name, value)
+    steps = arguments.get("steps", ())
+    total = sum(len(text) for step in steps for text in (step.action, step.observation, step.error or ""))
+    if total > EPISODE:
+        raise BadInput(f"got steps of {total:,} characters, expected at most {EPISODE:,}; shorten what came back")
 
 
 def _check_size(name: str, value: Any) -> None:

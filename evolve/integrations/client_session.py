@@ -1,4 +1,4 @@
-"""One MCP client's session on a workspace: one run of the journal, on the two halves of `evolve.Agent`.
+"""One outside client's session on a workspace, over MCP or REST: one run, on the two halves of `evolve.Agent`.
 
 What a client reports is stored as an episode and credits what it was shown, as the loop does. Nothing is reflected on:
 what an outsider says of its own success teaches nothing by itself. Its lessons come through `propose`; they are
@@ -18,8 +18,8 @@ from evolve.episode.skill_runtime.shown_skills import texts
 from evolve.gates.review_queue import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.integrations.agent import Agent, Asked, hosted
-from evolve.integrations.mcp_answers import Done, Hit, Playbook, Recorded, SkillShown
-from evolve.integrations.mcp_limits import Limits
+from evolve.integrations.client_answers import Done, Hit, Playbook, Recorded, SkillShown
+from evolve.integrations.client_limits import Limits
 from evolve.lookup import find_record, find_skill
 from evolve.loop.nodes.expose import hidden
 from evolve.loop.runs import MCP
@@ -54,13 +54,16 @@ MOST = 100
 """Records that one search returns at most, and tasks under way of which what was shown is remembered."""
 
 
-class McpSession:
+class ClientSession:
     """An async context manager. `store` stays open; without `writes` nothing is journalled and nothing can be told."""
 
-    def __init__(self, config: Config, store: Store, *, writes: bool = True, limits: Limits | None = None) -> None:
+    def __init__(
+        self, config: Config, store: Store, *, kind: str = MCP, writes: bool = True, limits: Limits | None = None
+    ) -> None:
+        """Take the workspace. `kind`: that of the run, over which way the client comes."""
         self.limits = limits or Limits()
-        self._config, self._store = visiting(config), store
-        self._agent = hosted(self._config, kind=MCP, store=store) if writes else None
+        self._config, self._store, self._kind = visiting(config), store, kind
+        self._agent = hosted(self._config, kind=kind, store=store) if writes else None
         self._namespace = config.memory.namespace
         self._client = ""
         self._asked: dict[str, Asked] = {}
@@ -71,7 +74,7 @@ class McpSession:
         """The run that the session is in the journal; empty when it only reads."""
         return self._agent.run_id if self._agent else ""
 
-    async def __aenter__(self) -> McpSession:
+    async def __aenter__(self) -> ClientSession:
         if self._agent:
             await self._agent.__aenter__()
         return self
@@ -118,12 +121,12 @@ class McpSession:
         if not task.strip():
             shown = Shown(core=texts(self._store.view(self._namespace)))
         elif self._agent:
-            self._asked[task] = await self._agent.ask(_task(task))
+            self._asked[task] = await self._agent.ask(self._task(task))
             while len(self._asked) > MOST:
                 del self._asked[next(iter(self._asked))]
             shown = self._asked[task].shown
         else:
-            shown = self._read(_task(task))
+            shown = self._read(self._task(task))
         text = learned(knowledge(shown.core, shown.recalled, "full"))
         if self._agent:
             snapshot = address(self._store.snapshot(self._namespace))
@@ -161,7 +164,7 @@ class McpSession:
                 "with `action`, and `observation` or `error` as they came back"
             )
         named = [self._cited(name) for name in cited]
-        asked = self._asked.pop(task, None) or await agent.ask(_task(task), memory=False)
+        asked = self._asked.pop(task, None) or await agent.ask(self._task(task), memory=False)
         found = self._found | {r.id: _injection(r, 0, {}) for r in named if r.id not in self._found}
         self._found = {}
         checks = (Check(name="feedback", passed=bool(success), detail=feedback),) if feedback else ()
@@ -186,16 +189,16 @@ class McpSession:
         if not lesson.strip():
             raise BadInput(f"got lesson {lesson!r}; expected a sentence that helps with other tasks too")
         bullet = Bullet(section=section or DEFAULT_SECTION, content=lesson, when=when)
-        (op,) = import_ops([Entry(bullet=bullet)], f"mcp:{self._client}")
-        trusted = op.provenance.model_copy(update={"run_id": self.run_id, "author": self._client or "mcp"})
+        (op,) = import_ops([Entry(bullet=bullet)], f"{self._kind}:{self._client}")
+        trusted = op.provenance.model_copy(update={"run_id": self.run_id, "author": self._client or self._kind})
         (answer,) = await agent.propose([op.model_copy(update={"provenance": trusted})])
         return answer
 
     def _writing(self) -> Agent:
         if self._agent is None:
             raise BadInput(
-                "got a call that writes, and this server was started with --read-only; expected search, get_playbook "
-                "or get_skill: ask its operator to start it without"
+                "got a call that writes, and this client may only read (a server started with --read-only, or a token "
+                "without scope `report`); expected search, get_playbook or get_skill: ask its operator for more"
             )
         return self._agent
 
@@ -213,6 +216,9 @@ class McpSession:
         if record is None or record.status not in RECALLABLE:
             raise NotFound(f"got cited id {name!r}, expected one that search or get_playbook gave; leave it out")
         return record
+
+    def _task(self, text: str) -> Task:
+        return Task(id=id_for("task", text), instruction=text, environment=self._kind)
 
     def _journal(self, kind: str, data: dict[str, Any]) -> None:
         event = Event(type=kind, namespace=self._namespace, run_id=self.run_id, subject=self.run_id, data=data)
@@ -232,10 +238,6 @@ def visiting(config: Config) -> Config:
             "gate": config.gate.model_copy(update={"names": gates, "trust": floor}),
         }
     )
-
-
-def _task(text: str) -> Task:
-    return Task(id=id_for("task", text), instruction=text, environment="mcp")
 
 
 def _injection(record: Record[Any], rank: int, scores: dict[str, float]) -> Injection:

@@ -1,12 +1,16 @@
-"""How this project's servers on 127.0.0.1 treat connections: HTTP alone, so many, and each has to say what it wants."""
+"""How this project's servers listen and treat connections: HTTP alone, so many, and each has to say what it wants."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
+from socket import create_server, socket
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from memory.errors import BadInput
 
 PATIENCE = 10.0
 """Seconds in which a client must have sent a whole request; afterwards the connection is closed."""
@@ -58,3 +62,18 @@ class ImpatientProtocol(H11Protocol):
 def settings(app: Any, **more: Any) -> uvicorn.Config:
     """Return the settings of a server for an ASGI application."""
     return uvicorn.Config(app, http=ImpatientProtocol, ws="none", limit_concurrency=CONNECTIONS, **more)
+
+
+def listen(port: int, host: str = "127.0.0.1") -> socket:
+    """Return a socket; port 0 = any free one. Raises `BadInput` when the port is taken, or the host is not here."""
+    try:
+        return create_server((host, port))
+    except OSError as error:
+        why = error.strerror or error
+        raise BadInput(f"port {port} of {host} is not free ({why}); choose another: --port 0") from error
+
+
+def serve(app: Any, at: socket) -> None:
+    """Answer until Ctrl-C, which is how a server ends: no error."""
+    with suppress(KeyboardInterrupt):
+        uvicorn.Server(settings(app, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[at])

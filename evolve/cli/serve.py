@@ -1,0 +1,104 @@
+"""`evolve serve` and `evolve tokens`: a workspace for agents and people on other machines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Any
+
+import typer
+
+from evolve.cli.opening import load, reading, writing
+from evolve.cli.output import Json, show, table
+
+tokens = typer.Typer(help="Who may use `evolve serve`: add, list, revoke.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb and its tokens to the root command."""
+    app.command("serve")(serve)
+    app.add_typer(tokens, name="tokens")
+
+
+def serve(
+    context: typer.Context,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; put TLS in front of any but 127.0.0.1.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port; 0 = any free one.", min=0, max=65535)] = 8765,
+    as_json: Json = False,
+) -> None:
+    """Serve the workspace over REST (/api/v1) and MCP (/mcp), each request with a token; Ctrl-C ends it.
+
+    `evolve tokens add` makes tokens. TLS is a proxy's in front of it.
+    """
+    import sys
+
+    from evolve.archive.transfer import require_workspace
+    from evolve.errors import ConfigError
+
+    config = load(context)
+    require_workspace(config)
+    try:
+        from evolve.service.app import create_app
+        from evolve.serving import listen
+        from evolve.serving import serve as answer
+    except ModuleNotFoundError as missing:
+        raise ConfigError(
+            f"`evolve serve` needs the package {missing.name!r}: pip install 'evolve-agents[mcp,ui]'"
+        ) from missing
+    with listen(port, host) as socket:
+        address = f"http://{host}:{socket.getsockname()[1]}"
+        show({"url": address}, as_json, f"{address} (Ctrl-C ends it)")
+        sys.stdout.flush()
+        answer(create_app(config), socket)
+
+
+@tokens.command()
+def add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Who holds it; the audit says this name.")],
+    scope: Annotated[
+        list[str],
+        typer.Option(
+            "--scope", help="read (search, playbook, runs), report (outcomes, proposals), review, or admin; repeatable."
+        ),
+    ],
+    namespace: Annotated[
+        str, typer.Option(help="Namespace that it is for; none = the configured one, '*' = all.")
+    ] = "",
+    days: Annotated[float | None, typer.Option(help="Days that it is valid; none = until it is revoked.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token and print it, this once: the workspace keeps its hash alone."""
+    from evolve.service.tokens import issue
+
+    with writing(context) as (config, store):
+        lifetime = None if days is None else timedelta(days=days)
+        token, secret = issue(store, name, scope, namespace or config.memory.namespace, lifetime)
+    show(token.model_dump(mode="json") | {"token": secret}, as_json, secret)
+
+
+@tokens.command("list")
+def listing(context: typer.Context, as_json: Json = False) -> None:
+    """List every token with what it may, never the token itself."""
+    from evolve.service.tokens import listed
+
+    with reading(context) as (_, store):
+        rows: list[dict[str, Any]] = [token.model_dump(mode="json") | {"valid": token.valid} for token in listed(store)]
+    if not as_json:
+        rows = [row | {"scopes": " ".join(row["scopes"])} for row in rows]
+    table(rows, as_json, empty="there is no token; `evolve tokens add NAME --scope read` makes one")
+
+
+@tokens.command()
+def revoke(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="Name or id of the token.")],
+    as_json: Json = False,
+) -> None:
+    """Take a token's validity, from the next request on."""
+    from evolve.service.tokens import revoke as revoked
+
+    with writing(context) as (_, store):
+        token = revoked(store, name)
+    show(token.model_dump(mode="json"), as_json, f"token {token.name!r} is revoked")

@@ -1,0 +1,1 @@
+"""A workspace served to many: REST, MCP and pages behind tokens."""

@@ -1,0 +1,83 @@
+"""Who is let in: the token of each request, looked up anew, and what it may ask for.
+
+The guard stands before everything and knows no page of its own, so what is added behind it is behind a token too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextvars import ContextVar
+from typing import Any
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, PlainTextResponse
+
+from evolve.integrations.mcp_server import belongs_to
+from evolve.service.tokens import Token, verified
+from memory.store import Store
+
+ALIVE = "/healthz"
+"""Answers "ok" to anybody: what a proxy or an orchestrator looks at."""
+BODY = 4 << 20
+"""Bytes of a request's body, at most."""
+CALLER: ContextVar[Token] = ContextVar("caller")
+"""The token of the request under way, also for sessions that it begins."""
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
+
+
+class Guard:
+    """Stands before the application (ASGI)."""
+
+    def __init__(self, app: App, store: Store) -> None:
+        self._app, self._store = app, store
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Pass a request on with its token, or answer it."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+        elif scope["type"] != "http":
+            await receive()
+            await send({"type": "websocket.close", "code": 1008, "reason": "there is no WebSocket here"})
+        elif scope["path"] == ALIVE:
+            await PlainTextResponse("ok")(scope, receive, send)
+        else:
+            await self._guarded(scope, receive, send)
+
+    async def _guarded(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
+        token = verified(self._store, given.strip()) if kind.lower() == "bearer" else None
+        if token is None:
+            why = "give a valid token: `Authorization: Bearer evolve_...` (`evolve tokens add` makes one)"
+            await refusal(401, "Unauthorized", why, {"www-authenticate": "Bearer"})(scope, receive, send)
+            return
+        belongs_to(scope, token.id)
+        known = CALLER.set(token)
+        try:
+            await self._app(scope, _bounded(receive), send)
+        finally:
+            CALLER.reset(known)
+
+
+def refusal(status: int, kind: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return an error as the API gives it."""
+    return JSONResponse({"error": {"type": kind, "message": message}}, status, headers)
+
+
+def _bounded(receive: Receive) -> Receive:
+    """Return what hands on the parts of a body. It raises an `HTTPException` before it has handed on too many."""
+    read = 0
+
+    async def part() -> Message:
+        nonlocal read
+        message = await receive()
+        read += len(message.get("body", b""))
+        if read > BODY:
+            raise HTTPException(413, f"got a body of more than {BODY:,} bytes; send less")
+        return message
+
+    return part

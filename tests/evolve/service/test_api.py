@@ -1,0 +1,172 @@
+"""The REST API of `evolve serve`: what an agent asks and reports, and what a person decides.
+
+A1  an agent asks, reports and proposes over HTTP; it is a run of kind `rest`, and what it reports is hearsay
+A2  a person reviews and edits with a token, and the audit names the token
+A3  each scope opens what is its own and nothing else; a wrong token, body or name is one sentence
+A4  sizes, and calls within a minute, are bounded
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evolve.config.file import load_config
+from evolve.gates.review_queue import submit
+from evolve.integrations.client_limits import PROPOSALS, SESSIONS
+from evolve.loop.assembly import open_store
+from evolve.service.access import BODY
+from memory.records import DeltaOp, Op, Status, Trust
+from tests.evolve.service.conftest import ALL, Client, Served, serving
+
+TASK = "Pay the invoice of Ann."
+STEPS = [{"action": "apps.payments.send()", "error": "no"}, {"action": "apps.payments.send(to='Ann')"}]
+OUTCOME = {"task": TASK, "steps": STEPS, "success": True, "feedback": "the bank said yes"}
+LESSON = "Ask twice before you pay more than a thousand."
+
+ROUTES: list[tuple[str, str, str, dict[str, Any]]] = [
+    ("read", "GET", "/search", {"params": {"query": "payments"}}),
+    ("read", "POST", "/playbook", {"json": {"task": TASK}}),
+    ("read", "GET", "/skills/none", {}),
+    ("read", "GET", "/knowledge", {}),
+    ("read", "GET", "/knowledge/1", {}),
+    ("read", "GET", "/runs", {}),
+    ("read", "GET", "/runs/none", {}),
+    ("report", "POST", "/outcomes", {"json": OUTCOME}),
+    ("report", "POST", "/proposals", {"json": {"lesson": LESSON}}),
+    ("review", "GET", "/proposals", {}),
+    ("review", "POST", "/proposals/1/accept", {"json": {}}),
+    ("review", "POST", "/proposals/1/reject", {"json": {}}),
+    ("review", "POST", "/proposals/1/defer", {"json": {}}),
+    ("admin", "POST", "/knowledge", {"json": {"content": "Be brief."}}),
+    ("admin", "PATCH", "/knowledge/1", {"json": {"content": "Be brief."}}),
+    ("admin", "POST", "/knowledge/1/retire", {"json": {}}),
+    ("admin", "POST", "/knowledge/1/restore", {}),
+    ("admin", "GET", "/audit", {}),
+]
+
+
+def test_an_agent_elsewhere_asks_reports_and_proposes(served: Served) -> None:
+    agent = served.client("worker 7", "read", "report")
+    hit, *_ = agent.ask("GET", "/search", params={"query": "payments", "k": 3})
+    shown = agent.ask("POST", "/playbook", json={"task": TASK})
+    assert hit["text"] in agent.ask("POST", "/playbook", json={})["text"]
+    cited = shown["ids"][0]
+    told = agent.ask("POST", "/outcomes", 201, json={**OUTCOME, "cited": [cited]})
+    assert {cited, hit["id"]} <= set(told["shown"])
+    proposed = agent.ask("POST", "/proposals", 201, json={"lesson": LESSON})
+    assert proposed["answer"] == "quarantined"
+    run = agent.ask("GET", f"/runs/{told['session']}")
+    assert (run["kind"], run["client"], run["episodes"], run["success"]) == ("rest", "worker 7", 1, 1.0)
+    with open_store(load_config(served.folder / "evolve.toml"), read_only=True) as store:
+        record = next(r for r in store.records("default") if r.label == cited)
+        (tag,) = [e for e in store.history(record.id) if e.type == "knowledge.tag" and e.run_id == told["session"]]
+        assert tag.data["reported"] == {"success": 1, "helpful": 1}
+        held = next(r for r in store.records("default") if r.label == proposed["name"])
+        assert (held.status, held.provenance.trust) == (Status.CANDIDATE, Trust.IMPORTED)
+        assert held.provenance.author == "worker 7"
+
+
+def test_a_session_ends_with_the_server(learned: Path) -> None:
+    with serving(learned) as served:
+        agent = served.client("worker", "read", "report")
+        session = agent.ask("POST", "/outcomes", 201, json=OUTCOME)["session"]
+        assert agent.ask("GET", f"/runs/{session}")["status"] == "running"
+    with open_store(load_config(learned / "evolve.toml"), read_only=True) as store:
+        assert (store.get_run(session) or {})["status"] == "done"
+
+
+def test_what_a_person_changes_is_audited_with_the_token(served: Served) -> None:
+    keeper = served.client("Ann", "admin")
+    (added,) = keeper.ask("POST", "/knowledge", 201, json={"content": "Greet zebras politely."})["ids"]
+    keeper.ask("PATCH", f"/knowledge/{added}", json={"content": "Greet zebras loudly."})
+    assert keeper.ask("GET", f"/knowledge/{added}")["record"]["payload"]["content"] == "Greet zebras loudly."
+    keeper.ask("POST", f"/knowledge/{added}/retire", json={"reason": "no zebras"})
+    keeper.ask("POST", f"/knowledge/{added}/restore")
+    made = keeper.ask("GET", "/audit", params={"limit": 5})
+    assert [row["event"] for row in reversed(made)] == [
+        "token.issued",
+        *(f"knowledge.{verb}" for verb in ("add", "edit", "remove", "restore")),
+    ]
+    assert {row["by"] for row in made[:4]} == {"token:Ann"}
+    assert made[-1]["by"] == "operator"
+
+
+def test_a_proposal_is_decided_by_who_may(served: Served) -> None:
+    toml = served.folder / "evolve.toml"
+    with open_store(load_config(toml), owner=False) as store:
+        ops = [DeltaOp(op=Op.ADD, payload={"content": f"Greet {each} politely."}) for each in ("zebras", "gnus")]
+        assert submit(store, "default", "run", ops) == 2
+    reviewer = served.client("Bob", "review")
+    first, second = reviewer.ask("GET", "/proposals")
+    reviewer.ask("POST", f"/proposals/{first['number']}/accept", json={"content": "Greet zebras first."})
+    reviewer.ask("POST", f"/proposals/{second['number']}/defer", 204, json={"reason": "later"})
+    reviewer.ask("POST", f"/proposals/{second['number']}/reject", 204, json={"reason": "no gnus"})
+    assert reviewer.ask("GET", "/proposals") == []
+    said = reviewer.error("POST", f"/proposals/{second['number']}/accept", 400, json={})
+    assert "was rejected already" in said
+    keeper = served.client("Ann", "admin")
+    assert "token:Bob" in {row["by"] for row in keeper.ask("GET", "/audit")}
+    assert "Greet zebras first." in {row["content"] for row in keeper.ask("GET", "/knowledge")}
+
+
+def test_each_scope_opens_its_own(served: Served) -> None:
+    for scope in ALL:
+        client = served.client(f"only {scope}", scope)
+        for wanted, method, path, more in ROUTES:
+            if scope not in (wanted, "admin"):
+                assert f"has no scope {wanted!r}" in client.error(method, path, 403, **more), (scope, path)
+    paths = {(method, path) for _, method, path, _ in ROUTES}
+    described = served.client("reader", "read").ask("GET", "/openapi.json")["paths"]
+    assert len(paths) + 1 == sum(map(len, described.values()))  # `/token`, which needs none
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Bearer evolve_0_x", "Basic YTpi"])
+def test_without_a_token_nothing_is_answered(given: str, served: Served) -> None:
+    for path in ("/api/v1/search", "/api/v1/openapi.json", "/mcp", "/", "/none"):
+        answer = served.http.get(path, headers={"authorization": given} if given else {})
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"] == "Bearer"
+        assert "evolve tokens add" in answer.json()["error"]["message"]
+    assert served.http.get("/healthz").text == "ok"
+
+
+def test_what_is_wrong_is_said_in_a_sentence(served: Served) -> None:
+    client = served.client("all", "admin")
+    assert "no record 'nobody'" in client.error("GET", "/knowledge/nobody", 404)
+    assert "expected 1 to 100" in client.error("GET", "/search", 400, params={"query": "x", "k": 0})
+    assert "query.query: Field required" in client.error("GET", "/search", 422)
+    assert "body.lesson: Field required" in client.error("POST", "/proposals", 422, json={})
+    assert "at least one step" in client.error("POST", "/outcomes", 400, json={"task": TASK, "steps": []})
+    assert "Not Found" in client.error("GET", "/nothing", 404)
+    assert "expected one that search or get_playbook gave" in client.error(
+        "POST", "/outcomes", 404, json={**OUTCOME, "cited": ["shr-99999"]}
+    )
+
+
+def test_a_body_is_bounded_and_so_is_each_text_in_it(served: Served) -> None:
+    client = served.client("all", "admin")
+    assert f"{BODY:,}" in client.error("POST", "/proposals", 413, content=b"x" * (BODY + 1))
+    for path, body in (
+        ("/playbook", {"task": "x" * 60_000}),
+        ("/proposals", {"lesson": "x" * 3_000}),
+        ("/knowledge", {"content": "x" * 60_000}),
+        ("/outcomes", {**OUTCOME, "steps": [{"action": "x" * 99_000}] * 30}),
+    ):
+        assert "expected at most" in client.error("POST", path, 400, json=body)
+
+
+def test_who_calls_without_end_is_told_to_wait_and_nobody_else(served: Served) -> None:
+    busy, calm = served.client("busy", "report"), served.client("calm", "read", "report")
+    answers = [_status(busy, {"lesson": ""}) for _ in range(PROPOSALS * SESSIONS + 20)]
+    assert answers.count(429) >= 1
+    assert set(answers) == {400, 429}
+    assert calm.ask("GET", "/search", params={"query": "payments"})
+    assert "expected a sentence" in calm.error("POST", "/proposals", 400, json={"lesson": " "})
+
+
+def _status(client: Client, body: dict[str, str]) -> int:
+    asked = client.http.post("/api/v1/proposals", json=body, headers={"authorization": f"Bearer {client.token}"})
+    return asked.status_code

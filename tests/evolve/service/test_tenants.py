@@ -1,0 +1,110 @@
+"""Tenants of `evolve serve`: each token stays in its namespace, and a revoked one is refused from the next request on.
+
+N1  no route reads or changes what another namespace knows, and none tells a foreign name from one that is not there
+N2  a token for all namespaces names the one it means
+N3  a token that is revoked, or past its time, opens nothing; the workspace keeps its hash alone
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+
+import pytest
+
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
+from evolve.service.tokens import issue, listed, revoke, verified
+from memory.errors import BadInput, NotFound
+from memory.redact import redact
+from tests.evolve.command import complaint, evolve, evolve_json
+from tests.evolve.service.conftest import ALL, SECRET_RULE, Served
+from tests.evolve.service.test_api import OUTCOME
+
+
+def test_no_route_leaves_the_namespace_of_the_token(served: Served) -> None:
+    a, b = served.client("a", *ALL), served.client("b", *ALL, namespace="b")
+    run = b.ask("POST", "/outcomes", 201, json=OUTCOME)["session"]
+    (theirs,) = b.ask("GET", "/knowledge")
+    assert theirs["content"] == SECRET_RULE
+    key = b.ask("GET", "/knowledge/1")["record"]["id"]
+    for name in (key, "1" * 32):
+        for method, path, more in (
+            ("GET", "/knowledge/{}", {}),
+            ("PATCH", "/knowledge/{}", {"json": {"content": "x"}}),
+            ("POST", "/knowledge/{}/retire", {"json": {}}),
+            ("POST", "/knowledge/{}/restore", {}),
+            ("GET", "/skills/{}", {}),
+        ):
+            said = a.error(method, path.format(name), 404, **more)
+            assert said.replace(name, "nobody") == a.error(method, path.format("nobody"), 404, **more)
+    assert "azure" not in str(a.ask("GET", "/search", params={"query": SECRET_RULE, "k": 100}))
+    assert "azure" not in a.ask("POST", "/playbook", json={"task": SECRET_RULE})["text"]
+    assert a.error("GET", f"/runs/{run}", 404).replace(run, "nobody") == a.error("GET", "/runs/nobody", 404)
+    assert run not in {row["run_id"] for row in a.ask("GET", "/runs", params={"limit": 200})}
+    assert {row["run_id"] for row in b.ask("GET", "/runs")} == {run}
+    assert key not in str(a.ask("GET", "/audit", params={"limit": 200}))
+    assert "another one" in a.error("GET", "/knowledge", 403, params={"namespace": "b"})
+    assert b.ask("GET", "/knowledge/1")["record"]["payload"]["content"] == SECRET_RULE
+
+
+def test_a_token_for_all_namespaces_says_which(served: Served) -> None:
+    client = served.client("operator", "admin", namespace="*")
+    (rule,) = client.ask("GET", "/knowledge", params={"namespace": "b"})
+    assert rule["content"] == SECRET_RULE
+    assert SECRET_RULE not in str(client.ask("GET", "/knowledge"))
+    client.ask("POST", "/knowledge", 201, params={"namespace": "b"}, json={"content": "Say teal."})
+    assert len(client.ask("GET", "/knowledge", params={"namespace": "b"})) == 2
+
+
+def test_a_revoked_token_opens_nothing(served: Served) -> None:
+    client = served.client("guest", "read", "report")
+    assert client.ask("GET", "/token")["name"] == "guest"
+    assert client.ask("POST", "/playbook", json={})["ids"]
+    assert evolve(served.folder, "tokens", "revoke", "guest") == "token 'guest' is revoked\n"
+    assert "valid token" in client.error("GET", "/token", 401)
+    assert "valid token" in client.error("POST", "/playbook", 401, json={})
+
+
+def test_a_token_ends_with_its_time(served: Served) -> None:
+    config = load_config(served.folder / "evolve.toml")
+    with open_store(config, owner=False) as store:
+        _, secret = issue(store, "short", ["read"], "default", timedelta(seconds=1))
+        assert verified(store, secret)
+        time.sleep(1.1)
+        assert verified(store, secret) is None
+        assert [(token.name, token.valid) for token in listed(store)] == [("short", False)]
+
+
+def test_the_workspace_keeps_no_token(served: Served) -> None:
+    told = evolve_json(served.folder, "tokens", "add", "ci", "--scope", "read", "--scope", "report", "--days", "1")
+    secret = told["token"]
+    assert secret.startswith("evolve_")
+    (row,) = evolve_json(served.folder, "tokens", "list")
+    assert row["valid"]
+    assert row["scopes"] == ["read", "report"]
+    assert "sha256" not in row
+    assert secret not in evolve(served.folder, "tokens", "list")
+    files = [path.read_bytes() for path in served.folder.rglob("*") if path.is_file()]
+    assert not [body for body in files if secret.rpartition("_")[2].encode() in body]
+    assert redact(f"curl -H {secret}") == "curl -H [REDACTED:evolve-token]"
+
+
+def test_a_token_that_cannot_be_is_refused_in_a_sentence(served: Served) -> None:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        issue(store, "ann", ["read"], "default")
+        for name, scopes, lifetime, why in (
+            ("ann", ["read"], None, "valid already"),
+            (" ", ["read"], None, "1 to 100 characters"),
+            ("x" * 101, ["read"], None, "1 to 100 characters"),
+            ("bob", ["write"], None, "got scope 'write'"),
+            ("bob", [], None, "needs a scope"),
+            ("bob", ["read"], timedelta(0), "lifetime"),
+        ):
+            with pytest.raises(BadInput, match=why):
+                issue(store, name, scopes, "default", lifetime)
+        revoke(store, "ann")
+        issue(store, "ann", ["read"], "default")
+        with pytest.raises(NotFound, match="no token 'bob'"):
+            revoke(store, "bob")
+    assert "got scope 'all'" in complaint(served.folder, "tokens", "add", "eve", "--scope", "all", code=2)

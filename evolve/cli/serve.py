@@ -27,9 +27,9 @@ def serve(
     port: Annotated[int, typer.Option(help="Port; 0 = any free one.", min=0, max=65535)] = 8765,
     as_json: Json = False,
 ) -> None:
-    """Serve the workspace over REST (/api/v1) and MCP (/mcp), each request with a token; Ctrl-C ends it.
+    """Serve the workspace to agents over REST (/api/v1) and MCP (/mcp), and its pages to people; Ctrl-C ends it.
 
-    `evolve tokens add` makes tokens. TLS is a proxy's in front of it.
+    Each request needs a token: `evolve tokens add` makes one. TLS is a proxy's in front of it.
     """
     import sys
 
@@ -50,7 +50,7 @@ def serve(
         address = f"http://{host}:{socket.getsockname()[1]}"
         show({"url": address}, as_json, f"{address} (Ctrl-C ends it)")
         sys.stdout.flush()
-        answer(create_app(config), socket)
+        answer(create_app(config, context.obj), socket)
 
 
 @tokens.command()

@@ -11,6 +11,7 @@ from fastapi import Depends, Request
 
 from evolve.config.model import Config
 from evolve.inspector.security import Refused
+from evolve.workspace.editing import OPERATOR
 from memory.store import Store
 
 
@@ -27,6 +28,8 @@ class PageContext:
     """The evolve.toml that was named; None = the nearest one."""
     tickets: set[str] = field(default_factory=lambda: set())
     """Keys for one visit each: what opens a browser stands in its arguments, where others can read it."""
+    actor: str = OPERATOR
+    """Who changes something, for the journal."""
     said: list[str] = field(default_factory=lambda: [])
     """What the last change came to, shown once on the next page."""
 
@@ -41,15 +44,17 @@ class PageContext:
 
 
 def desk_of(request: Request) -> PageContext:
-    """Return the server's desk."""
-    return request.app.state.desk
+    """Return the server's desk, or that of who sent this request."""
+    return request.scope.get("desk", request.app.state.desk)
 
 
 async def own_form(request: Request) -> dict[str, str]:
     """Return the fields of a form that one of our pages sent. Raises `Refused` for any other, and when read-only."""
     desk = desk_of(request)
     if desk.read_only:
-        raise Refused("this page only shows; start `evolve ui` without --read-only to change something")
+        raise Refused(
+            "this page only shows: `evolve ui` was started with --read-only, or your token has no scope for this change"
+        )
     fields = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
     if not hmac.compare_digest(fields.pop("csrf", "").encode(), desk.csrf.encode()):
         raise Refused("this form is not from the page that is open now; load the page again and repeat it")

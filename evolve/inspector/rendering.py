@@ -66,7 +66,8 @@ def show(request: Request, template: str, data: Mapping[str, Any], *, status: in
     desk = desk_of(request)
     said: list[str] = []
     if status == 200 and "hx-request" not in request.headers:
-        said, desk.said = desk.said, []
+        said = desk.said.copy()
+        desk.said.clear()
     here = {"said": said, "here": request.url.path.split("/")[1] or "overview"}
     return HTMLResponse(render(template, {**frame(desk, served), **here, **data}), status_code=status)
 

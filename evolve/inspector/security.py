@@ -56,13 +56,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008, "reason": "there is no WebSocket here"})
             return
 
-        async def closed(message: MutableMapping[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
-                more = [(n.encode(), v.encode()) for n, v in _headers(scope["path"]).items() if n.encode() not in given]
-                message["headers"] = [*message["headers"], *more]
-            await send(message)
-
+        closed = closing(send, scope["path"])
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         if not _local(headers.get("host", "")):
             await _answer(closed, 403, "This page answers on 127.0.0.1 and localhost alone.")
@@ -94,6 +88,19 @@ class Guard:
         """Look for our cookie by hand: those of other programs on this host come along, in whatever form."""
         pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
         return any(name == _name(headers["host"]) and self._is_key(value) for name, _, value in pairs)
+
+
+def closing(send: Send, path: str) -> Send:
+    """Return what sends an answer with the headers that forbid what no page of ours needs."""
+
+    async def closed(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            given = {name for name, _ in message["headers"]}
+            more = [(n.encode(), v.encode()) for n, v in _headers(path).items() if n.encode() not in given]
+            message["headers"] = [*message["headers"], *more]
+        await send(message)
+
+    return closed
 
 
 def _local(host: str) -> bool:

@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.types import Lifespan
 
 from evolve import inspector
 from evolve.config.model import Config
@@ -70,12 +71,18 @@ def create_app(config: Config, *, read_only: bool = False, key: str | None = Non
         with store:
             yield
 
+    made = unguarded(desk, lifespan)
+    made.add_middleware(Guard, key=desk.key, tickets=desk.tickets)
+    return made
+
+
+def unguarded(desk: PageContext, lifespan: Lifespan[FastAPI] | None = None) -> FastAPI:
+    """Return the pages over an open store, for who guards them: `scope["desk"]` is what one request may do."""
     made = FastAPI(title="evolve", docs_url=None, redoc_url=None, openapi_url=None, lifespan=lifespan)
     made.state.desk = desk
     made.mount("/static", StaticFiles(directory=str(files(inspector) / "static")), name="static")
     for page in PAGES:
         made.include_router(page.router)
-    made.add_middleware(Guard, key=desk.key, tickets=desk.tickets)
     for kind in (EvolveError, RequestValidationError, HTTPException):
         made.add_exception_handler(kind, _complain)
     made.add_exception_handler(Exception, _broken)

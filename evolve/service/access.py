@@ -1,6 +1,6 @@
-"""Who is let in: the token of each request, looked up anew, and what it may ask for.
+"""Which agent is let in: the token of each request, looked up anew.
 
-The guard stands before everything and knows no page of its own, so what is added behind it is behind a token too.
+The guard stands before all that answers agents, so what is added behind it is behind a token too.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Guard:
         belongs_to(scope, token.id)
         known = CALLER.set(token)
         try:
-            await self._app(scope, _bounded(receive), send)
+            await self._app(scope, bounded(receive), send)
         finally:
             CALLER.reset(known)
 
@@ -68,7 +68,7 @@ def refusal(status: int, kind: str, message: str, headers: dict[str, str] | None
     return JSONResponse({"error": {"type": kind, "message": message}}, status, headers)
 
 
-def _bounded(receive: Receive) -> Receive:
+def bounded(receive: Receive) -> Receive:
     """Return what hands on the parts of a body. It raises an `HTTPException` before it has handed on too many."""
     read = 0
 

@@ -1,10 +1,13 @@
-"""One application of a workspace for many: the REST API and MCP over streamable HTTP, both behind tokens."""
+"""One application of a workspace for many: REST and MCP for agents, pages for people, all of it behind tokens."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import secrets
+from collections.abc import AsyncGenerator, MutableMapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,22 +15,48 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from evolve.config.model import Config
+from evolve.inspector.page_context import PageContext
+from evolve.inspector.server import unguarded
 from evolve.integrations.client_limits import TooManyCalls
 from evolve.integrations.client_session import ClientSession
 from evolve.integrations.mcp_server import make_guarded
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import MCP
-from evolve.service.access import CALLER, Guard, refusal
+from evolve.service.access import ALIVE, CALLER, App, Guard, Receive, Send, refusal
 from evolve.service.api import router
+from evolve.service.browsers import Browsers
 from evolve.service.callers import Callers, Forbidden
 from memory.errors import BadInput, ConflictError, EvolveError, NotFound
+from memory.store import Store
 
+AGENTS = ("/api/", "/mcp", ALIVE)
+"""Beginnings of paths that answer to `Authorization` headers; all others are pages."""
 STATUS = {NotFound: 404, TooManyCalls: 429, BadInput: 400, Forbidden: 403, ConflictError: 409}
 
 
-def create_app(config: Config) -> FastAPI:
-    """Return the application of a workspace (ASGI), which opens its store and closes it when it ends."""
+class Doors:
+    """Gives agents the API and people the pages (ASGI)."""
+
+    def __init__(self, agents: App, people: App) -> None:
+        self._agents, self._people = agents, people
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        for_people = scope["type"] == "http" and not scope["path"].startswith(AGENTS)
+        await (self._people if for_people else self._agents)(scope, receive, send)
+
+
+def create_app(config: Config, file: Path | None = None) -> Doors:
+    """Return the application of a workspace (ASGI), which opens its store and closes it when it ends.
+
+    `file`: the evolve.toml that was named; None = the nearest one.
+    """
     store = open_store(config, owner=False)
+    desk = PageContext(config, store, secrets.token_urlsafe(24), file=file.resolve() if file else None)
+    return Doors(_for_agents(config, store), Browsers(unguarded(desk), desk))
+
+
+def _for_agents(config: Config, store: Store) -> FastAPI:
     callers = Callers(config, store)
 
     def visit() -> ClientSession:

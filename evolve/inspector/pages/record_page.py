@@ -33,14 +33,18 @@ def record(request: Request, desk: At, name: str) -> HTMLResponse:
 def retire(desk: At, name: str, form: Form) -> RedirectResponse:
     """Take a record out of all prompts. Refused for a skill that others call."""
     found = known(desk, name)
-    return _changed(desk, found, editing.retire(desk.store, desk.namespace, found, form.get("why", "")))
+    return _changed(
+        desk, found, editing.retire(desk.store, desk.namespace, found, form.get("why", ""), actor=desk.actor)
+    )
 
 
 @router.post("/records/{name}/restore")
 def restore(desk: At, name: str, form: Form) -> RedirectResponse:
     """Bring a record into use, on the operator's authority."""
     found = known(desk, name)
-    return _changed(desk, found, editing.promote(desk.store, desk.namespace, found, form.get("why", "")))
+    return _changed(
+        desk, found, editing.promote(desk.store, desk.namespace, found, form.get("why", ""), actor=desk.actor)
+    )
 
 
 @router.post("/records/{name}/edit")
@@ -53,7 +57,7 @@ def edit(desk: At, name: str, form: Form) -> RedirectResponse:
         raise BadInput(f"got {text!r} for a {found.kind}; expected a bullet's or a skill's new text and its version")
     payload = found.payload.model_dump(mode="json") | {field: text}
     op = DeltaOp(op=Op.EDIT, kind=found.kind, target_id=found.id, payload=payload, base_version=int(version))
-    return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=editing.OPERATOR))
+    return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=desk.actor))
 
 
 def one(desk: PageContext, name: str) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from evolve.gates.review_queue import WRITTEN_IN, Proposal
 from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.pages.record_page import diff, said, told
 from evolve.inspector.rendering import served, show
-from evolve.workspace.editing import OPERATOR
 from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op
 
@@ -115,22 +114,22 @@ def _editable(proposal: Proposal) -> str:
 
 
 def _accept(desk: PageContext, name: str, form: dict[str, str]) -> str:
-    return told(review_queue.accept(desk.store, name, actor=OPERATOR))
+    return told(review_queue.accept(desk.store, name, actor=desk.actor))
 
 
 def _edit(desk: PageContext, name: str, form: dict[str, str]) -> str:
     text = form.get("text", "").replace("\r\n", "\n")
     payload = review_queue.edited(review_queue.find(desk.store, name).op, text)
-    return told(review_queue.accept(desk.store, name, actor=OPERATOR, payload=payload))
+    return told(review_queue.accept(desk.store, name, actor=desk.actor, payload=payload))
 
 
 def _reject(desk: PageContext, name: str, form: dict[str, str]) -> str:
-    review_queue.reject(desk.store, name, actor=OPERATOR, reason=form.get("why", ""))
+    review_queue.reject(desk.store, name, actor=desk.actor, reason=form.get("why", ""))
     return f"Change {name} is rejected."
 
 
 def _defer(desk: PageContext, name: str, form: dict[str, str]) -> str:
-    review_queue.defer(desk.store, name, actor=OPERATOR, reason=form.get("why", ""))
+    review_queue.defer(desk.store, name, actor=desk.actor, reason=form.get("why", ""))
     return f"Change {name} waits on, after all others."
 
 

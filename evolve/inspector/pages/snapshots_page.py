@@ -12,7 +12,6 @@ from evolve.inspector.pager import Number, Paging
 from evolve.inspector.pages.record_page import diff, said, told
 from evolve.inspector.rendering import served, show
 from evolve.lookup import find_snapshot
-from evolve.workspace.editing import OPERATOR
 from memory import paging
 from memory.snapshots import address
 
@@ -40,7 +39,7 @@ def rollback(desk: At, form: Form) -> RedirectResponse:
     """Make a snapshot the live state again; what is live now is frozen first, so that this can be undone."""
     name = find_snapshot(desk.store, desk.namespace, form.get("snapshot", ""))
     before = address(desk.store.snapshot(desk.namespace))
-    commit = desk.store.rollback(desk.namespace, name, actor=OPERATOR)
+    commit = desk.store.rollback(desk.namespace, name, actor=desk.actor)
     desk.said.append(f"{told(commit)} What was live before is snapshot {_short(before)}.")
     return RedirectResponse(served("snapshots"), 303)
 

@@ -125,7 +125,7 @@ def test_each_scope_opens_its_own(served: Served) -> None:
 
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Bearer evolve_0_x", "Basic YTpi"])
 def test_without_a_token_nothing_is_answered(given: str, served: Served) -> None:
-    for path in ("/api/v1/search", "/api/v1/openapi.json", "/mcp", "/", "/none"):
+    for path in ("/api/v1/search", "/api/v1/openapi.json", "/api/none", "/mcp", "/mcp/none"):
         answer = served.http.get(path, headers={"authorization": given} if given else {})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"] == "Bearer"

@@ -1,0 +1,97 @@
+"""The pages of a served workspace, for people: who logs in with a token sees them, and may change what it allows.
+
+The pages show the whole workspace, so they take a token for all namespaces. Scope `read` shows, `review` also decides
+on the review page, `admin` changes everything. The cookie is the token itself, looked up with every request; forms must
+come from a page of this server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from evolve.inspector.page_context import PageContext
+from evolve.inspector.rendering import render
+from evolve.inspector.security import SAFE, closing
+from evolve.service.access import App, Receive, Send, bounded
+from evolve.service.tokens import EVERYWHERE, Token, verified
+
+COOKIE = "evolve_token"
+LOG_IN = "Log in with a token for all namespaces: `evolve tokens add NAME --scope read --namespace '*'` makes one."
+
+
+class Browsers:
+    """Stands before the pages (ASGI)."""
+
+    def __init__(self, pages: App, desk: PageContext) -> None:
+        self._pages, self._desk = pages, desk
+        self._said: dict[str, list[str]] = {}
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on with what its sender may do."""
+        request = Request(scope, bounded(receive))
+        answer = await self._answer(request)
+        after = closing(send, scope["path"])
+        if answer is not None:
+            await answer(scope, request.receive, after)
+        else:
+            await self._pages(scope, request.receive, after)
+
+    async def _answer(self, request: Request) -> Response | None:
+        """Return an answer of our own; None where the pages are to answer."""
+        path = request.url.path
+        if path.startswith("/static/"):
+            return None
+        if request.method not in SAFE and urlsplit(request.headers.get("origin", "")).netloc != request.headers["host"]:
+            return _login("Only a page of this server may change something.", 403)
+        token = verified(self._desk.store, request.cookies.get(COOKIE, ""))
+        if path == "/login":
+            return await self._log_in(request, token)
+        if path == "/logout":
+            gone = RedirectResponse("/login", 303)
+            gone.delete_cookie(COOKIE)
+            return gone
+        if token is None or _why_not(token):
+            return RedirectResponse("/login", 303)
+        request.scope["desk"] = self._desk_of(token, path)
+        return None
+
+    async def _log_in(self, request: Request, known: Token | None) -> Response:
+        if request.method in SAFE:
+            return _login(LOG_IN, person=known.name if known else "")
+        given = str((await request.form()).get("token", "")).strip()
+        token = verified(self._desk.store, given)
+        why = "This is no token that is valid here." if token is None else _why_not(token)
+        if why:
+            return _login(f"{why} {LOG_IN}", 403)
+        let_in = RedirectResponse("/", 303)
+        secure = request.headers.get("x-forwarded-proto", request.url.scheme) == "https"
+        let_in.set_cookie(COOKIE, given, httponly=True, samesite="lax", secure=secure)
+        return let_in
+
+    def _desk_of(self, token: Token, path: str) -> PageContext:
+        """Return what a page works with for one person."""
+        may_change = token.may("admin") or (token.may("review") and path.split("/")[1] == "review")
+        return replace(
+            self._desk,
+            key=f"{self._desk.key}{token.id}",
+            read_only=not may_change,
+            actor=f"token:{token.name}",
+            said=self._said.setdefault(token.id, []),
+        )
+
+
+def _why_not(token: Token) -> str:
+    """Return why a token opens no page, empty where it does."""
+    if token.namespace != EVERYWHERE:
+        return f"Token {token.name!r} is for one namespace, and pages show the whole workspace."
+    return "" if token.may("read") else f"Token {token.name!r} has no scope 'read'."
+
+
+def _login(text: str, status: int = 200, person: str = "") -> HTMLResponse:
+    return HTMLResponse(render("login.html", {"text": text, "person": person}), status)

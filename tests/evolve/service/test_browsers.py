@@ -1,0 +1,150 @@
+"""The pages of `evolve serve`: who logs in sees them, and changes what the token allows.
+
+B1  without a token every page leads to the login; a token for one namespace, or without `read`, opens none
+B2  `read` shows, `review` decides on the review page alone, `admin` changes; the journal names the token
+B3  a form of another site changes nothing, and a revoked token closes the pages
+B4  what one person did is told to that person
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fastapi.testclient import TestClient
+
+from evolve.config.file import load_config
+from evolve.gates.review_queue import submit
+from evolve.inspector.security import CSP
+from evolve.loop.assembly import open_store
+from memory.records import DeltaOp, Op
+from tests.evolve.command import evolve
+from tests.evolve.service.conftest import Served
+
+ORIGIN = "http://testserver"
+PAGES = ("/", "/runs", "/playbook", "/review", "/snapshots", "/static/../runs", "/none")
+
+
+@dataclass
+class Person:
+    """A browser of its own."""
+
+    http: TestClient
+
+    def log_in(self, token: str) -> int:
+        """Send the form of the login; return the status that it comes to."""
+        return self.post("/login", token=token)
+
+    def post(self, path: str, *, origin: str = ORIGIN, **fields: str) -> int:
+        """Send a form as a page of `origin` would; return the status."""
+        answer = self.http.post(path, data=fields, headers={"origin": origin})
+        return answer.status_code
+
+    def page(self, path: str) -> str:
+        answer = self.http.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def csrf(self, path: str) -> str:
+        found = re.search(r'name="csrf" value="([^"]+)"', self.page(path))
+        assert found is not None, path
+        return found[1]
+
+
+def person(served: Served, name: str = "", *scopes: str) -> Person:
+    """Return a browser; with a name it is logged in."""
+    new = Person(TestClient(served.http.app))
+    if name:
+        assert new.log_in(served.client(name, *scopes, namespace="*").token) == 200
+    return new
+
+
+def test_pages_want_a_token_for_all_namespaces(served: Served) -> None:
+    stranger = person(served)
+    for path in PAGES:
+        answer = stranger.http.get(path, follow_redirects=False)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/login"), path
+    assert "Log in" in stranger.page("/runs")
+    assert stranger.log_in("evolve_0_x") == 403
+    assert stranger.log_in(served.client("tenant", "admin").token) == 403
+    assert stranger.log_in(served.client("agent", "report", namespace="*").token) == 403
+    assert stranger.http.get("/", follow_redirects=False).status_code == 303
+    answer = stranger.http.get("/login")
+    assert answer.headers["content-security-policy"] == CSP
+    assert stranger.http.get("/static/app.css").status_code == 200
+
+
+def test_who_may_read_sees_and_changes_nothing(served: Served) -> None:
+    reader = person(served, "reader", "read")
+    assert "read-only" in reader.page("/playbook")
+    assert 'method="post"' not in reader.page("/snapshots")
+    admin = person(served, "admin", "admin")
+    path = "/records/" + _record(served)
+    assert reader.post(f"{path}/retire", csrf=admin.csrf(path)) == 403
+
+
+def test_who_may_review_decides_and_does_no_more(served: Served) -> None:
+    number = _waiting(served, "Greet zebras politely.")
+    reviewer = person(served, "Bob", "read", "review")
+    path = "/records/" + _record(served)
+    assert 'method="post"' not in reviewer.page(path)
+    csrf = reviewer.csrf("/review")
+    assert reviewer.post(f"{path}/retire", csrf=csrf) == 403
+    assert reviewer.post(f"/review/{number}/accept", csrf=csrf) == 200
+    with open_store(load_config(served.folder / "evolve.toml"), read_only=True) as store:
+        (accepted,) = store.events(type="review.accepted")
+    assert accepted.data["actor"] == "token:Bob"
+
+
+def test_who_may_all_changes_and_is_named(served: Served) -> None:
+    ann, eve = person(served, "Ann", "admin"), person(served, "Eve", "read")
+    key = _record(served)
+    assert ann.http.post(
+        f"/records/{key}/retire", data={"csrf": ann.csrf(f"/records/{key}")}, headers={"origin": ORIGIN},
+        follow_redirects=False,
+    ).status_code == 303  # fmt: skip
+    assert "Done. The journal has it" not in eve.page("/playbook")
+    assert "Done. The journal has it" in ann.page("/playbook")
+    assert "Done. The journal has it" not in ann.page("/playbook")
+    with open_store(load_config(served.folder / "evolve.toml"), read_only=True) as store:
+        assert store.history(key)[-1].data["actor"] == "token:Ann"
+
+
+def test_a_form_of_another_site_or_person_changes_nothing(served: Served) -> None:
+    ann, bea = person(served, "Ann", "admin"), person(served, "Bea", "admin")
+    path = "/records/" + _record(served)
+    csrf = ann.csrf(path)
+    assert ann.post(f"{path}/retire", csrf=csrf, origin="https://elsewhere.example") == 403
+    assert ann.post(f"{path}/retire", csrf=bea.csrf(path)) == 403
+    assert ann.post(f"{path}/retire", csrf=csrf) == 200
+
+
+def test_a_revoked_token_closes_the_pages_and_a_log_out_too(served: Served) -> None:
+    ann, bea = person(served, "Ann", "read"), person(served, "Bea", "read")
+    evolve(served.folder, "tokens", "revoke", "Ann")
+    assert ann.http.get("/runs", follow_redirects=False).status_code == 303
+    assert "Log out Bea" in bea.page("/login")
+    assert bea.post("/logout") == 200
+    assert bea.http.get("/runs", follow_redirects=False).status_code == 303
+
+
+def test_the_cookie_is_kept_from_scripts_and_from_plain_http_behind_tls(served: Served) -> None:
+    token = served.client("Ann", "read", namespace="*").token
+    for headers, secure in (({}, False), ({"x-forwarded-proto": "https"}, True)):
+        answer = TestClient(served.http.app).post(
+            "/login", data={"token": token}, headers={"origin": ORIGIN, **headers}, follow_redirects=False
+        )
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert ("secure" in cookie) is secure
+
+
+def _record(served: Served) -> str:
+    with open_store(load_config(served.folder / "evolve.toml"), read_only=True) as store:
+        return store.records("default")[0].id
+
+
+def _waiting(served: Served, content: str) -> int:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        submit(store, "default", "run", [DeltaOp(op=Op.ADD, payload={"content": content})])
+        return store.events(type="review.pending")[0].seq

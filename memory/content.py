@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from memory.redact import may_hold_secret, redact, redact_named
+from memory.detectors import DETECTORS, Detector
+from memory.redact import redact_named, suspects
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
@@ -16,27 +18,28 @@ def clean(value: Any) -> Any:
 
     A value in which there is nothing to replace is returned as it is.
     """
-    return _cleaned(value) if _suspicious(value) else value
-
-
-def _suspicious(value: Any) -> bool:
     try:
         body = canonical(value)
         body.encode("utf-8")
-    except (TypeError, ValueError):  # odd keys, a lone surrogate: the thorough way knows what to do
-        return True
-    return "\\u0000" in body or may_hold_secret(body)
+    except (TypeError, ValueError):  # odd keys, a lone surrogate
+        return _cleaned(value, DETECTORS)
+    found = suspects(body)
+    return _cleaned(value, found) if found or "\\u0000" in body else value
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned(value: Any, among: Sequence[Detector]) -> Any:
+    """Return a value cleaned of what these detectors find, those that may find something in all of it."""
     if isinstance(value, str):
         if not value.isascii():
             value = value.encode("utf-8", "replace").decode("utf-8")
-        return redact(value.replace("\x00", "�"))
+        value = value.replace("\x00", "�")
+        for detector in among:
+            value = detector.redact(value)
+        return value
     if isinstance(value, dict):
-        return {str(_cleaned(key)): redact_named(str(key), _cleaned(item)) for key, item in value.items()}
+        return {str(_cleaned(key, among)): redact_named(str(key), _cleaned(item, among)) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
+        return [_cleaned(item, among) for item in value]
     return value
 
 

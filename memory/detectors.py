@@ -97,6 +97,8 @@ def _format(name: str, pattern: str, *signs: str | re.Pattern[str], flags: int =
     return Detector(name, re.compile(pattern, flags), signs)
 
 
+_SK = re.compile(rf"sk-(?:(?<![A-Za-z0-9_]sk-)|(?<=\\[bfnrt]sk-)|(?<=\\u[0-9a-f]{{4}}sk-)){_TOKEN}{{20}}")
+"""At the beginning of a word, also behind a control character as JSON writes it: `task-1` and `risk-free` hold none."""
 _PLAIN = (
     "CCIPAT_", "CFPAT-", "EZAK", "EZTK", "GOCSPX-", "NRAK-", "bkua_", "dckr_pat_", "doo_v1_", "dop_v1_", "dor_v1_",
     "dp.ct.", "dp.pt.", "dp.st.", "figd_", "fw_", "glsa_", "lin_api_", "lsv2_pt_", "lsv2_sk_", "nfp_", "ntn_", "pcsk_",
@@ -151,7 +153,7 @@ DETECTORS: tuple[Detector, ...] = (
         rf"|gh[pousr]_[A-Za-z0-9]{{30,}}|github_pat_[A-Za-z0-9_]{{30,}}|glpat-{_TOKEN}{{20,}}|AIza{_TOKEN}{{35}}"
         r"|xox[abeoprs]-[A-Za-z0-9-]{10,}|hf_[A-Za-z0-9]{30,}|npm_[A-Za-z0-9]{36}|pypi-[A-Za-z0-9_-]{40,}"
         rf"|SG\.{_TOKEN}{{16,64}}\.{_TOKEN}{{16,}}|ya29\.{_TOKEN}{{20,}}|gsk_[A-Za-z0-9]{{30,}}|xai-[A-Za-z0-9]{{30,}})",
-        "sk-", "sk_live", "sk_test", "rk_live", "rk_test", "pk_live", "pk_test", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
+        _SK, "sk_live", "sk_test", "rk_live", "rk_test", "pk_live", "pk_test", "ghp_", "gho_", "ghu_", "ghs_", "ghr_",
         "github_pat_", "glpat-", "AIza", "xox", "hf_", "npm_", "pypi-", "SG.", "ya29", "gsk_", "xai-",
     ),
     Detector(

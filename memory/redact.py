@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.detectors import DETECTORS, NAMED
+from memory.detectors import DETECTORS, NAMED, Detector
 
 
 def _texts(*, folded: bool) -> tuple[str, ...]:
@@ -23,21 +23,27 @@ _EXACT, _FOLDED = _texts(folded=False), _texts(folded=True)
 _PATTERNS = tuple(sign for each in DETECTORS for sign in each.signs if not isinstance(sign, str))
 
 
-def may_hold_secret(body: str) -> bool:
-    """Return False only when no string and no name in a JSON text can be redacted: plain searches, much faster."""
+def _may_hold_secret(text: str) -> bool:
+    """Tell whether any detector may find something, much faster than asking each of them."""
     return (
-        any(map(body.__contains__, _EXACT))
-        or any(map(body.lower().__contains__, _FOLDED))
-        or any(pattern.search(body) for pattern in _PATTERNS)
+        any(map(text.__contains__, _EXACT))
+        or any(map(text.lower().__contains__, _FOLDED))
+        or any(pattern.search(text) for pattern in _PATTERNS)
     )
+
+
+def suspects(text: str) -> tuple[Detector, ...]:
+    """Return the detectors that may find something in a text, or in the strings and names of a JSON text."""
+    if not _may_hold_secret(text):
+        return ()
+    lower = text.lower()
+    return tuple(detector for detector in DETECTORS if detector.may_find(text, lower))
 
 
 def redact(text: str) -> str:
     """Return `text` with every recognised secret replaced by `[REDACTED:<what>]`."""
-    lower = text.lower()
-    for detector in DETECTORS:
-        if detector.may_find(text, lower):
-            text = detector.redact(text)
+    for detector in suspects(text):
+        text = detector.redact(text)
     return text
 
 

@@ -17,7 +17,7 @@ from evolve.environments.office.families import SPLITS
 from memory.content import canonical, clean
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Event, Step, Task, ToolCall, Trajectory
-from memory.redact import may_hold_secret, redact
+from memory.redact import redact, suspects
 from memory.store import Store
 from tests.memory import fake_secrets
 
@@ -84,10 +84,22 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
     assert redact(text) == text
 
 
+@pytest.mark.parametrize("name", ["task-0", "risk-free-and-without-a-single-number", "disk-7", "Alaska-anchorage-1"])
+def test_ordinary_names_make_nobody_look_closer(name: str) -> None:
+    assert suspects(canonical({"task": {"id": name}, "steps": [name, f"do {name}"]})) == ()
+
+
+@pytest.mark.parametrize("before", ["", "\n", "\t", "\x01", "\x1f", "\\", '"', "é ", "("])
+def test_a_key_is_found_behind_whatever_json_writes_before_it(before: str) -> None:
+    text = before + SECRETS["openai"]
+    assert suspects(canonical([text]))
+    assert clean([text]) == [f"{before}[REDACTED:api-key]"]
+
+
 @pytest.mark.parametrize("name", SECRETS)
 def test_no_secret_slips_through_the_quick_look_at_the_whole(name: str) -> None:
     value = {"steps": [{"reply": f"before {SECRETS[name]} after"}], "usage": {"prompt_tokens": 3, "passed": True}}
-    assert may_hold_secret(canonical(value))
+    assert suspects(canonical(value))
     assert "[REDACTED:" in clean(value)["steps"][0]["reply"]
 
 
@@ -103,7 +115,7 @@ def test_each_kind_is_cut_out_wherever_it_stands(kind: str, around: str) -> None
     cleaned = redact(text)
     assert fake_secrets.core(kind) not in cleaned
     assert "[REDACTED:" in cleaned
-    assert may_hold_secret(text)
+    assert suspects(text)
     assert redact(cleaned) == cleaned
     if around.startswith("it said"):
         assert cleaned.startswith("it said ")

@@ -266,11 +266,8 @@ async def defer(caller: Reviewer, number: str, said: Decision) -> None:
 async def add(caller: Admin, rule: Rule) -> Changed:
     """Add a rule by hand."""
     check_sizes({"content": rule.content, "section": rule.section})
-    return _changed(
-        editing.add(
-            caller.store, caller.namespace, rule.content, section=rule.section, pin=rule.pin, actor=caller.actor
-        )
-    )
+    op = editing.written(rule.content, section=rule.section, pin=rule.pin, author=caller.actor)
+    return _changed(caller.store.commit(caller.namespace, [op], actor=caller.actor))
 
 
 @router.patch("/knowledge/{name}")

@@ -206,18 +206,22 @@ def add(
     section: str = DEFAULT_SECTION,
     pin: bool = True,
     allow_forgotten: bool = False,
-    actor: str = OPERATOR,
 ) -> Commit:
     """Add a bullet by hand; `pin` keeps it in every prompt. Refused, with the reason, where it was forgotten."""
-    op = DeltaOp(
+    op = written(content, section=section, pin=pin, allow_forgotten=allow_forgotten)
+    return store.commit(namespace, [op], actor=OPERATOR)
+
+
+def written(content: str, *, section: str, pin: bool, allow_forgotten: bool = False, author: str = OPERATOR) -> DeltaOp:
+    """Return the change that adds a bullet which a person wrote."""
+    return DeltaOp(
         op=Op.ADD,
         payload={"content": content, "section": section},
         status=Status.ACTIVE,
         pinned=pin,
         allow_forgotten=allow_forgotten,
-        provenance=Provenance(trust=Trust.OPERATOR, author=actor),
+        provenance=Provenance(trust=Trust.OPERATOR, author=author),
     )
-    return store.commit(namespace, [op], actor=actor)
 
 
 def edit(store: Store, namespace: str, name: str, content: str, *, actor: str = OPERATOR) -> Commit:

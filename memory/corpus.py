@@ -18,7 +18,7 @@ import numpy as np
 from memory.catalogue import Candidate, Catalogue, Known
 from memory.indexes.exact import ExactIndex
 from memory.journal import Journal
-from memory.lexical import WordSearch
+from memory.lexical import WordSearch, WordSearches
 from memory.live_index import LiveIndex
 from memory.protocols import Vector
 from memory.records import Record
@@ -60,7 +60,7 @@ class Sources:
     journal: Journal
     reader: Reader
     index: LiveIndex
-    words: WordSearch
+    words: WordSearches
     catalogue: Catalogue
     dim: int
 
@@ -80,8 +80,8 @@ class LiveCorpus:
     def lexical(self, words: Sequence[str], limit: int) -> Hits:
         journal = self.sources.journal
         with journal.lock:
-            stamp = journal.query("SELECT max(seq) FROM records")
-            rows, scores = self.sources.words.best(words, stamp)
+            ((latest, several),) = journal.query("SELECT (SELECT max(seq) FROM records), count(*) > 1 FROM namespaces")
+            rows, scores = self.sources.words.of(self.namespace if several else None).best(words, latest)
         known = self._known.by_row
         found: dict[str, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):

@@ -69,6 +69,10 @@ class Words(Protocol):
         """Return how many texts there are, and how many words they have together."""
         ...
 
+    def lengths(self, namespace: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return the texts of a namespace in the order of their numbers, and their lengths in words."""
+        ...
+
     def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         """Return the texts that hold a stem, in the order of their numbers; how often; and their lengths in words."""
         ...

@@ -20,7 +20,7 @@ from memory.changes import Batch, Change
 from memory.content import canonical, clean_body
 from memory.database_engine import Connection
 from memory.errors import ConflictError
-from memory.forget import tombstone
+from memory.forget import Tombstone, tombstone
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.proposals import Prepared
@@ -122,11 +122,18 @@ def _apply_one(change: Change, item: Prepared) -> OpResult:
 def _refuse_forgotten(change: Change, item: Prepared) -> None:
     found = None if item.payload is None or item.op.allow_forgotten else tombstone(change.journal, item.text)
     if found is not None:
-        why = f" ({found.reason})" if found.reason else ""
         raise Forgotten(
-            f"this text was forgotten with record {found.record_id!r}{why}; to write it all the same, set "
-            "`allow_forgotten` (`evolve playbook add --allow-forgotten`)"
+            f"this text was forgotten{_told_of(change, found)}; to write it all the same, set `allow_forgotten` "
+            "(`evolve playbook add --allow-forgotten`)"
         )
+
+
+def _told_of(change: Change, found: Tombstone) -> str:
+    """Return with which record and why a text was forgotten; nothing where that was in another namespace."""
+    record = find_target(change.journal.conn, found.record_id)
+    if record is None or record.namespace != change.batch.namespace:
+        return ""
+    return f" with record {found.record_id!r}" + (f" ({found.reason})" if found.reason else "")
 
 
 def _target(change: Change, op: DeltaOp, record_id: str, *, live: bool = True) -> Target:

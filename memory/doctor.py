@@ -130,8 +130,9 @@ def _bodies(journal: Journal) -> Iterator[Finding]:
     for (meta,) in journal.query("SELECT meta FROM events WHERE type = 'forgotten'"):
         purged.update(json.loads(meta).get("hashes", []))
     named = journal.query(
-        "SELECT content AS hash FROM events WHERE content IS NOT NULL AND content NOT IN (SELECT hash FROM content)"
-        " UNION SELECT content_hash FROM versions WHERE content_hash NOT IN (SELECT hash FROM content)"
+        "SELECT e.content AS hash FROM events e WHERE e.content IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM content c WHERE c.hash = e.content) UNION SELECT v.content_hash FROM versions v"
+        " WHERE NOT EXISTS (SELECT 1 FROM content c WHERE c.hash = v.content_hash)"
     )
     missing = [key for (key,) in named if key not in purged]
     if missing:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
@@ -27,6 +28,9 @@ POSTINGS = 1000
 """Word occurrences that one query may visit."""
 _KEPT = 4096
 """Stems of which the postings are kept."""
+_NAMESPACES_KEPT = 32
+Lengths = tuple[NDArray[np.int64], NDArray[np.float64]]
+"""Row ids, and their lengths in words."""
 Hits = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Row ids, and their scores."""
 _WORD = re.compile(r"[^\W_]+")
@@ -68,13 +72,15 @@ def rarest(words: Sequence[str], frequency: Mapping[str, int], *, postings: int 
 class WordSearch:
     """Which records hold some words, ranked. Call it with the journal's lock held.
 
+    Words are counted in one namespace, so that no score tells what another one holds; or, without one, in all texts.
     What was read is kept as long as the `stamp` of a question (whatever tells that no text changed) stays the same.
     """
 
-    def __init__(self, words: Words) -> None:
-        self._words = words
+    def __init__(self, words: Words, namespace: str | None = None) -> None:
+        self._words, self._namespace = words, namespace
         self._known: dict[str, int] = {}
         self._hits: dict[str, Hits] = {}
+        self._own: Lengths | None = None
         self._totals: tuple[int, int] | None = None
         self._stamp: object = None
 
@@ -92,12 +98,17 @@ class WordSearch:
     def frequency(self, words: Sequence[str], stamp: object) -> dict[str, int]:
         """Return word -> number of records that hold its stem."""
         if stamp != self._stamp:
-            self._known, self._hits, self._totals, self._stamp = {}, {}, None, stamp
+            self._known, self._hits, self._own, self._totals, self._stamp = {}, {}, None, None, stamp
         stems = {word: stem(word) for word in words}
         new = sorted({each for each in stems.values() if each not in self._known})
         if new:
-            self._known |= dict.fromkeys(new, 0) | self._words.records(new)
+            self._known |= dict.fromkeys(new, 0) | self._counted(new)
         return {word: self._known[each] for word, each in stems.items()}
+
+    def _counted(self, stems: Sequence[str]) -> dict[str, int]:
+        """Return stem -> number of records. In a namespace their places are read for it, also those of common words."""
+        anywhere = self._words.records(stems)
+        return anywhere if self._namespace is None else {each: len(self._of(each)[0]) for each in anywhere}
 
     def _of(self, stem: str) -> Hits:
         """Return the records that hold a stem, with what it adds to their scores."""
@@ -109,10 +120,34 @@ class WordSearch:
         return found
 
     def _scored(self, stem: str) -> Hits:
-        if self._totals is None:
-            self._totals = self._words.totals()
         rows, times, lengths = self._words.places(stem)
+        if self._namespace is not None:
+            own = np.isin(rows, self._lengths(self._namespace)[0], assume_unique=True)
+            rows, times, lengths = rows[own], times[own], lengths[own]
+        if self._totals is None:
+            self._totals = self._words.totals() if self._own is None else (len(self._own[0]), int(self._own[1].sum()))
         total, tokens = self._totals
         total = max(total, len(rows))  # another process may have written between the two questions
         idf = max(math.log((total - len(rows) + 0.5) / (len(rows) + 0.5)), 1e-6)
         return rows, idf * (times * 2.2 / (times + 1.2 * (0.25 + 0.75 * lengths / (tokens / total))))
+
+    def _lengths(self, namespace: str) -> Lengths:
+        if self._own is None:
+            self._own = self._words.lengths(namespace)
+        return self._own
+
+
+class WordSearches:
+    """The words of each namespace, kept for those that were asked last."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+        self._kept: OrderedDict[str | None, WordSearch] = OrderedDict()
+
+    def of(self, namespace: str | None) -> WordSearch:
+        """Return the search in a namespace; None = in all texts, the faster one where there is one namespace."""
+        found = self._kept.setdefault(namespace, WordSearch(self._words, namespace))
+        self._kept.move_to_end(namespace)
+        while len(self._kept) > _NAMESPACES_KEPT:
+            self._kept.popitem(last=False)
+        return found

@@ -20,7 +20,7 @@ from memory.errors import BadInput, NotFound
 from memory.fusion import Scores, diversify, reciprocal_ranks, within_budget
 from memory.journal import Journal
 from memory.kinds import known_kinds
-from memory.lexical import WordSearch, query_words
+from memory.lexical import WordSearches, query_words
 from memory.live_index import LiveIndex
 from memory.protocols import Embedder, Vector
 from memory.records import Recalled, RecallQuery, Record
@@ -76,7 +76,7 @@ class Recaller:
         self, journal: Journal, reader: Reader, embedder: Embedder, index: LiveIndex, count_tokens: Callable[[str], int]
     ) -> None:
         self._journal, self._embedder, self._count_tokens = journal, embedder, count_tokens
-        self._sources = Sources(journal, reader, index, WordSearch(journal.words), Catalogue(journal), embedder.dim)
+        self._sources = Sources(journal, reader, index, WordSearches(journal.words), Catalogue(journal), embedder.dim)
         self._frozen: OrderedDict[str, FrozenCorpus] = OrderedDict()
         self._tokens: OrderedDict[str, int] = OrderedDict()
 

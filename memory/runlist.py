@@ -28,15 +28,16 @@ _LISTED = f"""
 WITH listed (run_id, hash, first, latest, kind) AS (
   SELECT run_id, hash, created_seq, seq, '' FROM runs
   UNION ALL
-  SELECT run_id, NULL, min(seq), max(seq), 'mcp' FROM events
-    WHERE type = '{OPENED}' AND run_id NOT IN (SELECT run_id FROM runs) GROUP BY run_id
+  SELECT o.run_id, NULL, min(o.seq), max(o.seq), 'mcp' FROM events o
+    WHERE o.type = '{OPENED}' AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = o.run_id) GROUP BY o.run_id
   UNION ALL
   SELECT run_id, NULL, first, latest,
       CASE WHEN substr(run_id, 1, 3) IN ('ev-', 'at-') THEN 'eval' ELSE 'session' END
     FROM (SELECT run_id, min(seq) AS first, max(seq) AS latest FROM trajectories GROUP BY run_id) AS named
-    WHERE run_id <> '' AND substr(run_id, length(run_id) - 5) <> '/gates' AND run_id NOT IN (SELECT run_id FROM runs)
-      AND run_id NOT IN (SELECT subject FROM events WHERE type IN ({_EXAMS}))
-      AND run_id NOT IN (SELECT run_id FROM events WHERE type = '{OPENED}')
+    WHERE run_id <> '' AND substr(run_id, length(run_id) - 5) <> '/gates'
+      AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.run_id = named.run_id)
+      AND NOT EXISTS (SELECT 1 FROM events e WHERE e.subject = named.run_id AND e.type IN ({_EXAMS}))
+      AND NOT EXISTS (SELECT 1 FROM events e WHERE e.run_id = named.run_id AND e.type = '{OPENED}')
 ),
 told (run_id, first, latest, kind, body, started) AS (
   SELECT l.run_id, l.first, l.latest,

@@ -44,6 +44,15 @@ class TableWords:
     def totals(self) -> tuple[int, int]:
         return self._conn.execute("SELECT count(*), coalesce(sum(words), 0) FROM record_lengths").fetchone()
 
+    def lengths(self, namespace: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        found = self._conn.execute(
+            'SELECT l."row", l.words FROM record_lengths l JOIN records r ON r.row = l."row"'
+            ' WHERE r.namespace = ? ORDER BY l."row"',
+            (namespace,),
+        ).fetchall()
+        rows, lengths = zip(*found, strict=True) if found else ((), ())
+        return np.array(rows, np.int64), np.array(lengths, np.float64)
+
     def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         found = self._conn.execute(
             'SELECT w."row", w.times, l.words FROM record_words w JOIN record_lengths l ON l."row" = w."row"'

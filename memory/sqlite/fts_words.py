@@ -48,6 +48,14 @@ class FtsWords:
         (block,) = self._conn.execute("SELECT block FROM record_text_data WHERE id = 1").fetchone()
         return _number(block), _number(block, 1)
 
+    def lengths(self, namespace: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        found = self._conn.execute(
+            "SELECT d.id, d.sz FROM record_text_docsize d CROSS JOIN records r ON r.row = d.id"
+            " WHERE r.namespace = ? ORDER BY d.id",
+            (namespace,),
+        ).fetchall()
+        return np.array([row for row, _ in found], np.int64), np.array([_number(size) for _, size in found], np.float64)
+
     def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
         places = self._conn.execute(
             "SELECT p.doc, d.sz FROM temp.record_text_places p CROSS JOIN record_text_docsize d ON d.id = p.doc"

@@ -291,3 +291,12 @@ def test_no_vector_of_a_forgotten_record_is_kept(store: Store, add: Add) -> None
     store.forget(ids[0])
     assert store.db.execute("SELECT DISTINCT record_id FROM embeddings").fetchall() == [(ids[1],)]
     assert store.db.execute("SELECT action FROM outbox WHERE record_id = ?", (ids[0],)).fetchall()[-1] == ("remove",)
+
+
+def test_a_text_that_another_namespace_forgot_is_refused_without_a_word_about_it(store: Store, add: Add) -> None:
+    (made,) = store.commit("other", [add("The vault opens with azure.")], actor="t").results
+    store.forget(made.record_id, reason="it named the vault's word")
+    (refused,) = store.commit("default", [add("The vault opens with azure.")], actor="t").refused
+    assert refused.reason.startswith("this text was forgotten; to write it")
+    (own,) = store.commit("other", [add("The vault opens with azure.")], actor="t").refused
+    assert f"with record {made.record_id!r} (it named the vault's word)" in own.reason

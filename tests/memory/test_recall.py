@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
-from memory import blobs, recall
+from memory import blobs, lexical, recall
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, EmbedderMismatch, NotFound
 from memory.records import DeltaOp, Op, Provenance, RecallQuery, Status, UsageCounts
@@ -301,3 +302,21 @@ def test_as_many_as_were_asked_for_come_back_from_among_many(store: Store, add: 
             query = RecallQuery(text="deploy rocket", k=k, mmr_lambda=1.0, snapshot_id=snapshot_id)
             found = store.recall(query)
             assert [item.rank for item in found] == list(range(1, min(k, 90) + 1))
+
+
+@pytest.mark.parametrize("postings", [2, 1000])
+def test_no_score_tells_what_another_namespace_holds(
+    filled: Store, add: Add, monkeypatch: pytest.MonkeyPatch, postings: int
+) -> None:
+    monkeypatch.setattr(lexical, "rarest", partial(lexical.rarest, postings=postings))
+    filled.commit("default", [add("Mail is sent before noon, and money after.", status=Status.CANDIDATE)], actor="t")
+    asked = ["how are amounts of money written?", "mail mail before noon", "log in", "dashes cents contacts calendar"]
+
+    def answers() -> list[list[tuple[str, dict[str, float]]]]:
+        return [[(item.record.id, item.scores) for item in filled.recall(RecallQuery(text=text))] for text in asked]
+
+    before = answers()
+    filled.commit("other", [add(f"Send mail and money to contacts {at}.") for at in range(20)], actor="t")
+    assert answers() == before
+    filled.commit("default", [add("Money is counted twice.")], actor="t")
+    assert answers() != before

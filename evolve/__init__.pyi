@@ -1,4 +1,5 @@
 from evolve.archive.backup import Backup
+from evolve.archive.merging import Merged
 from evolve.compare.against import Against
 from evolve.compare.comparison import Comparison
 from evolve.compare.plan import ComparisonOptions
@@ -212,6 +213,7 @@ __all__ = [
     "LogSection",
     "Member",
     "MemorySection",
+    "Merged",
     "Message",
     "Metrics",
     "Mode",

@@ -17,6 +17,8 @@ from typing import Any
 from memory.journal import Journal
 from memory.records import Event, Record, UsageCounts
 
+ELSEWHERE = "merge.evidence"
+"""Event: how the record did in another workspace, the latest of a `source` being what counts."""
 _LIVE = "'candidate', 'provisional', 'active'"
 
 
@@ -88,6 +90,16 @@ def reported(history: Sequence[Event]) -> dict[str, int]:
     for event in history:
         total.update(event.data.get("reported", {}))
     return dict(total)
+
+
+def elsewhere(history: Sequence[Event]) -> dict[str, dict[str, int]]:
+    """Return how a record did in workspaces that were merged into this one, by policy: kept, and without weight."""
+    latest = {event.data.get("source"): event.data for event in history if event.type == ELSEWHERE}
+    total: dict[str, Counter[str]] = {}
+    for data in latest.values():
+        for policy, counts in data.get("by_policy", {}).items():
+            total.setdefault(policy, Counter()).update(counts)
+    return {policy: dict(counts) for policy, counts in total.items()}
 
 
 def _tasks(journal: Journal, namespace: str, horizon: int, until: int) -> list[int]:

@@ -48,7 +48,7 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
         found = detail(store, config, name)
     data = found.row()
     keys = ["id", "status", "version", "supersedes", "provenance", "usage", "utility", "created_at"]
-    keys += ["reported"] if found.reported else []
+    keys += [name for name in ("reported", "elsewhere") if data[name]]
     lines = [f"[{found.label}] {found.content}", "", *(f"{key}: {data[key]}" for key in keys)]
     show(data, as_json, "\n".join(lines))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from evolve.cli.opening import load, reading
+from evolve.cli.opening import load, reading, writing
 from evolve.cli.output import Json, show
 
 _TEMPLATE = """\
@@ -38,6 +38,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs to the root command."""
     app.command("init")(init)
     app.command("backup")(backup)
+    app.command("merge")(merge)
     app.add_typer(exports, name="export")
     app.add_typer(workspaces, name="workspace")
 
@@ -96,6 +97,34 @@ def backup(
         f"to restore it: move {config.workspace} away, then cp -r {made.path} {config.workspace}",
     ]
     show(made.model_dump(mode="json"), as_json, "\n".join(told))
+
+
+def merge(
+    context: typer.Context,
+    place: Annotated[Path, typer.Argument(help="The other workspace: its .evolve, its folder, or its evolve.toml.")],
+    namespace: Annotated[str, typer.Option(help="Namespace of the other one; none = its configured one.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Take what another workspace has in use into this one, quarantined, to be measured again by your gates.
+
+    What both know is joined; what contradicts something here waits for you (`evolve review list`). The same again
+    brings what the other one learned since. `evolve playbook test` measures what came.
+    """
+    from evolve.workspace.exchange import merge_place
+
+    with writing(context) as (config, store):
+        done = merge_place(store, config, place, namespace or None)
+    told = [
+        f"from {done.source}: {len(done.added)} records quarantined, {len(done.joined)} known here already, "
+        f"{len(done.conflicts)} wait for you, {done.repeated} merged before",
+        *(f"conflict: {text}" for text in done.conflicts),
+        *(f"refused: {text}" for text in done.refused),
+    ]
+    if done.added:
+        told.append("nothing of it is in a prompt yet: `evolve playbook test` measures it")
+    if done.conflicts:
+        told.append("decide on conflicts with `evolve review list`")
+    show(done.model_dump(mode="json"), as_json, "\n".join(told))
 
 
 workspaces = typer.Typer(help="Where the workspace is kept: move.", no_args_is_help=True)

@@ -173,6 +173,7 @@ class AsyncWorkspace:
     export_playbook = in_thread(Workspace.export_playbook)
     import_playbook = in_thread(Workspace.import_playbook)
     export_skills = in_thread(Workspace.export_skills)
+    merge = in_thread(Workspace.merge)
     import_skills = in_thread(Workspace.import_skills)
     export_workspace = in_thread(Workspace.export_workspace)
     runs = in_thread(Workspace.runs)

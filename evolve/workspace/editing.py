@@ -12,7 +12,7 @@ from evolve.gates.scoring import cases
 from evolve.lookup import named
 from evolve.workspace.plain_rows import Rows
 from memory.errors import BadInput
-from memory.evidence import reported
+from memory.evidence import elsewhere, reported
 from memory.records import (
     RECALLABLE,
     Commit,
@@ -78,6 +78,8 @@ class KnowledgeDetail(Frozen):
     utility: UtilityEstimate
     reported: dict[str, int] = Field(default={})
     """What clients outside said of it, which counts for nothing: mark -> how often."""
+    elsewhere: dict[str, dict[str, int]] = Field(default={})
+    """How it did in workspaces that were merged into this one, without weight: policy -> counter -> how often."""
 
     @property
     def label(self) -> str:
@@ -152,7 +154,8 @@ def detail(store: Store, config: Config, name: str) -> KnowledgeDetail:
     """Return a record by number, label, id or name of a skill. Raises `NotFound`."""
     record = named(store, config.memory.namespace, name)
     (case,) = cases(store, config.forget, [record])
-    return KnowledgeDetail(record=record, utility=_utility(case), reported=reported(store.history(record.id)))
+    past = store.history(record.id)
+    return KnowledgeDetail(record=record, utility=_utility(case), reported=reported(past), elsewhere=elsewhere(past))
 
 
 def searched(store: Store, config: Config, text: str, k: int = 10) -> Rows[SearchRow]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
 from evolve.archive.interchange import arrivals, read, standings
+from evolve.archive.merging import Merged, merge
+from evolve.archive.transfer import require_workspace
 from evolve.config.model import Config
 from evolve.episode.trust import text_of
 from evolve.gates.static import options_of
+from evolve.loop.assembly import open_store
 from evolve.workspace.editing import OPERATOR
+from evolve.workspace.places import settings_at
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
 from memory.store import Store
@@ -134,6 +139,17 @@ def export_skills(store: Store, config: Config, folder: Path, names: Sequence[st
         raise NotFound("no skill is in use; see `evolve skills list --all`")
     folders = export(library, standings(store, config, records), folder)
     return ExportedSkills(skills=tuple(r.payload.name for r in records), folders=tuple(map(str, folders)))
+
+
+def merge_place(store: Store, config: Config, place: str | PathLike[str], namespace: str | None = None) -> Merged:
+    """Take what is in use in another workspace into this one. Raises `NotFound` where there is none, and `BadInput`."""
+    theirs = settings_at(place, {})
+    require_workspace(theirs)
+    name = namespace or theirs.memory.namespace
+    with open_store(theirs, read_only=True) as other:
+        return merge(
+            store, config.memory.namespace, other, name, source=theirs.workspace.resolve().parent.name, actor=OPERATOR
+        )
 
 
 def _unknown(ops: Sequence[DeltaOp], records: Sequence[Record[Any]]) -> tuple[DeltaOp, ...]:

@@ -46,6 +46,7 @@ from memory.store import Store
 
 if TYPE_CHECKING:
     from evolve.archive.backup import Backup
+    from evolve.archive.merging import Merged
     from evolve.compare.against import Against
     from evolve.compare.comparison import Comparison
     from evolve.compare.plan import ComparisonOptions
@@ -354,6 +355,14 @@ class Workspace:
     def import_skills(self, path: str | PathLike[str], form: SkillFormat | None = None) -> ImportedSkills:
         """Bring in skills of others, quarantined. Raises `NotFound`, and `BadInput`."""
         return exchange.import_skills(self._store, self._namespace, Path(path), form)
+
+    def merge(self, place: str | PathLike[str], *, namespace: str | None = None) -> Merged:
+        """Take what another workspace has in use into this one, quarantined; what contradicts waits for a person.
+
+        `place`: as in `evolve.open`. `namespace`: that of the other one, none named = its configured one. Raises
+        `NotFound` where there is none, and `BadInput`.
+        """
+        return exchange.merge_place(self._store, self.config, place, namespace)
 
     def export_workspace(self, archive: str | PathLike[str]) -> str:
         """Write all of it into one archive (.tar.gz), which `evolve init --from` takes up; return its sha256."""

@@ -21,7 +21,7 @@ from evolve.cli.main import app
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
 PROMISED = {
-    "": "init backup run resume eval compare cycle mcp report serve ui version",
+    "": "init backup run resume eval compare cycle mcp merge report serve ui version",
     "export": "html",
     "workspace": "move",
     "playbook": "list show log diff blame add edit retire restore rollback import export contradictions test",

@@ -6,7 +6,7 @@ It acts only; lessons come from the `rules` reflector and the `direct` curator. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from evolve.environments.office import skilled
@@ -32,6 +32,12 @@ def make_worker(office: Office, latency_s: float = 0.0) -> ScriptedPolicy:
 
     Where the prompt lists skills, it calls them and writes those it misses.
     """
+    script = script_of(office)
+    return ScriptedPolicy(script, name="office-worker", version="1", profile="compact", latency_s=latency_s)
+
+
+def script_of(office: Office) -> Callable[[Sequence[Message], SamplingParams], str]:
+    """Return what the worker answers."""
     goals: dict[str, Goal] = {}
 
     def script(messages: Sequence[Message], params: SamplingParams) -> str:
@@ -49,4 +55,4 @@ def make_worker(office: Office, latency_s: float = 0.0) -> ScriptedPolicy:
         skills = [each for line in listed[at + 1 :] if (each := Listed.read(line))]
         return skilled.next_action(goal, Knowledge.read(listed[:at]), observations, skills)
 
-    return ScriptedPolicy(script, name="office-worker", version="1", profile="compact", latency_s=latency_s)
+    return script

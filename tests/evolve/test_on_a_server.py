@@ -5,6 +5,7 @@ S2  a run that stopped on one machine goes on at another, and ends as one that n
 S3  two machines that work at the same time lose nothing
 S4  `evolve workspace move` takes a workspace there and back, and says what to write
 S5  what a server cannot do, or an address may not hold, is one sentence
+S6  two machines serve one workspace: a token of one opens the other, until anybody revokes it
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 import evolve as library
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
+from evolve.service.app import create_app
 from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, settings, start
 from tests.postgres import workspace_address
 
@@ -229,3 +232,22 @@ def test_the_library_opens_it_as_any_other(tmp_path: Path) -> None:
         task.finish("booked", success=True)
     with library.open(folder) as memory:
         assert [run.solved for run in memory.runs()] == [1]
+
+
+def test_s6_a_token_opens_every_server_of_the_workspace_until_it_is_revoked(tmp_path: Path) -> None:
+    address = workspace_address()
+    one, other = machine(tmp_path / "one", address), machine(tmp_path / "other", address)
+    given = evolve_json(one, "tokens", "add", "agent", "--scope", "read", "--scope", "report")["token"]
+    headers = {"authorization": f"Bearer {given}"}
+    lesson = {"lesson": "Ask twice before you pay more than a thousand."}
+    with (
+        TestClient(create_app(load_config(one / "evolve.toml")), headers=headers) as here,
+        TestClient(create_app(load_config(other / "evolve.toml")), headers=headers) as there,
+    ):
+        assert here.post("/api/v1/proposals", json=lesson).json()["answer"] == "quarantined"
+        known = there.get("/api/v1/knowledge", params={"show": "quarantined"}).json()
+        assert [row["content"] for row in known] == [lesson["lesson"]]
+        evolve(other, "tokens", "revoke", "agent")
+        assert here.get("/api/v1/token").status_code == 401
+        assert there.get("/api/v1/token").status_code == 401
+    assert {run["kind"] for run in evolve_json(one, "logs", "list")} == {"rest"}

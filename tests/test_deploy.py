@@ -1,0 +1,112 @@
+"""The examples of `deploy/`, as far as no cluster is here: what they start exists, and nothing stands open.
+
+D1  every command of ours in them is one that the command line takes, with its options
+D2  images are pinned, only `serve` is published, on loopback, and no password stands in a file
+D3  the settings that they mount are read, and name what the services are called
+D4  their own tools read them, where those are installed
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+
+from evolve.cli.main import app
+from evolve.config.file import load_config
+from evolve.workspace.config_check import check_names
+
+DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
+COMPOSE: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+MANIFESTS: list[dict[str, Any]] = list(yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text()))
+TEXTS = {file.name: file.read_text() for file in DEPLOY.iterdir() if file.is_file()}
+
+
+def commands() -> Iterator[list[str]]:
+    """Yield each command of ours: in the services, the manifests, the image, and the comments that say how."""
+    for service in COMPOSE["services"].values():
+        yield service.get("command", [])
+    for container in containers():
+        yield container.get("command", [])
+    for text in TEXTS.values():
+        yield from (found.split() for found in re.findall(r"\bevolve (?:serve|run|tokens) ?[^\n\"\]`,]*", text))
+
+
+def containers() -> Iterator[dict[str, Any]]:
+    """Yield the containers of all manifests, wherever they stand."""
+
+    def within(value: Any) -> Iterator[dict[str, Any]]:
+        if isinstance(value, dict):
+            for name, child in value.items():
+                if name == "containers":
+                    yield from child
+                else:
+                    yield from within(child)
+        elif isinstance(value, list):
+            for child in value:
+                yield from within(child)
+
+    yield from within(MANIFESTS)
+
+
+def test_what_they_start_is_there() -> None:
+    root, seen = typer.main.get_command(app), 0
+    for command in commands():
+        if command[:1] != ["evolve"]:
+            continue
+        words = [word.strip("'") for word in command[1:]]
+        context, group = root.make_context("evolve", list(words), resilient_parsing=True), root
+        while hasattr(group, "commands") and words:
+            group = group.commands[words.pop(0)]
+        options = {name for parameter in group.params for name in parameter.opts}
+        assert {word for word in words if word.startswith("-")} <= options, command
+        assert context is not None
+        seen += 1
+    assert seen >= 7
+
+
+def test_images_are_pinned_and_only_the_guarded_port_is_open() -> None:
+    images = [each["image"] for each in (*COMPOSE["services"].values(), *containers())]
+    assert {image for image in images if not re.fullmatch(r"[\w./-]+:\d[\w.-]*", image)} == {"evolve:local"}
+    published = {name: each["ports"] for name, each in COMPOSE["services"].items() if "ports" in each}
+    assert published == {"serve": ["127.0.0.1:8765:8765"]}
+    assert [each["spec"].get("type", "ClusterIP") for each in MANIFESTS if each["kind"] == "Service"] == ["ClusterIP"]
+    assert all(each["securityContext"]["runAsNonRoot"] for each in containers())
+    for name, text in TEXTS.items():
+        assert not re.findall(r"PASSWORD[=:]\s*[\"']?(?!\$|\.\.\.)\w", text), name
+    assert any(each["kind"] == "NetworkPolicy" for each in MANIFESTS)
+
+
+def test_the_settings_are_read_and_name_the_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(DEPLOY)
+    config = load_config(DEPLOY / "evolve.toml")
+    check_names(config)
+    host = re.match(r"postgresql://(\w+)@(\w+):\d+/(\w+)", config.memory.database)
+    assert host is not None
+    postgres = COMPOSE["services"]["postgres"]["environment"]
+    assert host.groups() == (postgres["POSTGRES_USER"], "postgres", postgres["POSTGRES_DB"])
+    assert COMPOSE["x-evolve"]["environment"]["RAY_ADDRESS"] == "ray-head:6379"
+    (cluster,) = [each for each in MANIFESTS if each["kind"] == "RayCluster"]
+    job = next(each for each in MANIFESTS if each["kind"] == "Job")
+    (run,) = job["spec"]["template"]["spec"]["containers"]
+    assert run["env"] == [{"name": "RAY_ADDRESS", "value": f"{cluster['metadata']['name']}-head-svc:6379"}]
+
+
+def test_compose_reads_its_file() -> None:
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:
+        pytest.skip("`docker compose` is not installed")
+    read = subprocess.run(
+        [docker, "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "--quiet"],
+        env={"POSTGRES_PASSWORD": "x", "PATH": "/usr/bin:/usr/local/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert read.returncode == 0, read.stderr

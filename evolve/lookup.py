@@ -9,12 +9,16 @@ from memory.records import RECALLABLE, Record
 from memory.store import Store
 from skills.record import Skill
 
+DIGITS = 19
+"""A number of so many digits is no record's."""
+
 
 def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
     """Return the record with that number (`12`), label (`shr-00012`) or id. Raises `NotFound`."""
     number = name.rpartition("-")[2] if "-" in name else name
+    wanted = int(number) if number.isdecimal() and len(number) < DIGITS else None
     for record in store.records(namespace):
-        if record.id == name or (number.isdecimal() and record.number == int(number)):
+        if record.id == name or record.number == wanted:
             return record
     raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
 

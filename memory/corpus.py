@@ -80,8 +80,15 @@ class LiveCorpus:
     def lexical(self, words: Sequence[str], limit: int) -> Hits:
         journal = self.sources.journal
         with journal.lock:
-            ((latest, several),) = journal.query("SELECT (SELECT max(seq) FROM records), count(*) > 1 FROM namespaces")
-            rows, scores = self.sources.words.of(self.namespace if several else None).best(words, latest)
+            ((latest, version, several),) = journal.query(
+                "SELECT (SELECT max(seq) FROM records),"
+                " (SELECT version FROM namespaces WHERE namespace = ?), count(*) > 1 FROM namespaces",
+                (self.namespace,),
+            )
+            if several:  # what others change does not count
+                rows, scores = self.sources.words.of(self.namespace).best(words, version)
+            else:
+                rows, scores = self.sources.words.of(None).best(words, latest)
         known = self._known.by_row
         found: dict[str, float] = {}
         for row, score in zip(rows.tolist(), scores.tolist(), strict=True):

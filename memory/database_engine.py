@@ -65,16 +65,17 @@ class Words(Protocol):
         """Return stem -> how many texts hold it, for those that stand anywhere."""
         ...
 
-    def totals(self) -> tuple[int, int]:
-        """Return how many texts there are, and how many words they have together."""
+    def totals(self, namespace: str | None = None) -> tuple[int, int]:
+        """Return how many texts there are, of one namespace if given, and how many words they have together."""
         ...
 
-    def lengths(self, namespace: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the texts of a namespace in the order of their numbers, and their lengths in words."""
-        ...
+    def places(
+        self, stem: str, namespace: str | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        """Return the texts that hold a stem, in the order of their numbers; how often; and their lengths in words.
 
-    def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """Return the texts that hold a stem, in the order of their numbers; how often; and their lengths in words."""
+        Of one namespace, if given.
+        """
         ...
 
     def missing(self) -> int:

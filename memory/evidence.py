@@ -18,7 +18,7 @@ from memory.journal import Journal
 from memory.records import Event, Record, UsageCounts
 
 ELSEWHERE = "merge.evidence"
-"""Event: how the record did in another workspace, the latest of a `source` being what counts."""
+"""Event: how the record did in another workspace, the latest about it being what counts."""
 _LIVE = "'candidate', 'provisional', 'active'"
 
 
@@ -94,7 +94,7 @@ def reported(history: Sequence[Event]) -> dict[str, int]:
 
 def elsewhere(history: Sequence[Event]) -> dict[str, dict[str, int]]:
     """Return how a record did in workspaces that were merged into this one, by policy: kept, and without weight."""
-    latest = {event.data.get("source"): event.data for event in history if event.type == ELSEWHERE}
+    latest = {event.data.get("record"): event.data for event in history if event.type == ELSEWHERE}
     total: dict[str, Counter[str]] = {}
     for data in latest.values():
         for policy, counts in data.get("by_policy", {}).items():

@@ -1,4 +1,4 @@
-"""The word side of recall: BM25 over an FTS5 table, at a bounded cost per query.
+"""The word side of recall: BM25 over an FTS5 table, at a bounded cost per query where there is one namespace.
 
 Common words cost the most and say the least: BM25 visits every record that has one. So the rarest words of a query are
 used first, until the records they occur in reach `POSTINGS`.
@@ -29,8 +29,6 @@ POSTINGS = 1000
 _KEPT = 4096
 """Stems of which the postings are kept."""
 _NAMESPACES_KEPT = 32
-Lengths = tuple[NDArray[np.int64], NDArray[np.float64]]
-"""Row ids, and their lengths in words."""
 Hits = tuple[NDArray[np.int64], NDArray[np.float64]]
 """Row ids, and their scores."""
 _WORD = re.compile(r"[^\W_]+")
@@ -80,7 +78,6 @@ class WordSearch:
         self._words, self._namespace = words, namespace
         self._known: dict[str, int] = {}
         self._hits: dict[str, Hits] = {}
-        self._own: Lengths | None = None
         self._totals: tuple[int, int] | None = None
         self._stamp: object = None
 
@@ -98,7 +95,7 @@ class WordSearch:
     def frequency(self, words: Sequence[str], stamp: object) -> dict[str, int]:
         """Return word -> number of records that hold its stem."""
         if stamp != self._stamp:
-            self._known, self._hits, self._own, self._totals, self._stamp = {}, {}, None, None, stamp
+            self._known, self._hits, self._totals, self._stamp = {}, {}, None, stamp
         stems = {word: stem(word) for word in words}
         new = sorted({each for each in stems.values() if each not in self._known})
         if new:
@@ -120,21 +117,13 @@ class WordSearch:
         return found
 
     def _scored(self, stem: str) -> Hits:
-        rows, times, lengths = self._words.places(stem)
-        if self._namespace is not None:
-            own = np.isin(rows, self._lengths(self._namespace)[0], assume_unique=True)
-            rows, times, lengths = rows[own], times[own], lengths[own]
         if self._totals is None:
-            self._totals = self._words.totals() if self._own is None else (len(self._own[0]), int(self._own[1].sum()))
+            self._totals = self._words.totals(self._namespace)
+        rows, times, lengths = self._words.places(stem, self._namespace)
         total, tokens = self._totals
         total = max(total, len(rows))  # another process may have written between the two questions
         idf = max(math.log((total - len(rows) + 0.5) / (len(rows) + 0.5)), 1e-6)
         return rows, idf * (times * 2.2 / (times + 1.2 * (0.25 + 0.75 * lengths / (tokens / total))))
-
-    def _lengths(self, namespace: str) -> Lengths:
-        if self._own is None:
-            self._own = self._words.lengths(namespace)
-        return self._own
 
 
 class WordSearches:

@@ -40,6 +40,8 @@ RULES, QUICK = 20, 3
 WORD = "zq{:02d}vault"
 SETTINGS = '[memory]\nindex = "exact"\n[playbook]\nreflector = "none"\ncurator = "direct"\n'
 STEP = [{"action": "open()"}]
+LESSON = "Close door {} of the archive behind you."
+"""What both tenants propose, in the same words."""
 
 
 def secret(at: int) -> str:
@@ -148,10 +150,11 @@ def seen(url: str, given: str, rules: int) -> list[str]:
     with client(url, given) as who:
         answers = [who.get("/search", params={"query": secret(at), "k": 50}).text for at in range(rules)]
         answers += [json.dumps(who.post("/playbook", json={"task": secret(at)}).json()["text"]) for at in range(rules)]
-    return answers + asyncio.run(_over_mcp(url, given, rules))
+    return answers + asyncio.run(over_mcp(url, given, rules))
 
 
-async def _over_mcp(url: str, given: str, rules: int) -> list[str]:
+async def over_mcp(url: str, given: str, rules: int) -> list[str]:
+    """Search, and propose lessons, as an MCP client that is called like every other one."""
     async with (
         httpx.AsyncClient(headers={"authorization": f"Bearer {given}"}, timeout=60) as http,
         streamable_http_client(f"{url}/mcp", http_client=http) as (read, write, _),
@@ -159,6 +162,7 @@ async def _over_mcp(url: str, given: str, rules: int) -> list[str]:
     ):
         await session.initialize()
         called = [await session.call_tool("search", {"query": secret(at), "k": 50}) for at in range(rules)]
+        called += [await session.call_tool("propose", {"lesson": LESSON.format(at)}) for at in range(rules)]
         return [json.dumps(each.structuredContent, sort_keys=True) for each in called]
 
 
@@ -245,9 +249,11 @@ def main() -> None:
         build(alone, rules, other=False)
         answers: list[list[str]] = []
         for folder in (shared, alone):
-            reader = token(folder, "reader", ["read"], "a")
+            agent, theirs = (token(folder, f"agent of {name}", ["read", "report"], name) for name in ("a", "b"))
             with serving(folder) as url, open_store(load_config(folder / "evolve.toml"), read_only=True) as store:
-                answers.append(without_ids(seen(url, reader, rules), store))
+                if folder == shared:
+                    asyncio.run(over_mcp(url, theirs, rules))
+                answers.append(without_ids(seen(url, agent, rules), store))
         with serving(shared) as url:
             found = tried(shared, url, records, numbers)
             wrong, pairs = wrong_scopes(shared, url)
@@ -262,7 +268,7 @@ def main() -> None:
                 "answers that differ where the other namespace is empty",
                 sum(x != y for x, y in zip(*answers, strict=True)),
                 exactly(0),
-                n=3 * rules,
+                n=4 * rules,
             ),
             Row("pairs of route and scope answered wrongly", wrong, exactly(0), n=pairs),
             Row("seconds until a revoked token is refused, longest", seconds, at_most(1.0), n=3),

@@ -19,6 +19,10 @@ from memory.records import RECALLABLE, DeltaOp, Event, Frozen, Op, Record, Statu
 from memory.store import Store
 from playbooks.contradictions import contradictions
 from playbooks.similarity import exact_key
+from skills.record import Skill
+
+WRITTEN = ("knowledge.add", "knowledge.edit", "knowledge.merge")
+"""Events that gave a record its text."""
 
 
 class Merged(Frozen):
@@ -45,7 +49,7 @@ def merge(store: Store, namespace: str, other: Store, other_namespace: str, *, s
     if (_place(store), namespace) == (_place(other), other_namespace):
         raise BadInput(f"got namespace {namespace!r} to merge into itself; name another workspace or --namespace")
     coming = [record for record in other.records(other_namespace) if record.status in RECALLABLE]
-    ops = {record.id: _op(record, source) for record in coming}
+    ops = {record.id: _op(record, namespace, source) for record in coming}
     here = [record for record in store.records(namespace) if record.status in {*RECALLABLE, Status.CANDIDATE}]
     known = {_key(record): record.id for record in here}
     before = store.records_of([op.op_id for op in ops.values()])
@@ -80,15 +84,16 @@ def _place(store: Store) -> str:
 
 
 def _key(record: Record[Any]) -> tuple[str, str]:
-    return record.kind, exact_key(record.payload.text())
+    """Return what two records share that say the same; of a skill that is its code."""
+    return record.kind, record.payload.sha256 if record.kind == Skill.kind else exact_key(record.payload.text())
 
 
-def _op(record: Record[Any], source: str) -> DeltaOp:
-    """Return the change that adds a record of another workspace: the same text of it always under the same id."""
+def _op(record: Record[Any], namespace: str, source: str) -> DeltaOp:
+    """Return the change that adds a record of another workspace: the same text of it always under the same id here."""
     origin = record.provenance.model_copy(update={"trust": Trust.IMPORTED, "source": f"merge:{source}#{record.label}"})
     return DeltaOp(
         op=Op.ADD,
-        op_id=op_id("merge", record.id, record.content_hash),
+        op_id=op_id("merge", namespace, record.id, record.content_hash),
         kind=record.kind,
         payload=record.payload.model_dump(mode="json"),
         status=Status.CANDIDATE,
@@ -105,21 +110,28 @@ def _conflicts(coming: Sequence[Record[Any]], here: Sequence[Record[Any]]) -> di
         for one, other in ((pair.first, pair.second), (pair.second, pair.first)):
             if one in new and other in known:
                 found[one] = f"contradicts [{known[other].label}] here: {pair.difference}"
+    names = {(record.kind, name): record.label for record in here if (name := record.payload.unique())}
+    for record in coming:
+        if label := names.get((record.kind, record.payload.unique())):
+            found[record.id] = f"has the name of [{label}] here"
     return found
 
 
 def _keep_evidence(
     store: Store, namespace: str, record_id: str, other: Store, record: Record[Any], source: str
 ) -> None:
-    """Journal how a record did elsewhere, by policy."""
-    counts: dict[str, Counter[str]] = {}
-    tags = [event for event in other.history(record.id) if event.type == "knowledge.tag"]
+    """Journal how the present text of a record did elsewhere, by policy."""
+    history = other.history(record.id)
+    said = max((at for at, event in enumerate(history) if event.type in WRITTEN), default=0)
+    tags = [event for event in history[said:] if event.type == "knowledge.tag"]
     names = _policies(other, {event.run_id for event in tags})
+    counts: dict[str, Counter[str]] = {}
     for event in tags:
         counts.setdefault(names[event.run_id], Counter()).update(event.data.get("usage", {}))
-    data = {"source": f"{source}#{record.label}", "by_policy": {name: dict(count) for name, count in counts.items()}}
-    kept = [event for event in store.history(record_id) if event.type == ELSEWHERE]
-    if data not in [event.data for event in kept[-1:]]:
+    by_policy = {name: dict(count) for name, count in counts.items()}
+    data = {"record": record.id, "source": f"{source}#{record.label}", "by_policy": by_policy}
+    kept = [event.data for event in store.history(record_id) if event.type == ELSEWHERE]
+    if data not in [each for each in kept if each.get("record") == record.id][-1:]:
         store.append(Event(type=ELSEWHERE, namespace=namespace, subject=record_id, data=data))
 
 

@@ -33,19 +33,26 @@ def find_config(start: Path | None = None) -> Path | None:
 
 
 def load_config(
-    path: Path | None = None, overrides: Mapping[str, Any] | None = None, *, root: Path | None = None
+    path: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    root: Path | None = None,
+    variables: bool = True,
 ) -> Config:
     """Return the configuration: `overrides` (section -> key -> value, `preset` -> name), then variables, then the file,
     then the preset that one of them names, then defaults.
 
     Without `path` the file is searched upwards from here; none at all means defaults in this folder, and `root` means
-    defaults in that one, without a search. Raises `ConfigError` for a missing or malformed file, an unknown section,
+    defaults in that one, without a search. Without `variables` those of the shell do not count: for settings that are
+    not of who asks. Raises `ConfigError` for a missing or malformed file, an unknown section,
     key or preset, and a bad value.
     """
     file = path or (find_config() if root is None else None)
     home = file.resolve().parent if file else root or Path.cwd()
     values = _read(file) if file else {}
-    return _configured(values, (_variables(), overrides or {}), home, str(file or "the configuration"))
+    return _configured(
+        values, (_variables() if variables else {}, overrides or {}), home, str(file or "the configuration")
+    )
 
 
 def changed(config: Config, changes: Mapping[str, Any]) -> Config:

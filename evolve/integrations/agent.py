@@ -40,7 +40,7 @@ from evolve.loop.nodes.gate import gate
 from evolve.loop.nodes.judge import judge
 from evolve.loop.nodes.recall import recall, recalled
 from evolve.loop.nodes.reflect import reflect
-from evolve.loop.runs import AGENT, MCP, REST, keeper
+from evolve.loop.runs import AGENT, OUTSIDE, keeper
 from evolve.loop.session import Outside, Parts
 from evolve.loop.sessions import Session, session_record
 from evolve.loop.state import RunContext, State
@@ -137,6 +137,7 @@ class Agent:
         self._batches = self._done = 0
         self._told: deque[str] = deque(maxlen=REMEMBERED)
         self._core: State = {}
+        self._core_version = -1
         self._tally = Tally(0)
         self._one_at_a_time = asyncio.Lock()
 
@@ -225,6 +226,10 @@ class Agent:
         self, tasks: tuple[Task, ...], *, learning: bool = True, memory: bool = True
     ) -> tuple[RunContext, State]:
         context = self._context(self._stream(tasks), learning=learning)
+        version = context.store.version(context.namespace)
+        if self._kind in OUTSIDE and version != self._core_version:  # others change what is known, and nobody restarts
+            self._core = {}
+            self._core_version = version
         state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
         asked = context if memory else replace(context, config=_forgetful(context.config))
         state = {**state, **await recall(state, asked)}  # pyright: ignore[reportAssignmentType] - parts of a State
@@ -286,7 +291,7 @@ class Agent:
             tally=self._tally,
             observers=self._observers,
             slots=asyncio.Semaphore(config.run.concurrency),
-            reporter=Trust.IMPORTED if self._kind in (MCP, REST) else Trust.VERIFIED,
+            reporter=Trust.IMPORTED if self._kind in OUTSIDE else Trust.VERIFIED,
         )
 
 

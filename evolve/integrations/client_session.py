@@ -26,6 +26,7 @@ from evolve.loop.runs import MCP
 from evolve.seeds import id_for
 from memory.errors import BadInput, NotFound
 from memory.kinds import payload_class
+from memory.operations import op_id
 from memory.records import (
     RECALLABLE,
     Check,
@@ -51,7 +52,8 @@ from policies.scripted import ScriptedPolicy
 
 CLOSED = "session.closed"
 MOST = 100
-"""Records that one search returns at most, and tasks under way of which what was shown is remembered."""
+"""Records that one search returns at most, tasks under way of which what was shown is remembered, and records that
+were found since the last outcome."""
 
 
 class ClientSession:
@@ -105,6 +107,8 @@ class ClientSession:
         found = [item for item in self._store.recall(wanted) if item.record.id not in gone]
         for item in found:
             self._found.setdefault(item.record.id, _injection(item.record, item.rank, item.scores))
+        while len(self._found) > MOST:
+            del self._found[next(iter(self._found))]
         return tuple(
             Hit(
                 id=item.record.label,
@@ -190,6 +194,7 @@ class ClientSession:
             raise BadInput(f"got lesson {lesson!r}; expected a sentence that helps with other tasks too")
         bullet = Bullet(section=section or DEFAULT_SECTION, content=lesson, when=when)
         (op,) = import_ops([Entry(bullet=bullet)], f"{self._kind}:{self._client}")
+        op = op.model_copy(update={"op_id": op_id("propose", self._namespace, op.op_id)})
         trusted = op.provenance.model_copy(update={"run_id": self.run_id, "author": self._client or self._kind})
         (answer,) = await agent.propose([op.model_copy(update={"provenance": trusted})])
         return answer

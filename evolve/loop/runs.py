@@ -39,6 +39,8 @@ AGENT, LANGCHAIN, MCP, REST, LANGGRAPH, SESSION = "agent", "langchain", "mcp", "
 KINDS = (LEARN, EVAL, QUARANTINE, COMPARE, AGENT, LANGCHAIN, MCP, REST, LANGGRAPH, SESSION)
 """What a run was: of tasks, an evaluation, a test of quarantined text, a comparison, or a session. `session` is one
 that an earlier version journalled without saying of what."""
+OUTSIDE = (MCP, REST)
+"""Sessions of clients whose word has no weight by itself."""
 RESUMABLE = (LEARN, EVAL, QUARANTINE)
 
 

@@ -13,10 +13,13 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from evolve.integrations.client_limits import TooManyCalls
 from evolve.integrations.mcp_server import belongs_to
 from evolve.service.tokens import Token, verified
+from memory.errors import EvolveError
 from memory.store import Store
 
+MCP_PATH = "/mcp"
 ALIVE = "/healthz"
 """Answers "ok" to anybody: what a proxy or an orchestrator looks at."""
 BODY = 4 << 20
@@ -33,8 +36,9 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 class Guard:
     """Stands before the application (ASGI)."""
 
-    def __init__(self, app: App, store: Store) -> None:
-        self._app, self._store = app, store
+    def __init__(self, app: App, store: Store, admit: Callable[[Token], None]) -> None:
+        """`admit` raises an `EvolveError` where a token may begin no MCP session."""
+        self._app, self._store, self._admit = app, store, admit
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Pass a request on with its token, or answer it."""
@@ -55,6 +59,13 @@ class Guard:
             why = "give a valid token: `Authorization: Bearer evolve_...` (`evolve tokens add` makes one)"
             await refusal(401, "Unauthorized", why, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
+        if scope["path"] == MCP_PATH and "mcp-session-id" not in Headers(scope=scope):
+            try:
+                self._admit(token)
+            except EvolveError as error:
+                status = 429 if isinstance(error, TooManyCalls) else 403
+                await refusal(status, type(error).__name__, str(error))(scope, receive, send)
+                return
         belongs_to(scope, token.id)
         known = CALLER.set(token)
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import Field
 
 from evolve.gates import review_queue
@@ -20,7 +20,7 @@ from evolve.lookup import named
 from evolve.loop.history import CHANGES, RunSummary, list_runs
 from evolve.service.access import CALLER
 from evolve.service.callers import Caller, Callers
-from evolve.service.tokens import ISSUED, REVOKED, Scope, Token
+from evolve.service.tokens import EVERYWHERE, ISSUED, REVOKED, Scope, Token
 from evolve.workspace import editing, reviewing
 from evolve.workspace.editing import DEFAULT_SECTION, KnowledgeDetail, KnowledgeRow, KnowledgeScope
 from evolve.workspace.reviewing import ProposalRow
@@ -102,7 +102,7 @@ class AuditRow(Frozen):
     at: datetime
     event: str
     by: str
-    """`operator`, `token:<name>`, or the run that learned it."""
+    """`operator`, `token:<name>`, or what learned it: `loop`."""
     subject: str
     data: dict[str, Any] = Field(default={})
 
@@ -121,7 +121,19 @@ def callers_of(request: Request) -> Callers:
 
 
 CallersNow = Annotated[Callers, Depends(callers_of)]
+Offset = Annotated[int, Query(ge=0, description="Rows to leave out.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE, description="Rows, at most.")]
+
+
+Named = Annotated[str, Header(max_length=100, description="Tells workers of a token apart.")]
+
+
+def worker_of(evolve_session: Named = "") -> str:
+    """Return which of a token's workers asks: what is shown to one is credited to its own outcomes."""
+    return evolve_session
+
+
+Worker = Annotated[str, Depends(worker_of)]
 
 
 def who(scope: Scope) -> Any:
@@ -130,7 +142,7 @@ def who(scope: Scope) -> Any:
     It raises `Forbidden` where the token lacks the scope, and `TooManyCalls`.
     """
 
-    def caller(
+    async def caller(
         request: Request,
         callers: CallersNow,
         namespace: Annotated[str | None, Query(description="Of a token for all namespaces: which.")] = None,
@@ -162,66 +174,73 @@ async def token() -> Token:
 async def search(
     caller: Reader,
     callers: CallersNow,
+    session: Worker,
     query: Annotated[str, Query(description="Words of the task, an error, a call.")],
     kind: Annotated[tuple[str, ...], Query(description="Only these kinds; none = all.")] = (),
     k: Annotated[int, Query(description="Records, at most.")] = 8,
 ) -> list[Hit]:
     """Find what was learned about something, best first."""
     check_sizes({"query": query, "kinds": kind})
-    return list((await callers.session(caller)).search(query, kind, k))
+    return list((await callers.session(caller, session)).search(query, kind, k))
 
 
 @router.post("/playbook")
-async def playbook(caller: Reader, callers: CallersNow, asked: TaskText) -> Playbook:
+async def playbook(caller: Reader, callers: CallersNow, session: Worker, asked: TaskText) -> Playbook:
     """Return what was learned as text for a prompt. With scope `report` it is journalled as shown."""
     check_sizes({"task": asked.task})
-    return await (await callers.session(caller)).playbook(asked.task)
+    return await (await callers.session(caller, session)).playbook(asked.task)
 
 
 @router.get("/skills/{name}")
-async def skill(caller: Reader, callers: CallersNow, name: str) -> SkillShown:
+async def skill(caller: Reader, callers: CallersNow, session: Worker, name: str) -> SkillShown:
     """Return one function that worked, by name, label or number."""
-    return (await callers.session(caller)).skill(name)
+    return (await callers.session(caller, session)).skill(name)
 
 
 @router.post("/outcomes", status_code=201)
-async def record_outcome(caller: Reporter, callers: CallersNow, told: Outcome) -> Recorded:
+async def record_outcome(caller: Reporter, callers: CallersNow, session: Worker, told: Outcome) -> Recorded:
     """Record how a task went; what was shown and cited is credited with it."""
     check_sizes(dict(told))
-    session = await callers.session(caller)
-    return await session.record(told.task, told.steps, told.success, told.feedback, told.cited)
+    visit = await callers.session(caller, session)
+    return await visit.record(told.task, told.steps, told.success, told.feedback, told.cited)
 
 
 @router.post("/proposals", status_code=201)
-async def propose(caller: Reporter, callers: CallersNow, told: Lesson) -> Standing:
+async def propose(caller: Reporter, callers: CallersNow, session: Worker, told: Lesson) -> Standing:
     """Propose a lesson. It enters no prompt before it was measured or a person read it."""
     check_sizes(dict(told))
-    return await (await callers.session(caller)).propose(told.lesson, told.section, told.when)
+    return await (await callers.session(caller, session)).propose(told.lesson, told.section, told.when)
 
 
 # --- what is known, and what was done ---
 
 
 @router.get("/knowledge")
-async def knowledge(caller: Reader, show: KnowledgeScope = "in use", kind: str = "") -> list[KnowledgeRow]:
-    """List what was learned: what is in use, what is quarantined, or all."""
-    return list(editing.listed(caller.store, caller.config, show=show, kind=kind, bounds=False))
+def knowledge(
+    caller: Reader,
+    show: KnowledgeScope = "in use",
+    kind: str = "",
+    offset: Offset = 0,
+    limit: Limit = PAGE,
+) -> list[KnowledgeRow]:
+    """List what was learned, in order of creation: what is in use, what is quarantined, or all."""
+    return list(editing.listed(caller.store, caller.config, show=show, kind=kind, bounds=False))[offset:][:limit]
 
 
 @router.get("/knowledge/{name}")
-async def record(caller: Reader, name: str) -> KnowledgeDetail:
+def record(caller: Reader, name: str) -> KnowledgeDetail:
     """Return one record whole, by number, label, id, or name of a skill."""
     return editing.detail(caller.store, caller.config, name)
 
 
 @router.get("/runs")
-async def runs(caller: Reader, offset: Annotated[int, Query(ge=0)] = 0, limit: Limit = 25) -> list[RunSummary]:
+def runs(caller: Reader, offset: Offset = 0, limit: Limit = 25) -> list[RunSummary]:
     """List the runs in the namespace, the latest first."""
     return list_runs(caller.store, RunFilter(namespace=caller.namespace), offset=offset, limit=limit)[0]
 
 
 @router.get("/runs/{run_id}")
-async def run(caller: Reader, run_id: str) -> RunSummary:
+def run(caller: Reader, run_id: str) -> RunSummary:
     """Return one run in a line."""
     found, _ = list_runs(caller.store, RunFilter(run_ids=(run_id,), namespace=caller.namespace), limit=1)
     if not found:
@@ -233,13 +252,13 @@ async def run(caller: Reader, run_id: str) -> RunSummary:
 
 
 @router.get("/proposals")
-async def proposals(caller: Reviewer, everything: bool = False) -> list[ProposalRow]:
+def proposals(caller: Reviewer, everything: bool = False, offset: Offset = 0, limit: Limit = PAGE) -> list[ProposalRow]:
     """List learned changes that wait for a person, oldest first; with `everything` also decided ones."""
-    return list(reviewing.proposals(caller.store, caller.namespace, everything=everything))
+    return list(reviewing.proposals(caller.store, caller.namespace, everything=everything))[offset:][:limit]
 
 
 @router.post("/proposals/{number}/accept")
-async def accept(caller: Reviewer, number: str, said: Decision) -> Changed:
+def accept(caller: Reviewer, number: str, said: Decision) -> Changed:
     """Apply a proposal, in other words if some are given."""
     check_sizes(_texts(said))
     review_queue.find(caller.store, number, caller.namespace)
@@ -247,7 +266,7 @@ async def accept(caller: Reviewer, number: str, said: Decision) -> Changed:
 
 
 @router.post("/proposals/{number}/reject", status_code=204)
-async def reject(caller: Reviewer, number: str, said: Decision) -> None:
+def reject(caller: Reviewer, number: str, said: Decision) -> None:
     """Turn a proposal down."""
     check_sizes(_texts(said))
     review_queue.find(caller.store, number, caller.namespace)
@@ -255,7 +274,7 @@ async def reject(caller: Reviewer, number: str, said: Decision) -> None:
 
 
 @router.post("/proposals/{number}/defer", status_code=204)
-async def defer(caller: Reviewer, number: str, said: Decision) -> None:
+def defer(caller: Reviewer, number: str, said: Decision) -> None:
     """Put a proposal off: it waits on, after all others."""
     check_sizes(_texts(said))
     review_queue.find(caller.store, number, caller.namespace)
@@ -263,7 +282,7 @@ async def defer(caller: Reviewer, number: str, said: Decision) -> None:
 
 
 @router.post("/knowledge", status_code=201)
-async def add(caller: Admin, rule: Rule) -> Changed:
+def add(caller: Admin, rule: Rule) -> Changed:
     """Add a rule by hand."""
     check_sizes({"content": rule.content, "section": rule.section})
     op = editing.written(rule.content, section=rule.section, pin=rule.pin, author=caller.actor)
@@ -271,14 +290,14 @@ async def add(caller: Admin, rule: Rule) -> Changed:
 
 
 @router.patch("/knowledge/{name}")
-async def edit(caller: Admin, name: str, new: NewText) -> Changed:
+def edit(caller: Admin, name: str, new: NewText) -> Changed:
     """Change the text of a rule; the old version stays in the journal."""
     check_sizes({"content": new.content})
     return _changed(editing.edit(caller.store, caller.namespace, name, new.content, actor=caller.actor))
 
 
 @router.post("/knowledge/{name}/retire")
-async def retire(caller: Admin, name: str, said: Decision) -> Changed:
+def retire(caller: Admin, name: str, said: Decision) -> Changed:
     """Take a record out of all prompts."""
     check_sizes(_texts(said))
     found = named(caller.store, caller.namespace, name)
@@ -286,17 +305,21 @@ async def retire(caller: Admin, name: str, said: Decision) -> Changed:
 
 
 @router.post("/knowledge/{name}/restore")
-async def restore(caller: Admin, name: str) -> Changed:
+def restore(caller: Admin, name: str) -> Changed:
     """Bring a retired or quarantined record into prompts."""
     found = named(caller.store, caller.namespace, name)
     return _changed(editing.restore(caller.store, caller.namespace, found, actor=caller.actor))
 
 
 @router.get("/audit")
-async def audit(caller: Admin, limit: Limit = 50) -> list[AuditRow]:
-    """List who changed what in the namespace, the latest first."""
-    seqs = paging.latest(caller.store.journal, caller.namespace, CHANGED, limit=limit)
-    return [_audited(caller.store.events(after=seq - 1, limit=1)[0]) for seq in seqs]
+def audit(caller: Admin, limit: Limit = 50) -> list[AuditRow]:
+    """List who changed what in the namespace, the latest first; tokens for all namespaces see each other's."""
+    places = (caller.namespace, *((EVERYWHERE,) if caller.token.namespace == EVERYWHERE else ()))
+    journal = caller.store.journal
+    seqs = sorted(
+        (seq for place in places for seq in paging.latest(journal, place, CHANGED, limit=limit)), reverse=True
+    )
+    return [_audited(caller.store.events(after=seq - 1, limit=1)[0]) for seq in seqs[:limit]]
 
 
 def _texts(said: Decision) -> dict[str, str]:

@@ -18,18 +18,16 @@ from evolve.config.model import Config
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.server import unguarded
 from evolve.integrations.client_limits import TooManyCalls
-from evolve.integrations.client_session import ClientSession
 from evolve.integrations.mcp_server import make_guarded
 from evolve.loop.assembly import open_store
-from evolve.loop.runs import MCP
-from evolve.service.access import ALIVE, CALLER, App, Guard, Receive, Send, refusal
+from evolve.service.access import ALIVE, CALLER, MCP_PATH, App, Guard, Receive, Send, refusal
 from evolve.service.api import router
 from evolve.service.browsers import Browsers
 from evolve.service.callers import Callers, Forbidden
 from memory.errors import BadInput, ConflictError, EvolveError, NotFound
 from memory.store import Store
 
-AGENTS = ("/api/", "/mcp", ALIVE)
+AGENTS = ("/api/", MCP_PATH, ALIVE)
 """Beginnings of paths that answer to `Authorization` headers; all others are pages."""
 STATUS = {NotFound: 404, TooManyCalls: 429, BadInput: 400, Forbidden: 403, ConflictError: 409}
 
@@ -52,19 +50,14 @@ def create_app(config: Config, file: Path | None = None) -> Doors:
     `file`: the evolve.toml that was named; None = the nearest one.
     """
     store = open_store(config, owner=False)
-    desk = PageContext(config, store, secrets.token_urlsafe(24), file=file.resolve() if file else None)
+    desk = PageContext(config, store, secrets.token_urlsafe(24), read_only=True, file=file.resolve() if file else None)
     return Doors(_for_agents(config, store), Browsers(unguarded(desk), desk))
 
 
 def _for_agents(config: Config, store: Store) -> FastAPI:
     callers = Callers(config, store)
 
-    def visit() -> ClientSession:
-        caller = callers.caller(CALLER.get())
-        caller.require("read")
-        return callers.opened(caller, MCP)
-
-    tools = make_guarded(visit)
+    tools = make_guarded(lambda: callers.visit(CALLER.get()))
     over_http = tools.streamable_http_app()
 
     @asynccontextmanager
@@ -87,7 +80,7 @@ def _for_agents(config: Config, store: Store) -> FastAPI:
     made.state.callers = callers
     made.include_router(router)
     made.router.routes.extend(over_http.routes)
-    made.add_middleware(Guard, store=store)
+    made.add_middleware(Guard, store=store, admit=callers.admit_visit)
     for kind in (EvolveError, RequestValidationError, HTTPException):
         made.add_exception_handler(kind, _complain)
     return made

@@ -1,17 +1,21 @@
 """The pages of a served workspace, for people: who logs in with a token sees them, and may change what it allows.
 
 The pages show the whole workspace, so they take a token for all namespaces. Scope `read` shows, `review` also decides
-on the review page, `admin` changes everything. The cookie is the token itself, looked up with every request; forms must
-come from a page of this server.
+on the review page, `admin` changes everything. The cookie is a word that this process knows the token by, and the token
+is looked up with every request; forms must come from a page of this server.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections import OrderedDict
 from collections.abc import MutableMapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -21,7 +25,8 @@ from evolve.inspector.security import SAFE, closing
 from evolve.service.access import App, Receive, Send, bounded
 from evolve.service.tokens import EVERYWHERE, Token, verified
 
-COOKIE = "evolve_token"
+VISITS = 10_000
+"""Log-ins that are known at once."""
 LOG_IN = "Log in with a token for all namespaces: `evolve tokens add NAME --scope read --namespace '*'` makes one."
 
 
@@ -29,13 +34,20 @@ class Browsers:
     """Stands before the pages (ASGI)."""
 
     def __init__(self, pages: App, desk: PageContext) -> None:
+        """Take the pages, and the desk that they would have without us: it should show nothing that may be changed."""
         self._pages, self._desk = pages, desk
+        self._visits: OrderedDict[str, str] = OrderedDict()
         self._said: dict[str, list[str]] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on with what its sender may do."""
         request = Request(scope, bounded(receive))
-        answer = await self._answer(request)
+        try:
+            answer = await self._answer(request)
+        except HTTPException as error:  # too large
+            answer = _login(str(error.detail), error.status_code)
+        except MultiPartException as error:
+            answer = _login(f"This is no form: {error.message}", 400)
         after = closing(send, scope["path"])
         if answer is not None:
             await answer(scope, request.receive, after)
@@ -43,18 +55,23 @@ class Browsers:
             await self._pages(scope, request.receive, after)
 
     async def _answer(self, request: Request) -> Response | None:
-        """Return an answer of our own; None where the pages are to answer."""
-        path = request.url.path
+        """Return an answer of our own; None where the pages are to answer.
+
+        What is asked for is the path of the scope: that of the URL begins with whatever the client calls this host.
+        """
+        path, host = str(request.scope["path"]), request.headers.get("host", "")
         if path.startswith("/static/"):
             return None
-        if request.method not in SAFE and urlsplit(request.headers.get("origin", "")).netloc != request.headers["host"]:
+        if request.method not in SAFE and urlsplit(request.headers.get("origin", "")).netloc != (host or None):
             return _login("Only a page of this server may change something.", 403)
-        token = verified(self._desk.store, request.cookies.get(COOKIE, ""))
+        visit = request.cookies.get(_cookie(host), "")
+        token = verified(self._desk.store, self._visits.get(visit, ""))
         if path == "/login":
             return await self._log_in(request, token)
         if path == "/logout":
+            self._visits.pop(visit, None)
             gone = RedirectResponse("/login", 303)
-            gone.delete_cookie(COOKIE)
+            gone.delete_cookie(_cookie(host))
             return gone
         if token is None or _why_not(token):
             return RedirectResponse("/login", 303)
@@ -69,9 +86,13 @@ class Browsers:
         why = "This is no token that is valid here." if token is None else _why_not(token)
         if why:
             return _login(f"{why} {LOG_IN}", 403)
+        visit = secrets.token_urlsafe(32)
+        self._visits[visit] = given
+        while len(self._visits) > VISITS:
+            self._visits.popitem(last=False)
         let_in = RedirectResponse("/", 303)
         secure = request.headers.get("x-forwarded-proto", request.url.scheme) == "https"
-        let_in.set_cookie(COOKIE, given, httponly=True, samesite="lax", secure=secure)
+        let_in.set_cookie(_cookie(request.headers["host"]), visit, httponly=True, samesite="lax", secure=secure)
         return let_in
 
     def _desk_of(self, token: Token, path: str) -> PageContext:
@@ -84,6 +105,11 @@ class Browsers:
             actor=f"token:{token.name}",
             said=self._said.setdefault(token.id, []),
         )
+
+
+def _cookie(host: str) -> str:
+    """Return the name of the cookie: one for each port, since cookies do not tell ports apart."""
+    return f"evolve_visit_{host.rpartition(':')[2]}" if ":" in host else "evolve_visit"
 
 
 def _why_not(token: Token) -> str:

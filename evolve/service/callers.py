@@ -1,18 +1,24 @@
-"""What a token works with: the workspace in its namespace, its limits, and its REST session, which is one run."""
+"""What a token works with: the workspace in its namespace, its limits, and its sessions, each of which is a run."""
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from evolve.config.file import changed
 from evolve.config.model import Config
-from evolve.integrations.client_limits import Limits
+from evolve.integrations.client_limits import Limits, TooManyCalls
 from evolve.integrations.client_session import ClientSession
-from evolve.loop.runs import REST
+from evolve.loop.runs import MCP, REST
 from evolve.service.tokens import EVERYWHERE, Scope, Token
-from memory.errors import EvolveError
+from memory.errors import EvolveError, NotFound
 from memory.store import Store
+
+SESSIONS, VISITS = 1_000, 100
+"""REST sessions that are kept open, and MCP sessions of one token, at most."""
 
 
 class Forbidden(EvolveError):
@@ -45,39 +51,69 @@ class Caller:
 
 
 class Callers:
-    """Every token that asked, with what it may spend and the REST sessions that it began."""
+    """Every token that asked, with what it may spend and the sessions that it began."""
 
     def __init__(self, config: Config, store: Store) -> None:
         self._config, self._store = config, store
         self._limits: dict[str, Limits] = {}
-        self._sessions: dict[tuple[str, str], ClientSession] = {}
+        self._sessions: OrderedDict[tuple[str, str, str], ClientSession] = OrderedDict()
+        self._visits: Counter[str] = Counter()
         self._opening = asyncio.Lock()
 
     def caller(self, token: Token, namespace: str | None = None) -> Caller:
-        """Return who asks. Raises `Forbidden` for a namespace that is not the token's."""
-        own = self._config.memory.namespace if token.namespace == EVERYWHERE else token.namespace
-        if namespace not in (None, own) and token.namespace != EVERYWHERE:
-            raise Forbidden(f"got namespace {namespace!r}; token {token.name!r} is for another one: leave it out")
+        """Return who asks. Raises `Forbidden` for a namespace that is not the token's, `NotFound` for none at all."""
+        own = self._config.memory.namespace
+        if token.namespace != EVERYWHERE:
+            if namespace not in (None, token.namespace):
+                raise Forbidden(f"got namespace {namespace!r}; token {token.name!r} is for another one: leave it out")
+            own = token.namespace
+        elif namespace not in (None, own, *self._store.namespaces()):
+            raise NotFound(f"no namespace {namespace!r}; a token of its own begins one")
         config = changed(self._config, {"memory.namespace": namespace or own})
         return Caller(token, config, self._store, self._limits.setdefault(token.id, Limits()))
 
-    async def session(self, caller: Caller) -> ClientSession:
-        """Return the REST session of a caller, begun when it is first asked for."""
-        key = (caller.token.id, caller.namespace)
+    async def session(self, caller: Caller, name: str = "") -> ClientSession:
+        """Return a REST session of a caller, begun when it is first asked for; `name` tells workers of a token apart.
+
+        Of more sessions than `SESSIONS` the one that was used least lately is ended.
+        """
+        key = (caller.token.id, caller.namespace, name)
         async with self._opening:
             if key not in self._sessions:
-                session = self.opened(caller, REST)
-                self._sessions[key] = await session.__aenter__()
-                session.greet(caller.token.name, "http")
-        return self._sessions[key]
+                session = await self._opened(caller, REST).__aenter__()
+                session.greet(f"{caller.token.name} {name}".strip(), "http")
+                self._sessions[key] = session
+                while len(self._sessions) > SESSIONS:
+                    _, oldest = self._sessions.popitem(last=False)
+                    await oldest.__aexit__(None, None, None)
+            self._sessions.move_to_end(key)
+            return self._sessions[key]
 
-    def opened(self, caller: Caller, kind: str) -> ClientSession:
-        """Return a session that is not entered yet."""
+    def admit_visit(self, token: Token) -> None:
+        """Look whether a token may begin one more MCP session. Raises `Forbidden`, and `TooManyCalls`."""
+        if token.namespace == EVERYWHERE:
+            raise Forbidden(f"token {token.name!r} is for all namespaces; MCP takes one for the namespace it works in")
+        self.caller(token).require("read")
+        if self._visits[token.id] >= VISITS:
+            raise TooManyCalls(f"token {token.name!r} has {VISITS} MCP sessions open; end some, or wait half an hour")
+
+    @asynccontextmanager
+    async def visit(self, token: Token) -> AsyncGenerator[ClientSession]:
+        """Give an MCP session of a token that was admitted."""
+        self._visits[token.id] += 1
+        try:
+            async with self._opened(self.caller(token), MCP) as session:
+                yield session
+        finally:
+            self._visits[token.id] -= 1
+
+    def _opened(self, caller: Caller, kind: str) -> ClientSession:
         writes = caller.token.may("report")
         return ClientSession(caller.config, self._store, kind=kind, writes=writes, limits=caller.limits)
 
     async def close(self) -> None:
-        """End the sessions."""
-        sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            await session.__aexit__(None, None, None)
+        """End the sessions, each of them, and then raise what the first one raised."""
+        sessions, self._sessions = self._sessions, OrderedDict()
+        async with AsyncExitStack() as stack:
+            for session in sessions.values():
+                stack.push_async_exit(session)

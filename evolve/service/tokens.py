@@ -82,10 +82,10 @@ def issue(
 def revoke(store: Store, name: str) -> Token:
     """Journal that a token, by name or id, is valid no longer. Raises `NotFound` where no valid one is called so."""
     for token in listed(store):
-        if token.revoked is None and name in (token.name, token.id):
+        if token.valid and name in (token.name, token.id):
             event = store.append(Event(type=REVOKED, namespace=token.namespace, subject=token.id))
             return token.model_copy(update={"revoked": event.created_at})
-    raise NotFound(f"no token {name!r} that is not revoked; see `evolve tokens list`")
+    raise NotFound(f"no valid token {name!r}; see `evolve tokens list`")
 
 
 def listed(store: Store) -> tuple[Token, ...]:
@@ -100,11 +100,10 @@ def verified(store: Store, given: str) -> Token | None:
     key, _, secret = rest.partition("_")
     if kind != "evolve" or not key or not secret:
         return None
-    events = store.events(subject=key)
-    issued = next((event for event in events if event.type == ISSUED), None)
-    if issued is None or not hmac.compare_digest(str(issued.data.get("sha256", "")), _hashed(secret)):
+    issued = store.events(type=ISSUED, subject=key, limit=1)
+    if not issued or not hmac.compare_digest(str(issued[0].data.get("sha256", "")), _hashed(secret)):
         return None
-    token = _token(issued, [event for event in events if event.type == REVOKED])
+    token = _token(issued[0], store.events(type=REVOKED, subject=key, limit=1))
     return token if token.valid else None
 
 

@@ -142,11 +142,17 @@ def export_skills(store: Store, config: Config, folder: Path, names: Sequence[st
 
 
 def merge_place(store: Store, config: Config, place: str | PathLike[str], namespace: str | None = None) -> Merged:
-    """Take what is in use in another workspace into this one. Raises `NotFound` where there is none, and `BadInput`."""
-    theirs = settings_at(place, {})
+    """Take what is in use in another workspace into this one; variables of the shell are about this one alone.
+
+    Raises `NotFound` where there is none, or nothing ever was in the namespace, and `BadInput`.
+    """
+    theirs = settings_at(place, {}, variables=False)
     require_workspace(theirs)
     name = namespace or theirs.memory.namespace
     with open_store(theirs, read_only=True) as other:
+        if name not in other.namespaces():
+            known = ", ".join(map(repr, other.namespaces())) or "none"
+            raise NotFound(f"no namespace {name!r} in {str(theirs.workspace)!r}; it has {known}: name one")
         return merge(
             store, config.memory.namespace, other, name, source=theirs.workspace.resolve().parent.name, actor=OPERATOR
         )

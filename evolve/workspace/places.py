@@ -14,25 +14,30 @@ from evolve.loop.assembly import DATABASE
 STATE = ".evolve"
 
 
-def settings_at(place: str | PathLike[str] | Config, settings: Mapping[str, object]) -> Config:
-    """Return the configuration of a place. Raises `ConfigError` as `load_config`, and for a file that is none."""
+def settings_at(
+    place: str | PathLike[str] | Config, settings: Mapping[str, object], *, variables: bool = True
+) -> Config:
+    """Return the configuration of a place. Raises `ConfigError` as `load_config`, and for a file that is none.
+
+    Without `variables` those of the shell do not count.
+    """
     if isinstance(place, Config):
         return changed(place, settings)
     path, values = Path(place), by_section(settings)
     if path.is_file():
         if path.suffix != ".toml":
             raise ConfigError(f"{str(path)!r} is a file; expected a folder, or an {FILE}")
-        return load_config(path, values)
+        return load_config(path, values, variables=variables)
     if (path / FILE).is_file():
         if (path / DATABASE).is_file():  # of a backup, where the settings lie beside the state
             values["memory"] = {"workspace": ".", **values.get("memory", {})}
-        return load_config(path / FILE, values)
+        return load_config(path / FILE, values, variables=variables)
     state = (path if _is_state(path) else path / STATE).resolve()
     file = find_config(state.parent)
-    if file is not None and load_config(file).workspace.resolve() == state:
-        return load_config(file, values)
+    if file is not None and load_config(file, variables=variables).workspace.resolve() == state:
+        return load_config(file, values, variables=variables)
     values["memory"] = {"workspace": state.name, **values.get("memory", {})}
-    return load_config(None, values, root=state.parent)
+    return load_config(None, values, root=state.parent, variables=variables)
 
 
 def _is_state(path: Path) -> bool:

@@ -41,23 +41,19 @@ class TableWords:
         counted = f"SELECT term, count(*) FROM record_words WHERE term IN ({marks}) GROUP BY term"
         return dict(self._conn.execute(counted, stems).fetchall())
 
-    def totals(self) -> tuple[int, int]:
-        return self._conn.execute("SELECT count(*), coalesce(sum(words), 0) FROM record_lengths").fetchone()
+    def totals(self, namespace: str | None = None) -> tuple[int, int]:
+        own, values = _of(namespace, "l")
+        counted = f"SELECT count(*), coalesce(sum(l.words), 0) FROM record_lengths l{own}"
+        return self._conn.execute(counted, values).fetchone()
 
-    def lengths(self, namespace: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def places(
+        self, stem: str, namespace: str | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        own, values = _of(namespace, "w")
         found = self._conn.execute(
-            'SELECT l."row", l.words FROM record_lengths l JOIN records r ON r.row = l."row"'
-            ' WHERE r.namespace = ? ORDER BY l."row"',
-            (namespace,),
-        ).fetchall()
-        rows, lengths = zip(*found, strict=True) if found else ((), ())
-        return np.array(rows, np.int64), np.array(lengths, np.float64)
-
-    def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        found = self._conn.execute(
-            'SELECT w."row", w.times, l.words FROM record_words w JOIN record_lengths l ON l."row" = w."row"'
+            f'SELECT w."row", w.times, l.words FROM record_words w{own} JOIN record_lengths l ON l."row" = w."row"'
             ' WHERE w.term = ? ORDER BY w."row"',
-            (stem,),
+            (*values, stem),
         ).fetchall()
         rows, times, lengths = zip(*found, strict=True) if found else ((), (), ())
         return np.array(rows, np.int64), np.array(times, np.int64), np.array(lengths, np.float64)
@@ -71,3 +67,10 @@ class TableWords:
         one = 'r.row IN (SELECT w."row" FROM record_words w WHERE w.term {} ?)'
         condition = " AND ".join(one.format("LIKE" if unfinished else "=") for _, unfinished in found)
         return condition or "1 = 1", [f"{stem}%" if unfinished else stem for stem, unfinished in found]
+
+
+def _of(namespace: str | None, table: str) -> tuple[str, tuple[str, ...]]:
+    """Return what joins a table of words to the records of a namespace, with its parameters; nothing for all."""
+    if namespace is None:
+        return "", ()
+    return f' JOIN records r ON r.row = {table}."row" AND r.namespace = ?', (namespace,)

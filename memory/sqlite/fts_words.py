@@ -44,23 +44,24 @@ class FtsWords:
         rows = self._conn.execute(f"SELECT term, doc FROM temp.record_text_terms WHERE term IN ({marks})", stems)
         return dict(rows.fetchall())
 
-    def totals(self) -> tuple[int, int]:
-        (block,) = self._conn.execute("SELECT block FROM record_text_data WHERE id = 1").fetchone()
-        return _number(block), _number(block, 1)
-
-    def lengths(self, namespace: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        found = self._conn.execute(
-            "SELECT d.id, d.sz FROM record_text_docsize d CROSS JOIN records r ON r.row = d.id"
-            " WHERE r.namespace = ? ORDER BY d.id",
+    def totals(self, namespace: str | None = None) -> tuple[int, int]:
+        if namespace is None:
+            (block,) = self._conn.execute("SELECT block FROM record_text_data WHERE id = 1").fetchone()
+            return _number(block), _number(block, 1)
+        sizes = self._conn.execute(
+            "SELECT d.sz FROM record_text_docsize d CROSS JOIN records r ON r.row = d.id WHERE r.namespace = ?",
             (namespace,),
         ).fetchall()
-        return np.array([row for row, _ in found], np.int64), np.array([_number(size) for _, size in found], np.float64)
+        return len(sizes), sum(_number(size) for (size,) in sizes)
 
-    def places(self, stem: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    def places(
+        self, stem: str, namespace: str | None = None
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+        own = "" if namespace is None else " CROSS JOIN records r ON r.row = p.doc AND r.namespace = ?"
         places = self._conn.execute(
-            "SELECT p.doc, d.sz FROM temp.record_text_places p CROSS JOIN record_text_docsize d ON d.id = p.doc"
-            " WHERE p.term = ?",
-            (stem,),
+            f"SELECT p.doc, d.sz FROM temp.record_text_places p{own}"
+            " CROSS JOIN record_text_docsize d ON d.id = p.doc WHERE p.term = ?",
+            (stem,) if namespace is None else (namespace, stem),
         ).fetchall()
         at = np.array([row for row, _ in places], dtype=np.int64)
         rows, first, times = np.unique(at, return_index=True, return_counts=True)

@@ -12,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import evolve
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
@@ -87,6 +89,21 @@ def test_how_it_did_elsewhere_is_kept_by_policy_and_has_no_weight(tmp_path: Path
     assert "elsewhere: {'qwen base'" in command(here, "playbook", "show", "1")
 
 
+def test_two_namespaces_take_the_same_workspace(tmp_path: Path) -> None:
+    here, there = workspace(tmp_path / "here"), workspace(tmp_path / "there", CENTS, "Be brief.")
+    assert len(evolve_json(here, "merge", str(there))["added"]) == 2
+    file = here / "evolve.toml"
+    file.write_text(file.read_text() + 'namespace = "team_b"\n')
+    assert len(evolve_json(here, "merge", str(there))["added"]) == 2
+
+
+def test_variables_of_the_shell_are_about_this_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = workspace(tmp_path / "here"), workspace(tmp_path / "there", CENTS)
+    monkeypatch.setenv("EVOLVE_MEMORY__NAMESPACE", "team_b")
+    assert len(evolve_json(here, "merge", str(there))["added"]) == 1
+    assert "no namespace 'rome'" in complaint(here, "merge", str(there), "--namespace", "rome", code=1)
+
+
 def used(folder: Path, run_id: str, *, policy: str, policy_version: str, **counts: int) -> None:
     with open_store(load_config(folder / "evolve.toml"), owner=False) as store:
         record = store.records("default")[0]
@@ -96,9 +113,24 @@ def used(folder: Path, run_id: str, *, policy: str, policy_version: str, **count
         assert store.commit("default", [op], actor="loop", run_id=run_id).applied
 
 
+DOUBLE = 'def double(x: int) -> int:\n    """Return twice x."""\n    return {}\n'
+
+
+def test_a_skill_of_the_same_name_and_other_code_waits_for_a_person(tmp_path: Path) -> None:
+    here, there = workspace(tmp_path / "here", "Be kind."), workspace(tmp_path / "there", "Be brief.")
+    for folder, body in ((here, "x + x"), (there, "2 * x")):
+        with open_store(load_config(folder / "evolve.toml"), owner=False) as store:
+            op = DeltaOp(op=Op.ADD, kind="skill", payload={"source": DOUBLE.format(body)}, status=Status.ACTIVE)
+            assert store.commit("default", [op], actor="loop").applied
+    done = evolve_json(here, "merge", str(there))
+    (conflict,) = done["conflicts"]
+    assert "has the name of [" in conflict
+    assert done["joined"] == []
+
+
 def test_skills_and_what_was_edited_since_come_too(tmp_path: Path) -> None:
     here, there = workspace(tmp_path / "here"), workspace(tmp_path / "there", "Be brief.")
-    source = 'def double(x: int) -> int:\n    """Return twice x."""\n    return 2 * x\n'
+    source = DOUBLE.format("2 * x")
     with open_store(load_config(there / "evolve.toml"), owner=False) as store:
         op = DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}, status=Status.ACTIVE)
         assert store.commit("default", [op], actor="loop").applied

@@ -152,7 +152,7 @@ def test_texts_that_others_write_between_two_questions_do_no_harm(
     table: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = FtsWords(table)
-    monkeypatch.setattr(found, "totals", lambda: (1, 4))  # before the others came
+    monkeypatch.setattr(found, "totals", lambda namespace: (1, 4))  # before the others came
     rows, scores = WordSearch(found).best(["mail"], 0)
     assert len(rows) == 3
     assert (scores > 0).all()

@@ -28,9 +28,10 @@ class Client:
     http: TestClient
     token: str
 
-    def ask(self, method: str, path: str, status: int = 200, **more: Any) -> Any:
-        """Send a request; return what it answers as JSON."""
-        answer = self.http.request(method, f"/api/v1{path}", headers={"authorization": f"Bearer {self.token}"}, **more)
+    def ask(self, method: str, path: str, status: int = 200, session: str = "", **more: Any) -> Any:
+        """Send a request, of a named worker if given; return what it answers as JSON."""
+        headers = {"authorization": f"Bearer {self.token}"} | ({"evolve-session": session} if session else {})
+        answer = self.http.request(method, f"/api/v1{path}", headers=headers, **more)
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
 

@@ -17,6 +17,7 @@ from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
 from evolve.integrations.client_limits import PROPOSALS, SESSIONS
 from evolve.loop.assembly import open_store
+from evolve.service import callers
 from evolve.service.access import BODY
 from memory.records import DeltaOp, Op, Status, Trust
 from tests.evolve.service.conftest import ALL, Client, Served, serving
@@ -133,9 +134,40 @@ def test_without_a_token_nothing_is_answered(given: str, served: Served) -> None
     assert served.http.get("/healthz").text == "ok"
 
 
+def test_what_a_person_changed_is_in_the_next_prompt(served: Served) -> None:
+    agent, keeper = served.client("agent", "read", "report"), served.client("keeper", "admin")
+    shown = agent.ask("POST", "/playbook", json={"task": TASK})
+    gone = shown["ids"][0]
+    keeper.ask("POST", f"/knowledge/{gone}/retire", json={})
+    (pinned,) = keeper.ask("POST", "/knowledge", 201, json={"content": "Greet zebras politely.", "pin": True})["ids"]
+    label = keeper.ask("GET", f"/knowledge/{pinned}")["record"]["number"]
+    after = agent.ask("POST", "/playbook", json={"task": "Move the meeting with Bob."})
+    assert gone not in agent.ask("POST", "/playbook", json={"task": TASK})["ids"]
+    assert any(each.endswith(f"-{label:05d}") for each in after["ids"])
+
+
+def test_workers_of_one_token_keep_apart_what_they_were_shown(served: Served) -> None:
+    one = served.client("pool", "read", "report")
+    hit, *_ = one.ask("GET", "/search", params={"query": "payments", "k": 1}, session="w1")
+    second = one.ask("POST", "/outcomes", 201, json={**OUTCOME, "task": "Another task."}, session="w2")
+    first = one.ask("POST", "/outcomes", 201, json={**OUTCOME, "task": "A third task."}, session="w1")
+    assert hit["id"] not in second["shown"]
+    assert hit["id"] in first["shown"]
+    clients = {row["client"] for row in one.ask("GET", "/runs") if row["kind"] == "rest"}
+    assert clients == {"pool w1", "pool w2"}
+
+
+def test_no_more_sessions_are_kept_than_may_be(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callers, "SESSIONS", 2)
+    agent = served.client("pool", "read", "report")
+    runs = [agent.ask("POST", "/outcomes", 201, json=OUTCOME, session=f"w{at}")["session"] for at in range(3)]
+    assert [agent.ask("GET", f"/runs/{run}")["status"] for run in runs] == ["done", "running", "running"]
+
+
 def test_what_is_wrong_is_said_in_a_sentence(served: Served) -> None:
     client = served.client("all", "admin")
     assert "no record 'nobody'" in client.error("GET", "/knowledge/nobody", 404)
+    client.error("GET", f"/knowledge/{'9' * 5000}", 404)
     assert "expected 1 to 100" in client.error("GET", "/search", 400, params={"query": "x", "k": 0})
     assert "query.query: Field required" in client.error("GET", "/search", 422)
     assert "body.lesson: Field required" in client.error("POST", "/proposals", 422, json={})

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
 from evolve.inspector.security import CSP
 from evolve.loop.assembly import open_store
+from evolve.service.access import BODY
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve
 from tests.evolve.service.conftest import Served
 
 ORIGIN = "http://testserver"
-PAGES = ("/", "/runs", "/playbook", "/review", "/snapshots", "/static/../runs", "/none")
+PAGES = ("/", "/runs", "/playbook", "/review", "/snapshots", "/none")
 
 
 @dataclass
@@ -72,6 +75,39 @@ def test_pages_want_a_token_for_all_namespaces(served: Served) -> None:
     answer = stranger.http.get("/login")
     assert answer.headers["content-security-policy"] == CSP
     assert stranger.http.get("/static/app.css").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["x/static", "x/static/", "testserver/review", "127.0.0.1:8765/static/x", ""])
+async def test_what_a_client_calls_this_host_opens_nothing(served: Served, host: str) -> None:
+    for path in ("/playbook", "/static/../playbook", "//playbook"):
+        assert await asked(served.http.app, path, host) != 200
+
+
+async def asked(app: Any, path: str, host: str) -> int:
+    """Return the status of a request as it comes over the wire, whatever stands in it."""
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope: dict[str, Any] = {
+        "type": "http",
+        "asgi": {"version": "3.0"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "root_path": "",
+        "query_string": b"",
+        "headers": [(b"host", host.encode())] if host else [],
+        "server": ("testserver", 80),
+    }
+    await app(scope, receive, send)
+    return int(sent[0]["status"])
 
 
 def test_who_may_read_sees_and_changes_nothing(served: Served) -> None:
@@ -137,6 +173,14 @@ def test_the_cookie_is_kept_from_scripts_and_from_plain_http_behind_tls(served: 
         cookie = answer.headers["set-cookie"].lower()
         assert "httponly" in cookie
         assert ("secure" in cookie) is secure
+
+
+def test_a_form_that_is_none_or_too_large_is_refused(served: Served) -> None:
+    stranger = person(served)
+    for body, status in ((b"nothing of the kind", 400), (b"x" * (BODY + 1), 413)):
+        headers = {"origin": ORIGIN, "content-type": "multipart/form-data; boundary=x"}
+        answer = stranger.http.post("/login", content=body, headers=headers)
+        assert answer.status_code == status, answer.text
 
 
 def _record(served: Served) -> str:

@@ -11,15 +11,19 @@ import json
 import signal
 import subprocess
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from evolve.config.file import load_config
+from evolve.integrations.client_limits import TooManyCalls
 from evolve.loop.assembly import open_store
+from evolve.service.callers import VISITS, Callers
+from evolve.service.tokens import issue
 from tests.evolve.command import evolve, evolve_json, finish, start
 from tests.evolve.integrations.test_mcp_server import CLIENT, TASK, call, refused
 
@@ -103,6 +107,24 @@ async def test_a_session_is_of_the_token_that_began_it(learned: Path) -> None:
             assert stolen.status_code == 404
             own = await http.post("/mcp", json=body, headers={"authorization": f"Bearer {first}", **session})
             assert own.status_code == 200
+
+
+async def test_a_token_opens_so_many_sessions_and_one_for_all_namespaces_opens_none(learned: Path) -> None:
+    config = load_config(learned / "evolve.toml")
+    with open_store(config, owner=False) as store:
+        many, one = Callers(config, store), issue(store, "one", ["read"], "default")[0]
+        async with AsyncExitStack() as stack:
+            for _ in range(VISITS):
+                many.admit_visit(one)
+                await stack.enter_async_context(many.visit(one))
+            with pytest.raises(TooManyCalls, match="MCP sessions open"):
+                many.admit_visit(one)
+        many.admit_visit(one)
+    everywhere = secret(learned, "everywhere", "read", namespace="*")
+    with running(learned) as (_, url):
+        answer = httpx.post(f"{url}/mcp", json={}, headers={"authorization": f"Bearer {everywhere}"}, timeout=60)
+        assert answer.status_code == 403
+        assert "for all namespaces" in answer.json()["error"]["message"]
 
 
 async def test_a_revoked_token_is_refused_from_the_next_request_on(learned: Path) -> None:

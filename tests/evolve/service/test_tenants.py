@@ -44,12 +44,18 @@ def test_no_route_leaves_the_namespace_of_the_token(served: Served) -> None:
     assert run not in {row["run_id"] for row in a.ask("GET", "/runs", params={"limit": 200})}
     assert {row["run_id"] for row in b.ask("GET", "/runs")} == {run}
     assert key not in str(a.ask("GET", "/audit", params={"limit": 200}))
+    lesson = {"lesson": "Ask twice before you pay more than a thousand."}
+    answers = [who.ask("POST", "/proposals", 201, json=lesson) for who in (a, b)]
+    assert [each["answer"] for each in answers] == ["quarantined"] * 2
+    for who, answer, namespace in zip((a, b), answers, ("default", "b"), strict=True):
+        assert who.ask("GET", f"/knowledge/{answer['name']}")["record"]["namespace"] == namespace
     assert "another one" in a.error("GET", "/knowledge", 403, params={"namespace": "b"})
     assert b.ask("GET", "/knowledge/1")["record"]["payload"]["content"] == SECRET_RULE
 
 
 def test_a_token_for_all_namespaces_says_which(served: Served) -> None:
     client = served.client("operator", "admin", namespace="*")
+    assert "no namespace 'c'" in client.error("POST", "/playbook", 404, params={"namespace": "c"}, json={})
     (rule,) = client.ask("GET", "/knowledge", params={"namespace": "b"})
     assert rule["content"] == SECRET_RULE
     assert SECRET_RULE not in str(client.ask("GET", "/knowledge"))
@@ -64,6 +70,15 @@ def test_a_revoked_token_opens_nothing(served: Served) -> None:
     assert evolve(served.folder, "tokens", "revoke", "guest") == "token 'guest' is revoked\n"
     assert "valid token" in client.error("GET", "/token", 401)
     assert "valid token" in client.error("POST", "/playbook", 401, json={})
+
+
+def test_a_name_that_expired_can_be_given_again_and_the_new_token_is_the_one_revoked(served: Served) -> None:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        issue(store, "worker", ["read"], "default", timedelta(microseconds=1))
+        _, secret = issue(store, "worker", ["read"], "default")
+        assert verified(store, secret)
+        revoke(store, "worker")
+        assert verified(store, secret) is None
 
 
 def test_a_token_ends_with_its_time(served: Served) -> None:
@@ -86,7 +101,7 @@ def test_the_workspace_keeps_no_token(served: Served) -> None:
     assert "sha256" not in row
     assert secret not in evolve(served.folder, "tokens", "list")
     files = [path.read_bytes() for path in served.folder.rglob("*") if path.is_file()]
-    assert not [body for body in files if secret.rpartition("_")[2].encode() in body]
+    assert not [body for body in files if secret.split("_", 2)[2].encode() in body]
     assert redact(f"curl -H {secret}") == "curl -H [REDACTED:evolve-token]"
 
 
@@ -105,6 +120,6 @@ def test_a_token_that_cannot_be_is_refused_in_a_sentence(served: Served) -> None
                 issue(store, name, scopes, "default", lifetime)
         revoke(store, "ann")
         issue(store, "ann", ["read"], "default")
-        with pytest.raises(NotFound, match="no token 'bob'"):
+        with pytest.raises(NotFound, match="no valid token 'bob'"):
             revoke(store, "bob")
     assert "got scope 'all'" in complaint(served.folder, "tokens", "add", "eve", "--scope", "all", code=2)

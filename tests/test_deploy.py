@@ -92,7 +92,7 @@ def test_the_settings_are_read_and_name_the_services(monkeypatch: pytest.MonkeyP
     assert host is not None
     postgres = COMPOSE["services"]["postgres"]["environment"]
     assert host.groups() == (postgres["POSTGRES_USER"], "postgres", postgres["POSTGRES_DB"])
-    assert COMPOSE["x-evolve"]["environment"]["RAY_ADDRESS"] == "ray-head:6379"
+    assert COMPOSE["services"]["run"]["environment"]["RAY_ADDRESS"] == "ray-head:6379"
     (cluster,) = [each for each in MANIFESTS if each["kind"] == "RayCluster"]
     job = next(each for each in MANIFESTS if each["kind"] == "Job")
     (run,) = job["spec"]["template"]["spec"]["containers"]

@@ -17,8 +17,8 @@ from evolve.service.tokens import EVERYWHERE, Scope, Token
 from memory.errors import EvolveError, NotFound
 from memory.store import Store
 
-SESSIONS, VISITS = 1_000, 100
-"""REST sessions that are kept open, and MCP sessions of one token, at most."""
+SESSIONS, VISITS = 100, 100
+"""REST sessions of one token that are kept open, and its MCP sessions, at most."""
 
 
 class Forbidden(EvolveError):
@@ -75,7 +75,7 @@ class Callers:
     async def session(self, caller: Caller, name: str = "") -> ClientSession:
         """Return a REST session of a caller, begun when it is first asked for; `name` tells workers of a token apart.
 
-        Of more sessions than `SESSIONS` the one that was used least lately is ended.
+        Of more than `SESSIONS` of a token the one that was used least lately is ended.
         """
         key = (caller.token.id, caller.namespace, name)
         async with self._opening:
@@ -83,9 +83,9 @@ class Callers:
                 session = await self._opened(caller, REST).__aenter__()
                 session.greet(f"{caller.token.name} {name}".strip(), "http")
                 self._sessions[key] = session
-                while len(self._sessions) > SESSIONS:
-                    _, oldest = self._sessions.popitem(last=False)
-                    await oldest.__aexit__(None, None, None)
+                mine = [each for each in self._sessions if each[0] == caller.token.id]
+                for oldest in mine[:-SESSIONS]:
+                    await self._sessions.pop(oldest).__aexit__(None, None, None)
             self._sessions.move_to_end(key)
             return self._sessions[key]
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from evolve.cli.opening import load, reading, writing
 from evolve.cli.output import Json, show, table
+
+if TYPE_CHECKING:
+    from evolve.integrations.client_session import Layer
 
 tokens = typer.Typer(help="Who may use `evolve serve`: add, list, revoke.", no_args_is_help=True)
 
@@ -66,6 +69,13 @@ def add(
     namespace: Annotated[
         str, typer.Option(help="Namespace that it is for; none = the configured one, '*' = all.")
     ] = "",
+    over: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--over",
+            help="Namespace that it reads below its own, and the most tokens: team:800; repeatable.",
+        ),
+    ] = None,
     days: Annotated[float | None, typer.Option(help="Days that it is valid; none = until it is revoked.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -74,8 +84,19 @@ def add(
 
     with writing(context) as (config, store):
         lifetime = None if days is None else timedelta(days=days)
-        token, secret = issue(store, name, scope, namespace or config.memory.namespace, lifetime)
+        layers = [_layer(text) for text in over or ()]
+        token, secret = issue(store, name, scope, namespace or config.memory.namespace, lifetime, layers)
     show(token.model_dump(mode="json") | {"token": secret}, as_json, secret)
+
+
+def _layer(text: str) -> Layer:
+    from evolve.integrations.client_session import Layer
+    from memory.errors import BadInput
+
+    namespace, _, most = text.rpartition(":")
+    if not namespace or not most.isdecimal() or not int(most):
+        raise BadInput(f"got --over {text!r}, expected a namespace and the most tokens of it, e.g. team:800")
+    return Layer(namespace=namespace, tokens=int(most))
 
 
 @tokens.command("list")
@@ -86,7 +107,12 @@ def listing(context: typer.Context, as_json: Json = False) -> None:
     with reading(context) as (_, store):
         rows: list[dict[str, Any]] = [token.model_dump(mode="json") | {"valid": token.valid} for token in listed(store)]
     if not as_json:
-        rows = [row | {"scopes": " ".join(row["scopes"])} for row in rows]
+        rows = [
+            row
+            | {"scopes": " ".join(row["scopes"])}
+            | {"layers": " ".join(f"{layer['namespace']}:{layer['tokens']}" for layer in row["layers"])}
+            for row in rows
+        ]
     table(rows, as_json, empty="there is no token; `evolve tokens add NAME --scope read` makes one")
 
 

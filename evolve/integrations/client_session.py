@@ -8,13 +8,14 @@ quarantined as imported text is, whatever the gates say, until `evolve playbook 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
 from evolve.config.model import Config
 from evolve.episode.injection import Shown, choose_core, recall_for
 from evolve.episode.prompting import knowledge, learned
-from evolve.episode.skill_runtime.shown_skills import texts
+from evolve.episode.skill_runtime.shown_skills import text_kinds, texts
 from evolve.gates.review_queue import Standing
 from evolve.gates.stack import RUNS_TASKS, expanded
 from evolve.integrations.agent import Agent, Asked, hosted
@@ -31,8 +32,10 @@ from memory.records import (
     RECALLABLE,
     Check,
     Event,
+    Frozen,
     Injection,
     Outcome,
+    Recalled,
     RecallQuery,
     Record,
     Step,
@@ -47,6 +50,7 @@ from playbooks.core import core_records
 from playbooks.formats.entry import Entry, import_ops
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.render import neutral
+from playbooks.similarity import exact_key
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
 
@@ -56,17 +60,36 @@ MOST = 100
 were found since the last outcome."""
 
 
+class Layer(Frozen):
+    """A namespace that is read below a client's own: a team's below a user's, everybody's below a team's."""
+
+    namespace: str
+    tokens: int
+    """Most tokens of it in one playbook."""
+
+
 class ClientSession:
     """An async context manager. `store` stays open; without `writes` nothing is journalled and nothing can be told."""
 
     def __init__(
-        self, config: Config, store: Store, *, kind: str = MCP, writes: bool = True, limits: Limits | None = None
+        self,
+        config: Config,
+        store: Store,
+        *,
+        kind: str = MCP,
+        writes: bool = True,
+        limits: Limits | None = None,
+        layers: Sequence[Layer] = (),
     ) -> None:
-        """Take the workspace. `kind`: that of the run, over which way the client comes."""
+        """Take the workspace. `kind`: that of the run, over which way the client comes.
+
+        Of `layers` only what is known is shown, under labels that begin with the namespace (`team/shr-00012`). It may
+        be cited, and nobody is credited: what is known there is others' to measure.
+        """
         self.limits = limits or Limits()
         self._config, self._store, self._kind = visiting(config), store, kind
         self._agent = hosted(self._config, kind=kind, store=store) if writes else None
-        self._namespace = config.memory.namespace
+        self._namespace, self._layers = config.memory.namespace, layers
         self._client = ""
         self._asked: dict[str, Asked] = {}
         self._found: dict[str, Injection] = {}
@@ -103,6 +126,7 @@ class ClientSession:
         if not 1 <= k <= MOST:
             raise BadInput(f"got k={k!r}, expected 1 to {MOST}; ask for fewer records")
         wanted = RecallQuery(text=query, namespace=self._namespace, kinds=tuple(kinds), k=k)
+        below = [each for layer in self._layers for each in self._recalled_below(layer, wanted)]
         gone = {key for asked in self._asked.values() for key in hidden(asked.context.batch(0), asked.task.id)}
         found = [item for item in self._store.recall(wanted) if item.record.id not in gone]
         for item in found:
@@ -117,7 +141,7 @@ class ClientSession:
                 tokens=item.tokens,
                 scores=item.scores,
             )
-            for item in found
+            for item in sorted([*found, *below], key=lambda item: -item.scores["rrf"])[:k]
         )
 
     async def playbook(self, task: str) -> Playbook:
@@ -131,7 +155,8 @@ class ClientSession:
             shown = self._asked[task].shown
         else:
             shown = self._read(self._task(task))
-        text = learned(knowledge(shown.core, shown.recalled, "full"))
+        recalled = (*shown.recalled, *self._below(task, (*shown.core, *shown.recalled)))
+        text = learned(knowledge(shown.core, recalled, "full"))
         if self._agent:
             snapshot = address(self._store.snapshot(self._namespace))
         else:
@@ -139,7 +164,7 @@ class ClientSession:
         return Playbook(
             text=text,
             tokens=self._store.count_tokens(text),
-            ids=tuple(record.label for record in (*shown.core, *shown.recalled)),
+            ids=tuple(record.label for record in (*shown.core, *recalled)),
             snapshot=snapshot,
             session=self.run_id,
         )
@@ -167,7 +192,8 @@ class ClientSession:
                 f"got task {task!r} and {len(steps)} steps; expected a task and at least one step in `steps`, each "
                 "with `action`, and `observation` or `error` as they came back"
             )
-        named = [self._cited(name) for name in cited]
+        followed = [(name, self._cited(name)) for name in cited]
+        named = [record for _, record in followed if record is not None]
         asked = self._asked.pop(task, None) or await agent.ask(self._task(task), memory=False)
         found = self._found | {r.id: _injection(r, 0, {}) for r in named if r.id not in self._found}
         self._found = {}
@@ -184,7 +210,7 @@ class ClientSession:
             episode=stored.id,
             session=self.run_id,
             shown=tuple(item.label for item in stored.injected),
-            cited=tuple(record.label for record in named),
+            cited=tuple(record.label if record else name.strip().strip("[]") for name, record in followed),
         )
 
     async def propose(self, lesson: str, section: str, when: str) -> Standing:
@@ -213,14 +239,44 @@ class ClientSession:
         core = choose_core(self._config, view, policy, 0)
         return recall_for(self._store, self._config, task, core_records(core, RecordView(view.records())), policy)
 
-    def _cited(self, name: str) -> Record[Any]:
-        try:
-            record = find_record(self._store, self._namespace, name.strip().strip("[]"))
-        except NotFound:
-            record = None
+    def _below(self, task: str, above: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
+        """Return what the layers recall for a task, each within its tokens, without what stands above it."""
+        said = {exact_key(record.payload.text()) for record in above}
+        found: list[Record[Any]] = []
+        for layer in self._layers if task.strip() else ():
+            wanted = RecallQuery(
+                text=task,
+                namespace=layer.namespace,
+                kinds=text_kinds(self._config),
+                k=self._config.memory.recall_k,
+                token_budget=layer.tokens,
+            )
+            for item in self._recalled_below(layer, wanted):
+                key = exact_key(item.record.payload.text())
+                found += [item.record] if key not in said else []
+                said.add(key)
+        return tuple(found)
+
+    def _recalled_below(self, layer: Layer, wanted: RecallQuery) -> list[Recalled]:
+        """Return what a layer recalls, under the labels that it has here."""
+        found = self._store.recall(wanted.model_copy(update={"namespace": layer.namespace}))
+        return [
+            item.model_copy(
+                update={"record": item.record.model_copy(update={"slug": f"{layer.namespace}/{item.record.slug}"})}
+            )
+            for item in found
+        ]
+
+    def _cited(self, name: str) -> Record[Any] | None:
+        """Return the record of a cited id; None for one of a layer, which nobody is credited with."""
+        below, _, label = name.strip().strip("[]").rpartition("/")
+        record = None
+        if not below or below in {layer.namespace for layer in self._layers}:
+            with suppress(NotFound):
+                record = find_record(self._store, below or self._namespace, label)
         if record is None or record.status not in RECALLABLE:
             raise NotFound(f"got cited id {name!r}, expected one that search or get_playbook gave; leave it out")
-        return record
+        return None if below else record
 
     def _task(self, text: str) -> Task:
         return Task(id=id_for("task", text), instruction=text, environment=self._kind)

@@ -109,7 +109,8 @@ class Callers:
 
     def _opened(self, caller: Caller, kind: str) -> ClientSession:
         writes = caller.token.may("report")
-        return ClientSession(caller.config, self._store, kind=kind, writes=writes, limits=caller.limits)
+        layers = caller.token.layers
+        return ClientSession(caller.config, self._store, kind=kind, writes=writes, limits=caller.limits, layers=layers)
 
     async def close(self) -> None:
         """End the sessions, each of them, and then raise what the first one raised."""

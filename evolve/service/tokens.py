@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from pydantic import AwareDatetime
 
+from evolve.integrations.client_session import Layer
 from memory.errors import BadInput, NotFound
 from memory.records import Event, Frozen, now
 from memory.store import Store
@@ -37,6 +38,8 @@ class Token(Frozen):
     name: str
     namespace: str
     scopes: tuple[Scope, ...]
+    layers: tuple[Layer, ...] = ()
+    """Namespaces that it reads below its own, the nearest first."""
     issued: AwareDatetime
     expires: AwareDatetime | None = None
     revoked: AwareDatetime | None = None
@@ -52,11 +55,16 @@ class Token(Frozen):
 
 
 def issue(
-    store: Store, name: str, scopes: Sequence[str], namespace: str, lifetime: timedelta | None = None
+    store: Store,
+    name: str,
+    scopes: Sequence[str],
+    namespace: str,
+    lifetime: timedelta | None = None,
+    layers: Sequence[Layer] = (),
 ) -> tuple[Token, str]:
     """Journal a new token; return it and the text that its holder is given, which is shown this once.
 
-    Raises `BadInput` for a name that a valid token has, and for a scope or a lifetime that is none.
+    Raises `BadInput` for a name that a valid token has, and for a scope, a lifetime or a layer that is none.
     """
     if not name.strip() or len(name) > NAME:
         raise BadInput(f"got token name {name!r}, expected 1 to {NAME} characters that say who holds it")
@@ -66,6 +74,8 @@ def issue(
         raise BadInput(f"got scopes {list(scopes)} in namespace {namespace!r}; a token needs a scope and a namespace")
     if lifetime is not None and lifetime <= timedelta(0):
         raise BadInput(f"got a lifetime of {lifetime}, expected more than nothing")
+    if layers and (namespace == EVERYWHERE or namespace in {layer.namespace for layer in layers}):
+        raise BadInput(f"got layers {[layer.namespace for layer in layers]} under namespace {namespace!r}; name others")
     if any(each.name == name and each.valid for each in listed(store)):
         raise BadInput(f"a token named {name!r} is valid already; revoke it first, or choose another name")
     key, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -73,6 +83,7 @@ def issue(
         "name": name,
         "scopes": [scope for scope in SCOPES if scope in scopes],
         "sha256": _hashed(secret),
+        "layers": [layer.model_dump() for layer in layers],
         "expires": None if lifetime is None else (now() + lifetime).isoformat(),
     }
     event = store.append(Event(type=ISSUED, namespace=namespace, subject=key, data=data))
@@ -117,6 +128,7 @@ def _token(issued: Event, revoked: Sequence[Event]) -> Token:
         name=str(issued.data["name"]),
         namespace=issued.namespace,
         scopes=issued.data["scopes"],
+        layers=issued.data.get("layers", ()),
         issued=issued.created_at,
         expires=issued.data["expires"],
         revoked=next((event.created_at for event in revoked if event.subject == issued.subject), None),

@@ -2,7 +2,8 @@
 
 N1  no route reads or changes what another namespace knows, and none tells a foreign name from one that is not there
 N2  a token for all namespaces names the one it means
-N3  a token that is revoked, or past its time, opens nothing; the workspace keeps its hash alone
+N3  a user's token is shown what the layers below its namespace know, within their tokens, and changes nothing there
+N4  a token that is revoked, or past its time, opens nothing; the workspace keeps its hash alone
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from datetime import timedelta
 import pytest
 
 from evolve.config.file import load_config
+from evolve.integrations.client_session import Layer
 from evolve.loop.assembly import open_store
 from evolve.service.tokens import issue, listed, revoke, verified
 from memory.errors import BadInput, NotFound
+from memory.records import DeltaOp, Op, Status
 from memory.redact import redact
 from tests.evolve.command import complaint, evolve, evolve_json
-from tests.evolve.service.conftest import ALL, SECRET_RULE, Served
+from tests.evolve.service.conftest import ALL, SECRET_RULE, Client, Served
 from tests.evolve.service.test_api import OUTCOME
 
 
@@ -61,6 +64,46 @@ def test_a_token_for_all_namespaces_says_which(served: Served) -> None:
     assert SECRET_RULE not in str(client.ask("GET", "/knowledge"))
     client.ask("POST", "/knowledge", 201, params={"namespace": "b"}, json={"content": "Say teal."})
     assert len(client.ask("GET", "/knowledge", params={"namespace": "b"})) == 2
+
+
+def test_a_user_is_shown_what_the_team_knows_below_its_own(served: Served) -> None:
+    config = load_config(served.folder / "evolve.toml")
+    with open_store(config, owner=False) as store:
+        rules = [f"{SECRET_RULE} Door {at}." for at in range(30)]
+        ops = [DeltaOp(op=Op.ADD, payload={"content": rule}) for rule in (*rules, "Vaults are opened at noon.")]
+        store.commit("everybody", [each.model_copy(update={"status": Status.ACTIVE}) for each in ops], actor="x")
+        own = DeltaOp(op=Op.ADD, payload={"content": SECRET_RULE}, status=Status.ACTIVE)
+        assert store.commit("ann", [own], actor="x").applied
+        layers = [Layer(namespace="b", tokens=500), Layer(namespace="everybody", tokens=100)]
+        _, secret = issue(store, "ann", ["read", "report"], "ann", layers=layers)
+        other, _ = issue(store, "bob", ["read", "report", "admin"], "bob")
+        assert other.layers == ()
+    ann = Client(served.http, secret)
+    shown = ann.ask("POST", "/playbook", json={"task": "Open the vault."})
+    assert shown["text"].count("azure") >= 1
+    places = [label.partition("/")[0] for label in shown["ids"] if "/" in label]
+    assert "b" not in places  # it says what stands above it
+    assert 1 <= places.count("everybody") < 10
+    hits = ann.ask("GET", "/search", params={"query": "vault azure", "k": 5})
+    assert {hit["id"].partition("/")[0] for hit in hits if "/" in hit["id"]} <= {"b", "everybody"}
+    told = ann.ask("POST", "/outcomes", 201, json={**OUTCOME, "cited": [next(i for i in shown["ids"] if "/" in i)]})
+    assert "/" in told["cited"][0]
+    assert not any("/" in label for label in told["shown"])
+    assert "expected one that" in ann.error("POST", "/outcomes", 404, json={**OUTCOME, "cited": ["team/shr-00001"]})
+    with open_store(config, read_only=True) as store:
+        assert not any(record.usage.cited for name in ("b", "everybody") for record in store.records(name))
+        assert store.events(type="knowledge.refused", namespace="ann") == []
+
+
+def test_layers_are_named_with_their_tokens(served: Served) -> None:
+    given = ("tokens", "add", "eve", "--scope", "read", "--namespace", "eve")
+    told = evolve_json(served.folder, *given, "--over", "b:300", "--over", "everybody:100")
+    assert told["layers"] == [{"namespace": "b", "tokens": 300}, {"namespace": "everybody", "tokens": 100}]
+    assert "b:300 everybody:100" in evolve(served.folder, "tokens", "list")
+    for wrong in ("b", "b:", ":3", "b:x", "b:0"):
+        assert "expected a namespace and the most tokens" in complaint(served.folder, *given, "--over", wrong, code=2)
+    evolve(served.folder, "tokens", "revoke", "eve")
+    assert "name others" in complaint(served.folder, *given, "--over", "eve:3", code=2)
 
 
 def test_a_revoked_token_opens_nothing(served: Served) -> None:

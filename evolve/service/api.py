@@ -123,17 +123,8 @@ def callers_of(request: Request) -> Callers:
 CallersNow = Annotated[Callers, Depends(callers_of)]
 Offset = Annotated[int, Query(ge=0, description="Rows to leave out.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE, description="Rows, at most.")]
-
-
-Named = Annotated[str, Header(max_length=100, description="Tells workers of a token apart.")]
-
-
-def worker_of(evolve_session: Named = "") -> str:
-    """Return which of a token's workers asks: what is shown to one is credited to its own outcomes."""
-    return evolve_session
-
-
-Worker = Annotated[str, Depends(worker_of)]
+Worker = Annotated[str, Header(alias="evolve-session", max_length=100, description="Which of a token's workers asks.")]
+"""What is shown to one worker is credited to its own outcomes."""
 
 
 def who(scope: Scope) -> Any:
@@ -174,10 +165,10 @@ async def token() -> Token:
 async def search(
     caller: Reader,
     callers: CallersNow,
-    session: Worker,
     query: Annotated[str, Query(description="Words of the task, an error, a call.")],
     kind: Annotated[tuple[str, ...], Query(description="Only these kinds; none = all.")] = (),
     k: Annotated[int, Query(description="Records, at most.")] = 8,
+    session: Worker = "",
 ) -> list[Hit]:
     """Find what was learned about something, best first."""
     check_sizes({"query": query, "kinds": kind})
@@ -185,20 +176,20 @@ async def search(
 
 
 @router.post("/playbook")
-async def playbook(caller: Reader, callers: CallersNow, session: Worker, asked: TaskText) -> Playbook:
+async def playbook(caller: Reader, callers: CallersNow, asked: TaskText, session: Worker = "") -> Playbook:
     """Return what was learned as text for a prompt. With scope `report` it is journalled as shown."""
     check_sizes({"task": asked.task})
     return await (await callers.session(caller, session)).playbook(asked.task)
 
 
 @router.get("/skills/{name}")
-async def skill(caller: Reader, callers: CallersNow, session: Worker, name: str) -> SkillShown:
+async def skill(caller: Reader, callers: CallersNow, name: str, session: Worker = "") -> SkillShown:
     """Return one function that worked, by name, label or number."""
     return (await callers.session(caller, session)).skill(name)
 
 
 @router.post("/outcomes", status_code=201)
-async def record_outcome(caller: Reporter, callers: CallersNow, session: Worker, told: Outcome) -> Recorded:
+async def record_outcome(caller: Reporter, callers: CallersNow, told: Outcome, session: Worker = "") -> Recorded:
     """Record how a task went; what was shown and cited is credited with it."""
     check_sizes(dict(told))
     visit = await callers.session(caller, session)
@@ -206,7 +197,7 @@ async def record_outcome(caller: Reporter, callers: CallersNow, session: Worker,
 
 
 @router.post("/proposals", status_code=201)
-async def propose(caller: Reporter, callers: CallersNow, session: Worker, told: Lesson) -> Standing:
+async def propose(caller: Reporter, callers: CallersNow, told: Lesson, session: Worker = "") -> Standing:
     """Propose a lesson. It enters no prompt before it was measured or a person read it."""
     check_sizes(dict(told))
     return await (await callers.session(caller, session)).propose(told.lesson, told.section, told.when)

@@ -32,7 +32,7 @@ from benchmarks.claim import Row, at_most, begin, exactly
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
 from evolve.loop.assembly import open_store
-from evolve.service.tokens import SCOPES, issue, revoke
+from evolve.service.access_tokens import SCOPES, issue, revoke
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from memory.store import Store
 

@@ -80,7 +80,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Make a token and print it, this once: the workspace keeps its hash alone."""
-    from evolve.service.tokens import issue
+    from evolve.service.access_tokens import issue
 
     with writing(context) as (config, store):
         lifetime = None if days is None else timedelta(days=days)
@@ -102,7 +102,7 @@ def _layer(text: str) -> Layer:
 @tokens.command("list")
 def listing(context: typer.Context, as_json: Json = False) -> None:
     """List every token with what it may, never the token itself."""
-    from evolve.service.tokens import listed
+    from evolve.service.access_tokens import listed
 
     with reading(context) as (_, store):
         rows: list[dict[str, Any]] = [token.model_dump(mode="json") | {"valid": token.valid} for token in listed(store)]
@@ -123,7 +123,7 @@ def revoke(
     as_json: Json = False,
 ) -> None:
     """Take a token's validity, from the next request on."""
-    from evolve.service.tokens import revoke as revoked
+    from evolve.service.access_tokens import revoke as revoked
 
     with writing(context) as (_, store):
         token = revoked(store, name)

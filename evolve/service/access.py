@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 
 from evolve.integrations.client_limits import TooManyCalls
 from evolve.integrations.mcp_server import belongs_to
-from evolve.service.tokens import Token, verified
+from evolve.service.access_tokens import Token, verified
 from memory.errors import EvolveError
 from memory.store import Store
 

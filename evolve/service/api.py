@@ -19,8 +19,8 @@ from evolve.integrations.client_limits import check_sizes
 from evolve.lookup import named
 from evolve.loop.history import CHANGES, RunSummary, list_runs
 from evolve.service.access import CALLER
+from evolve.service.access_tokens import EVERYWHERE, ISSUED, REVOKED, Scope, Token
 from evolve.service.callers import Caller, Callers
-from evolve.service.tokens import EVERYWHERE, ISSUED, REVOKED, Scope, Token
 from evolve.workspace import editing, reviewing
 from evolve.workspace.editing import DEFAULT_SECTION, KnowledgeDetail, KnowledgeRow, KnowledgeScope
 from evolve.workspace.reviewing import ProposalRow

@@ -23,7 +23,7 @@ from evolve.inspector.page_context import PageContext
 from evolve.inspector.rendering import render
 from evolve.inspector.security import SAFE, closing
 from evolve.service.access import App, Receive, Send, bounded
-from evolve.service.tokens import EVERYWHERE, Token, verified
+from evolve.service.access_tokens import EVERYWHERE, Token, verified
 
 VISITS = 10_000
 """Log-ins that are known at once."""

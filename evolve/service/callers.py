@@ -13,7 +13,7 @@ from evolve.config.model import Config
 from evolve.integrations.client_limits import Limits, TooManyCalls
 from evolve.integrations.client_session import ClientSession
 from evolve.loop.runs import MCP, REST
-from evolve.service.tokens import EVERYWHERE, Scope, Token
+from evolve.service.access_tokens import EVERYWHERE, Scope, Token
 from memory.errors import EvolveError, NotFound
 from memory.store import Store
 

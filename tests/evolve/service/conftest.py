@@ -13,8 +13,8 @@ from fastapi.testclient import TestClient
 
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
+from evolve.service.access_tokens import issue
 from evolve.service.app import create_app
-from evolve.service.tokens import issue
 from memory.records import DeltaOp, Op, Provenance, Trust
 
 ALL = ("read", "report", "review", "admin")

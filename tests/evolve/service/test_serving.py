@@ -22,8 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from evolve.config.file import load_config
 from evolve.integrations.client_limits import TooManyCalls
 from evolve.loop.assembly import open_store
+from evolve.service.access_tokens import issue
 from evolve.service.callers import VISITS, Callers
-from evolve.service.tokens import issue
 from tests.evolve.command import evolve, evolve_json, finish, start
 from tests.evolve.integrations.test_mcp_server import CLIENT, TASK, call, refused
 

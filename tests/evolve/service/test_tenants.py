@@ -15,7 +15,7 @@ import pytest
 from evolve.config.file import load_config
 from evolve.integrations.client_session import Layer
 from evolve.loop.assembly import open_store
-from evolve.service.tokens import issue, listed, revoke, verified
+from evolve.service.access_tokens import issue, listed, revoke, verified
 from memory.errors import BadInput, NotFound
 from memory.records import DeltaOp, Op, Status
 from memory.redact import redact

@@ -83,7 +83,13 @@ def _for_agents(config: Config, store: Store) -> FastAPI:
     made.add_middleware(Guard, store=store, admit=callers.admit_visit)
     for kind in (EvolveError, RequestValidationError, HTTPException):
         made.add_exception_handler(kind, _complain)
+    made.add_exception_handler(Exception, _broken)
     return made
+
+
+async def _broken(_: Request, error: Exception) -> JSONResponse:
+    """Return what is said of a bug; it flies on, to the log of the server."""
+    return refusal(500, type(error).__name__, "the server broke; the terminal of `evolve serve` says where")
 
 
 async def _complain(_: Request, error: Exception) -> JSONResponse:

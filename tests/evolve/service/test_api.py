@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
@@ -19,6 +20,7 @@ from evolve.integrations.client_limits import PROPOSALS, SESSIONS
 from evolve.loop.assembly import open_store
 from evolve.service import callers
 from evolve.service.access import BODY
+from evolve.workspace import editing
 from memory.records import DeltaOp, Op, Status, Trust
 from tests.evolve.service.conftest import ALL, Client, Served, serving
 
@@ -176,6 +178,20 @@ def test_what_is_wrong_is_said_in_a_sentence(served: Served) -> None:
     assert "expected one that search or get_playbook gave" in client.error(
         "POST", "/outcomes", 404, json={**OUTCOME, "cited": ["shr-99999"]}
     )
+
+
+def test_a_bug_is_a_sentence_too_and_tells_nothing(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = served.client("reader", "read")
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("the vault's word is azure")
+
+    monkeypatch.setattr(editing, "detail", broken)
+    http = TestClient(served.http.app, raise_server_exceptions=False)
+    answer = http.get("/api/v1/knowledge/1", headers={"authorization": f"Bearer {client.token}"})
+    assert answer.status_code == 500
+    assert answer.json()["error"]["type"] == "RuntimeError"
+    assert "azure" not in answer.text
 
 
 def test_a_body_is_bounded_and_so_is_each_text_in_it(served: Served) -> None:

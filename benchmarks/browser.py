@@ -5,18 +5,17 @@ Chromium is Debian's; nothing is downloaded. The inspector runs as a process of 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from playwright.sync_api import Page, sync_playwright
+
+from benchmarks.shell import listening
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -45,32 +44,9 @@ class Seen:
     """What popped up; a planted script's sign of life."""
 
 
-@contextmanager
-def inspector(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> Generator[str]:
-    """Start `evolve ui` on a free port over a workspace; yield its address, key included. `env` is set on top."""
-    command = [sys.executable, "-m", "evolve.cli.main", "--config", str(folder / "evolve.toml"), "ui"]
-    process = subprocess.Popen(
-        [*command, "--port", "0", "--json", *options],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=folder,
-        env={**os.environ, **(env or {})},
-    )
-    try:
-        assert process.stdout is not None
-        said = ""
-        for line in process.stdout:
-            said += line
-            if line.rstrip() == "}":
-                break
-        if not said:
-            raise RuntimeError(f"`evolve ui` ended with exit code {process.wait()} before it was ready")
-        yield json.loads(said)["url"]
-    finally:
-        process.terminate()
-        process.wait(10)
-        if process.stdout:
-            process.stdout.close()
+def inspector(folder: Path, *options: str, env: Mapping[str, str] | None = None) -> AbstractContextManager[str]:
+    """Start `evolve ui` on a free port over a workspace; give its address, key included. `env` is set on top."""
+    return listening(folder, "ui", *options, env=env)
 
 
 @contextmanager

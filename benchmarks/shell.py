@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -85,6 +85,44 @@ def evolve(folder: Path, *arguments: str, **more: Any) -> Ended:
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False, **more)
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def done(ended: Ended) -> Any:
+    """Return a command's JSON. Ends here when it failed."""
+    if ended.code:
+        raise SystemExit(f"exit {ended.code}: {ended.out}{ended.err}")
+    return ended.json
+
+
+@contextmanager
+def listening(folder: Path, verb: str, *options: str, env: Mapping[str, str] | None = None) -> Generator[str]:
+    """Start a verb that serves (`ui`, `serve`) on a free port over a workspace; yield the URL that it prints.
+
+    `env` is set on top. Raises `RuntimeError` where it ends before it is ready.
+    """
+    command = [sys.executable, "-m", "evolve.cli.main", "--config", str(folder / "evolve.toml"), verb]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--json", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+    )
+    try:
+        assert process.stdout is not None
+        said = ""
+        for line in process.stdout:
+            said += line
+            if line.rstrip() == "}":
+                break
+        if not said:
+            raise RuntimeError(f"`evolve {verb}` ended with exit code {process.wait()} before it was ready")
+        yield json.loads(said)["url"]
+    finally:
+        process.terminate()
+        process.wait(10)
+        if process.stdout:
+            process.stdout.close()
 
 
 @dataclass

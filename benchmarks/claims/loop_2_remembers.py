@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.claim import Row, at_least, begin, exactly
-from benchmarks.shell import BY_RULES, SCRIPTED, Ended, evolve, settings
+from benchmarks.shell import BY_RULES, SCRIPTED, done, evolve, settings
 from policies.local.local_policy import POCKET
 
 NEXT = 12
@@ -55,13 +55,6 @@ def learners(quick: bool) -> list[Learner]:
         pocket = {"train": 12, "test": 12} if quick else size
         found.append(Learner("pocket model", 'name = "pocket"', "", 3, **pocket))
     return found
-
-
-def done(ended: Ended) -> Any:
-    """Return a command's JSON. Ends here when it failed."""
-    if ended.code:
-        raise SystemExit(f"exit {ended.code}: {ended.out}{ended.err}")
-    return ended.json
 
 
 def measure(learner: Learner, scratch: Path) -> Found:

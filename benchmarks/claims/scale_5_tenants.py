@@ -14,13 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +25,12 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from benchmarks.claim import Row, at_most, begin, exactly
+from benchmarks.shell import listening
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
 from evolve.loop.assembly import open_store
 from evolve.service.access_tokens import SCOPES, issue, revoke
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
-from memory.store import Store
 
 RULES, QUICK = 20, 3
 WORD = "zq{:02d}vault"
@@ -66,24 +62,6 @@ def build(folder: Path, rules: int, *, other: bool = True) -> tuple[list[Record[
         return list(store.records("b")), [event.seq for event in store.events(type="review.pending")]
 
 
-@contextmanager
-def serving(folder: Path) -> Generator[str]:
-    """Start `evolve serve` on a free port; give its URL."""
-    command = [sys.executable, "-m", "evolve.cli.main", "--config", str(folder / "evolve.toml"), "serve"]
-    server = subprocess.Popen(
-        [*command, "--port", "0", "--json"], stdout=subprocess.PIPE, text=True, cwd=folder, env=dict(os.environ)
-    )
-    with server:
-        assert server.stdout is not None
-        printed = ""
-        while not printed.rstrip().endswith("}"):
-            printed += server.stdout.readline()
-        try:
-            yield json.loads(printed)["url"]
-        finally:
-            server.kill()
-
-
 def token(folder: Path, name: str, scopes: Sequence[str], namespace: str) -> str:
     """Return a new token."""
     with open_store(load_config(folder / "evolve.toml"), owner=False) as store:
@@ -95,36 +73,34 @@ def client(url: str, given: str) -> httpx.Client:
     return httpx.Client(base_url=f"{url}/api/v1", headers={"authorization": f"Bearer {given}"}, timeout=60)
 
 
-Answer = Callable[[httpx.Client, Any], bool]
+Attempt = Callable[[httpx.Client], bool]
+"""Tells whether it came through."""
 
 
-def attempts(record: Record[Any], number: int, run_id: str, at: int) -> list[tuple[str, Answer]]:
-    """Return the attempts over REST on one rule: a name, and what tells whether it came through."""
+def attempts(record: Record[Any], number: int, run_id: str, at: int) -> list[Attempt]:
+    """Return the attempts over REST on one rule."""
     word, key = WORD.format(at), record.id
 
     def shows(answer: httpx.Response) -> bool:
         return answer.is_success and (word in answer.text or key in answer.text)
 
-    def asked(method: str, path: str, **more: Any) -> Answer:
-        return lambda who, _: shows(who.request(method, path, **more))
+    def asked(method: str, path: str, **more: Any) -> Attempt:
+        return lambda who: shows(who.request(method, path, **more))
 
-    def done(method: str, path: str, **more: Any) -> Answer:
-        return lambda who, _: who.request(method, path, **more).is_success
+    def done(method: str, path: str, **more: Any) -> Attempt:
+        return lambda who: who.request(method, path, **more).is_success
 
     return [
-        ("read by id", asked("GET", f"/knowledge/{key}")),
-        (
-            "read in the list of the named namespace",
-            asked("GET", "/knowledge", params={"show": "all", "namespace": "b"}),
-        ),
-        ("search for its words", asked("GET", "/search", params={"query": secret(at), "k": 100})),
-        ("recall for a task in its words", asked("POST", "/playbook", json={"task": secret(at)})),
-        ("cite it", done("POST", "/outcomes", json={"task": secret(at), "steps": STEP, "cited": [key]})),
-        ("edit it", done("PATCH", f"/knowledge/{key}", json={"content": f"{secret(at)} Softly."})),
-        ("retire it", done("POST", f"/knowledge/{key}/retire", json={})),
-        ("restore it", done("POST", f"/knowledge/{key}/restore")),
-        ("accept what waits", done("POST", f"/proposals/{number}/accept", json={})),
-        ("read the run", done("GET", f"/runs/{run_id}")),
+        asked("GET", f"/knowledge/{key}"),
+        asked("GET", "/knowledge", params={"show": "all", "namespace": "b"}),
+        asked("GET", "/search", params={"query": secret(at), "k": 100}),
+        asked("POST", "/playbook", json={"task": secret(at)}),
+        done("POST", "/outcomes", json={"task": secret(at), "steps": STEP, "cited": [key]}),
+        done("PATCH", f"/knowledge/{key}", json={"content": f"{secret(at)} Softly."}),
+        done("POST", f"/knowledge/{key}/retire", json={}),
+        done("POST", f"/knowledge/{key}/restore"),
+        done("POST", f"/proposals/{number}/accept", json={}),
+        done("GET", f"/runs/{run_id}"),
     ]
 
 
@@ -146,7 +122,7 @@ def told_apart(who: httpx.Client, key: str) -> int:
 
 
 def seen(url: str, given: str, rules: int) -> list[str]:
-    """Return every answer that tenant a gets, over REST and MCP, without ids of sessions."""
+    """Return every answer that tenant a gets, over REST and MCP; no id of a record or a session is in them."""
     with client(url, given) as who:
         answers = [who.get("/search", params={"query": secret(at), "k": 50}).text for at in range(rules)]
         answers += [json.dumps(who.post("/playbook", json={"task": secret(at)}).json()["text"]) for at in range(rules)]
@@ -164,15 +140,6 @@ async def over_mcp(url: str, given: str, rules: int) -> list[str]:
         called = [await session.call_tool("search", {"query": secret(at), "k": 50}) for at in range(rules)]
         called += [await session.call_tool("propose", {"lesson": LESSON.format(at)}) for at in range(rules)]
         return [json.dumps(each.structuredContent, sort_keys=True) for each in called]
-
-
-def without_ids(answers: Sequence[str], store: Store) -> list[str]:
-    """Return answers without the ids of records, which two workspaces do not share."""
-    names = {record.id: f"record-{record.number}" for record in store.records("a")}
-    found = list(answers)
-    for key, name in names.items():
-        found = [answer.replace(key, name) for answer in found]
-    return found
 
 
 def wrong_scopes(folder: Path, url: str) -> tuple[int, int]:
@@ -231,9 +198,9 @@ def tried(folder: Path, url: str, records: Sequence[Record[Any]], numbers: Seque
         every = [attempts(record, number, run_id, at) for at, (record, number) in known]
         return {
             "attempts": sum(map(len, every)),
-            "came through": sum(did(stranger, None) for each in every for _, did in each),
+            "came through": sum(did(stranger) for each in every for did in each),
             "told apart": sum(told_apart(stranger, record.id) for record in records),
-            "of the owner": sum(did(owner, None) for each in every for _, did in each),
+            "of the owner": sum(did(owner) for each in every for did in each),
         }
 
 
@@ -250,11 +217,11 @@ def main() -> None:
         answers: list[list[str]] = []
         for folder in (shared, alone):
             agent, theirs = (token(folder, f"agent of {name}", ["read", "report"], name) for name in ("a", "b"))
-            with serving(folder) as url, open_store(load_config(folder / "evolve.toml"), read_only=True) as store:
+            with listening(folder, "serve") as url:
                 if folder == shared:
                     asyncio.run(over_mcp(url, theirs, rules))
-                answers.append(without_ids(seen(url, agent, rules), store))
-        with serving(shared) as url:
+                answers.append(seen(url, agent, rules))
+        with listening(shared, "serve") as url:
             found = tried(shared, url, records, numbers)
             wrong, pairs = wrong_scopes(shared, url)
             seconds = max(until_refused(shared, url) for _ in range(3))

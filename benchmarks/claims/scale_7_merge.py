@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from benchmarks.claim import Row, at_least, at_most, begin, exactly
 from benchmarks.poison_suite import DEPLOYMENT, load
 from benchmarks.real.figures import Passed, difference, rate
-from benchmarks.shell import Ended, evolve
+from benchmarks.shell import done, evolve
 from evolve.config.file import load_config
 from evolve.environments.office.house_rules import RULES, draw
 from evolve.environments.office.wording import sentence
@@ -43,7 +42,7 @@ model = "{deployment}"
 [environment]
 name = "{environment}"
 max_steps = 16
-{deployed}
+deployment = {deployment}
 
 [memory]
 index = "exact"
@@ -65,18 +64,9 @@ WHOLE = "office"
 def settings(folder: Path, environment: str, deployment: int, worker: str = WORKER) -> Path:
     """Write evolve.toml; return its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    text = SETTINGS.format(
-        worker=worker, deployment=deployment, environment=environment, deployed=f"deployment = {deployment}"
-    )
+    text = SETTINGS.format(worker=worker, deployment=deployment, environment=environment)
     (folder / "evolve.toml").write_text(text)
     return folder
-
-
-def done(ended: Ended) -> Any:
-    """Return a command's JSON. Ends here when it failed."""
-    if ended.code:
-        raise SystemExit(f"exit {ended.code}: {ended.out}{ended.err}")
-    return ended.json
 
 
 def examined(folder: Path, tests: int) -> Passed:

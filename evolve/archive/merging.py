@@ -8,7 +8,7 @@ same workspace again brings what it learned since.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.gates.review_queue import PENDING, submit
@@ -23,6 +23,8 @@ from skills.record import Skill
 
 WRITTEN = ("knowledge.add", "knowledge.edit", "knowledge.merge")
 """Events that gave a record its text."""
+UNKNOWN = "unknown"
+"""Stands for the policy of a run that names none."""
 
 
 class Merged(Frozen):
@@ -60,13 +62,20 @@ def merge(store: Store, namespace: str, other: Store, other_namespace: str, *, s
     rest = [record for record in coming if record.id not in repeated and record.id not in joined]
     conflicts = _conflicts(rest, [record for record in here if record.status in RECALLABLE])
     commit = store.commit(namespace, [ops[r.id] for r in rest if r.id not in conflicts], actor=actor)
-    for record_id, why in conflicts.items():
-        submit(store, namespace, "", [ops[record_id].model_copy(update={"status": Status.PROVISIONAL, "reason": why})])
+    changed = {key: {"status": Status.PROVISIONAL, "reason": why} for key, why in conflicts.items()}
+    submit(store, namespace, "", [ops[key].model_copy(update=update) for key, update in changed.items()])
     made = {result.op_id: result.record_id for result in commit.applied if result.record_id}
     added = {r.id: made[ops[r.id].op_id] for r in rest if ops[r.id].op_id in made}
+    places |= joined | added
+    policies = _policies(other)
     for record in coming:
-        if place := (places | joined | added).get(record.id):
-            _keep_evidence(store, namespace, place, other, record, source)
+        if record.id in places:
+            data = {
+                "record": record.id,
+                "source": f"{source}#{record.label}",
+                "by_policy": _did(other, record, policies),
+            }
+            _keep(store, Event(type=ELSEWHERE, namespace=namespace, subject=places[record.id], data=data))
     labels = {record.id: record.label for record in store.load([*added.values(), *joined.values()])}
     return Merged(
         source=source,
@@ -117,28 +126,27 @@ def _conflicts(coming: Sequence[Record[Any]], here: Sequence[Record[Any]]) -> di
     return found
 
 
-def _keep_evidence(
-    store: Store, namespace: str, record_id: str, other: Store, record: Record[Any], source: str
-) -> None:
-    """Journal how the present text of a record did elsewhere, by policy."""
-    history = other.history(record.id)
+def _did(store: Store, record: Record[Any], policies: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Return how the present text of a record did in its own workspace, by policy."""
+    history = store.history(record.id)
     said = max((at for at, event in enumerate(history) if event.type in WRITTEN), default=0)
-    tags = [event for event in history[said:] if event.type == "knowledge.tag"]
-    names = _policies(other, {event.run_id for event in tags})
     counts: dict[str, Counter[str]] = {}
-    for event in tags:
-        counts.setdefault(names[event.run_id], Counter()).update(event.data.get("usage", {}))
-    by_policy = {name: dict(count) for name, count in counts.items()}
-    data = {"record": record.id, "source": f"{source}#{record.label}", "by_policy": by_policy}
-    kept = [event.data for event in store.history(record_id) if event.type == ELSEWHERE]
-    if data not in [each for each in kept if each.get("record") == record.id][-1:]:
-        store.append(Event(type=ELSEWHERE, namespace=namespace, subject=record_id, data=data))
+    for event in history[said:]:
+        if event.type == "knowledge.tag":
+            counts.setdefault(policies.get(event.run_id, UNKNOWN), Counter()).update(event.data.get("usage", {}))
+    return {name: dict(count) for name, count in counts.items()}
 
 
-def _policies(store: Store, run_ids: Iterable[str]) -> dict[str, str]:
+def _policies(store: Store) -> dict[str, str]:
     """Return run -> the name and version of the policy that acted in it."""
-    records = {run_id: store.get_run(run_id) or {} for run_id in run_ids}
     return {
-        run_id: " ".join(filter(None, (data.get("policy", ""), data.get("policy_version", "")))) or "unknown"
-        for run_id, data in records.items()
+        run["run_id"]: " ".join(filter(None, (run.get("policy", ""), run.get("policy_version", "")))) or UNKNOWN
+        for run in store.runs()
     }
+
+
+def _keep(store: Store, evidence: Event) -> None:
+    """Journal how a record did elsewhere, unless the latest word about it is the same."""
+    kept = [event.data for event in store.history(evidence.subject) if event.type == ELSEWHERE]
+    if evidence.data not in [each for each in kept if each.get("record") == evidence.data["record"]][-1:]:
+        store.append(evidence)

@@ -5,7 +5,7 @@ The guard stands before all that answers agents, so what is added behind it is b
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, PlainTextResponse
 
+from evolve.inspector.security import App, Receive, Scope, Send
 from evolve.integrations.client_limits import TooManyCalls
 from evolve.integrations.mcp_server import belongs_to
 from evolve.service.access_tokens import Token, verified
@@ -27,11 +28,6 @@ BODY = 4 << 20
 CALLER: ContextVar[Token] = ContextVar("caller")
 """The token of the request under way, also for sessions that it begins."""
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
 
 class Guard:
     """Stands before the application (ASGI)."""
@@ -40,7 +36,7 @@ class Guard:
         """`admit` raises an `EvolveError` where a token may begin no MCP session."""
         self._app, self._store, self._admit = app, store, admit
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on with its token, or answer it."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
@@ -52,7 +48,7 @@ class Guard:
         else:
             await self._guarded(scope, receive, send)
 
-    async def _guarded(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         token = verified(self._store, given.strip()) if kind.lower() == "bearer" else None
         if token is None:
@@ -83,7 +79,7 @@ def bounded(receive: Receive) -> Receive:
     """Return what hands on the parts of a body. It raises an `HTTPException` before it has handed on too many."""
     read = 0
 
-    async def part() -> Message:
+    async def part() -> MutableMapping[str, Any]:
         nonlocal read
         message = await receive()
         read += len(message.get("body", b""))

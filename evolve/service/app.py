@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncGenerator, MutableMapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from importlib.metadata import version as installed
 from pathlib import Path
-from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -16,11 +15,12 @@ from starlette.exceptions import HTTPException
 
 from evolve.config.model import Config
 from evolve.inspector.page_context import PageContext
+from evolve.inspector.security import App, Receive, Scope, Send
 from evolve.inspector.server import unguarded
 from evolve.integrations.client_limits import TooManyCalls
 from evolve.integrations.mcp_server import make_guarded
 from evolve.loop.assembly import open_store
-from evolve.service.access import ALIVE, CALLER, MCP_PATH, App, Guard, Receive, Send, refusal
+from evolve.service.access import ALIVE, CALLER, MCP_PATH, Guard, refusal
 from evolve.service.api import router
 from evolve.service.browsers import Browsers
 from evolve.service.callers import Callers, Forbidden
@@ -38,7 +38,7 @@ class Doors:
     def __init__(self, agents: App, people: App) -> None:
         self._agents, self._people = agents, people
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on."""
         for_people = scope["type"] == "http" and not scope["path"].startswith(AGENTS)
         await (self._people if for_people else self._agents)(scope, receive, send)

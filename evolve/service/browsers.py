@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from collections.abc import MutableMapping
 from dataclasses import replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from starlette.exceptions import HTTPException
@@ -21,8 +19,8 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.rendering import render
-from evolve.inspector.security import SAFE, closing
-from evolve.service.access import App, Receive, Send, bounded
+from evolve.inspector.security import SAFE, App, Receive, Scope, Send, closing
+from evolve.service.access import bounded
 from evolve.service.access_tokens import EVERYWHERE, Token, verified
 
 VISITS = 10_000
@@ -39,7 +37,7 @@ class Browsers:
         self._visits: OrderedDict[str, str] = OrderedDict()
         self._said: dict[str, list[str]] = {}
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it on with what its sender may do."""
         request = Request(scope, bounded(receive))
         try:

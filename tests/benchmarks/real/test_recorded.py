@@ -15,6 +15,7 @@ from tests.benchmarks.real.test_arms import FORMULA, SECTIONS, knowing
 from tests.policies.model_server import MODEL, ModelServer, serving
 
 ASKED, GREEDY = [Message(role="user", content="a question")], SamplingParams(max_tokens=8)
+SCRIPT = ["said"]
 
 
 def test_a_life_begun_anew_elsewhere_asks_for_nothing(tmp_path: Path) -> None:
@@ -81,11 +82,12 @@ def test_a_key_that_was_recorded_twice_is_packed_as_it_was_said_last(tmp_path: P
 
 async def test_a_claim_takes_what_another_one_recorded_and_packs_only_its_own(tmp_path: Path) -> None:
     mine, others = tmp_path / "repository" / "mine.jsonl.gz", tmp_path / "repository" / "others.jsonl.gz"
-    await Recorded(tmp_path / "other").policy(ScriptedPolicy(["said"]), "").generate(ASKED, GREEDY)
+    await Recorded(tmp_path / "other").policy(ScriptedPolicy(SCRIPT), "").generate(ASKED, GREEDY)
     pack(tmp_path / "other", others)
     recorded = Recorded(tmp_path / "mine", mine, others)
-    policy = recorded.policy(ScriptedPolicy(["new"]), "")
+    policy = recorded.policy(ScriptedPolicy(SCRIPT), "")
     assert (await policy.generate(ASKED, GREEDY)).text == "said"
+    assert recorded.asked == (1, 0)
     await policy.generate([Message(role="user", content="something else")], GREEDY)
     assert recorded.asked == (1, 1)
     assert pack(tmp_path / "mine", mine) == 1

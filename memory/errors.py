@@ -6,6 +6,7 @@ EvolveError
 │   └── ConflictError                 compare-and-swap lost
 ├── IndexLocked (RuntimeError)        another process owns the vector index
 ├── IndexCorrupt (RuntimeError)       the vector index failed its health probe
+├── IndexUnavailable (RuntimeError)   the server that holds the vector index does not answer as asked
 ├── EmbedderMismatch (ValueError)     the collection was made by another embedder
 ├── NotFound (LookupError)            no such record, snapshot or run
 └── BadInput (ValueError)             a value from outside was refused
@@ -36,6 +37,10 @@ class IndexLocked(EvolveError, RuntimeError):
 
 class IndexCorrupt(EvolveError, RuntimeError):
     """The vector index failed its health probe."""
+
+
+class IndexUnavailable(EvolveError, RuntimeError):
+    """The server that holds the vector index does not answer, or refuses."""
 
 
 class EmbedderMismatch(EvolveError, ValueError):

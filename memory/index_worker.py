@@ -1,29 +1,25 @@
-"""The owner's background thread: opens Chroma when needed, probes, heals, carries the outbox over, releases everything.
+"""The index's background thread: opens it when needed, heals it, carries the outbox over, releases everything.
 
-It never answers instead of SQLite: a failure is recorded and shown by `doctor`, and search goes on exactly without it.
+It never answers instead of the journal: a failure is recorded and shown by `doctor`, and search goes on exactly without
+the index.
 """
 
 from __future__ import annotations
 
 import ctypes
 import platform
-import shutil
 import time
-from pathlib import Path
+from collections.abc import Callable
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING
 
 import structlog
 
 from memory import outbox
-from memory.errors import EmbedderMismatch, EvolveError, IndexCorrupt
-from memory.health import probe, quarantine
+from memory.errors import EmbedderMismatch, EvolveError, IndexCorrupt, IndexUnavailable
+from memory.index_place import Place
 from memory.journal import Journal
-from memory.owner import Owner
+from memory.outbox import ListableIndex
 from memory.protocols import Vector
-
-if TYPE_CHECKING:
-    from memory.indexes.chroma import ChromaIndex
 
 EXACT_NUMBERS = 4_000_000
 """Numbers in a collection's vectors (10,416 vectors of 384) up to which they are all compared: 16 MB, which fit into
@@ -31,9 +27,9 @@ the cache of a processor, take 0.3 to 1 ms, and Chroma's graph takes more than t
 PERTURB, FILLED = -6, 0x5A
 """glibc's M_PERTURB, and the byte that freed memory is filled with; what is given out is filled with its complement."""
 POLL_SECONDS = 0.4
-"""How often the owner looks for outbox rows that other processes wrote."""
+"""How often a process looks for outbox rows that others wrote."""
 SETTLE_SECONDS = 0.2
-"""Wait before Chroma is first opened, so that a process that ends at once never pays for loading it."""
+"""Wait before the index is first opened, so that a process that ends at once never pays for loading Chroma."""
 GATHER_SECONDS = 0.1
 """Wait for more rows before they are carried: Chroma takes a hundred in little more time than one, and its calls hold
 up every other thread. Recall reads waiting rows from SQLite meanwhile."""
@@ -44,7 +40,7 @@ _log = structlog.get_logger("evolve.index")
 
 
 def large(vectors: int, dim: int) -> bool:
-    """Return whether Chroma should be asked for the neighbours among so many vectors."""
+    """Return whether an index should be asked for the neighbours among so many vectors."""
     return vectors * dim > EXACT_NUMBERS
 
 
@@ -59,24 +55,28 @@ def overwrite_freed_memory() -> None:
 
 
 class IndexWorker(Thread):
-    """Keeps one Chroma directory equal to what SQLite says. Start it once, `stop` it once."""
+    """Keeps one index equal to what the journal says. Start it once, `stop` it once."""
 
-    def __init__(self, database: Path, index_dir: Path, owner: Owner, *, model: str, dim: int) -> None:
-        """Work on `index_dir`, which `owner` has locked already; the lock is given back by `stop`.
+    def __init__(self, opened: Callable[[], Journal], place: Place, *, dim: int) -> None:
+        """Work on what is kept in `place`, which `stop` releases.
 
-        It opens a connection of its own: one shared with the store would make both wait for each other's lock.
+        `opened` gives a connection of its own: one shared with the store would make both wait for each other's lock.
         """
         super().__init__(name="evolve-index", daemon=True)
         self.ready = Event()
-        """Set while Chroma is open and healed."""
+        """Set while the index is open, and healed by whoever may write to it."""
         self.hurry = Event()
-        """Set while somebody waits for Chroma; otherwise other threads get every second time slice."""
+        """Set while somebody waits for the index; otherwise other threads get every second time slice."""
         self.failure = ""
         self.healed = ""
         self.lag_seconds = 0.0
-        self._database, self._dir, self._owner = database, index_dir, owner
-        self._model, self._dim = model, dim
-        self._index: ChromaIndex | None = None
+        self.kind = place.kind
+        self._opened, self._place, self._dim = opened, place, dim
+        self._index: ListableIndex | None = None
+        self._unlike = False
+        """Whether the index has to be compared with the journal id by id, once it may be written to."""
+        self._compared = False
+        self._failed_at = 0.0
         self._counts: dict[str, int] = {}
         self._use = Lock()
         self._woken, self._wanted, self._stopping, self._dropping = Event(), Event(), Event(), Event()
@@ -89,34 +89,32 @@ class IndexWorker(Thread):
         self._woken.set()
 
     def want(self) -> None:
-        """Ask for Chroma to be opened even though nothing waits."""
+        """Ask for the index to be opened even though nothing waits."""
         if not self._wanted.is_set():
             self._wanted.set()
             self._woken.set()
 
     def serves(self, collection: str) -> bool:
-        """Return whether a search of that collection should ask Chroma."""
+        """Return whether a search of that collection should ask the index."""
         return self.ready.is_set() and large(self._counts.get(collection, 0), self._dim)
 
     def serves_any(self) -> bool:
-        """Return whether there is a collection of which a search should ask Chroma."""
+        """Return whether there is a collection of which a search should ask the index."""
         return any(self.serves(collection) for collection in tuple(self._counts))
 
     def search(self, collection: str, vector: Vector, k: int) -> list[tuple[str, float]] | None:
-        """Return Chroma's neighbours, or None when it is not open or failed just now (which `failure` then tells)."""
+        """Return the index's neighbours, None when it is not open or failed just now (which `failure` then tells)."""
         with self._use:
             if self._index is None or not self.ready.is_set():
                 return None
             try:
                 return self._index.search(collection, vector, k)
-            except IndexCorrupt as error:
-                self.ready.clear()
-                self.failure = str(error)
-                _log.warning("index failed", reason=self.failure)
+            except (IndexCorrupt, IndexUnavailable) as error:
+                self._fail(str(error))
                 return None
 
     def drop(self) -> None:
-        """Close Chroma and delete its directory; it is opened anew when something waits."""
+        """Close the index, queue every vector anew, and delete what the index holds; wait until that is done."""
         overwrite_freed_memory()
         self._dropping.set()
         self._woken.set()
@@ -124,14 +122,14 @@ class IndexWorker(Thread):
             time.sleep(0.005)
 
     def stop(self) -> None:
-        """Finish the step at hand, close Chroma, give the lock back."""
+        """Finish the step at hand, close the index, release its place."""
         self._stopping.set()
         self._woken.set()
         self.join()
 
     def run(self) -> None:
         """Work until stopped."""
-        journal = Journal(self._database)
+        journal = self._opened()
         try:
             while not self._stopping.is_set():
                 self._woken.wait(POLL_SECONDS)
@@ -144,7 +142,7 @@ class IndexWorker(Thread):
             opened = self._index is not None
             self._release()
             journal.close()
-            self._owner.release(clean=opened)
+            self._place.release(clean=opened)
 
     def _round(self, journal: Journal) -> None:
         try:
@@ -153,46 +151,70 @@ class IndexWorker(Thread):
             self._fail(str(error))
 
     def _work(self, journal: Journal) -> None:
-        """Carry what waits. What is wrong with the directory is healed; what is wrong with the journal is raised."""
+        """Carry what waits. What is wrong with the index is healed; what is wrong with the journal is raised."""
         try:
             if self._dropping.is_set():
-                self._release()
-                self.failure = ""
-                try:
-                    self._erase()
-                finally:
-                    self._dropping.clear()
+                self._erase(journal)
             waiting = outbox.pending(journal)
-            if self.failure or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
+            if self._rests() or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
                 return
             index = self._index
             if index is None:
                 if self._stopping.wait(SETTLE_SECONDS):
                     return
-                index = self._open(journal)
+                index = self._open()
             elif not self.hurry.is_set():
                 self._stopping.wait(GATHER_SECONDS)
-            self._carry(journal, index)
+            with self._place.writing(journal) as mine:
+                if mine:
+                    self._carry(journal, index)
+                else:
+                    self._look(index)
         except (IndexCorrupt, EmbedderMismatch) as error:
             self._start_over(journal, str(error))
 
-    def _open(self, journal: Journal) -> ChromaIndex:
-        if self._owner.dirty:
-            wrong = probe(self._dir, self._database, model=self._model, dim=self._dim)
-            if wrong:
-                raise IndexCorrupt(f"after an unclean stop: {wrong}")
-        from memory.indexes.chroma import ChromaIndex
+    def _erase(self, journal: Journal) -> None:
+        """Delete what the index holds, once it may be written to. What is queued first, others know to be missing."""
+        self._release()
+        with self._place.writing(journal) as mine:
+            if not mine:
+                self._woken.set()
+                return
+            self.failure = ""
+            try:
+                outbox.enqueue_all(journal)
+                self._place.erase()
+            finally:
+                self._dropping.clear()
 
-        was_dirty = self._owner.dirty
-        self._owner.mark_dirty()
-        index = ChromaIndex(self._dir, model=self._model, dim=self._dim)
+    def _rests(self) -> bool:
+        """Tell whether the index has failed, and is not to be tried again yet; where it is, forget the failure."""
+        if not self.failure:
+            return False
+        again = self._place.again_seconds
+        if again is None or time.monotonic() < self._failed_at + again:
+            return True
+        self._release()
+        self.failure = ""
+        return False
+
+    def _open(self) -> ListableIndex:
+        index, self._unlike = self._place.open()
+        self._compared = False
         with self._use:
             self._index = index
-        outbox.reconcile(journal, index, thorough=was_dirty)
         return index
 
-    def _carry(self, journal: Journal, index: ChromaIndex) -> None:
+    def _look(self, index: ListableIndex) -> None:
+        """Let searches ask an index that another process carries changes to."""
+        self._counts = {name: index.count(name) for name in index.collections()}
+        self.ready.set()
+
+    def _carry(self, journal: Journal, index: ListableIndex) -> None:
         moved = 0
+        if not self._compared:
+            outbox.reconcile(journal, index, thorough=self._unlike)
+            self._compared = True
         while not self._stopping.is_set() and not self._dropping.is_set():
             started = time.monotonic()
             moved += outbox.drain(journal, index, dim=self._dim)
@@ -204,41 +226,27 @@ class IndexWorker(Thread):
                 self.lag_seconds = time.monotonic() - self._changed_at
             self._changed_at = None
             if moved or not self.ready.is_set():
-                self._counts = {name: index.count(name) for name in index.collections()}
-            self.ready.set()
+                self._look(index)
             return
 
     def _start_over(self, journal: Journal, reason: str) -> None:
-        """Move the directory away and queue every vector for a new one."""
+        """Take what is there away and queue every vector for a new index."""
         self._release()
         self._rebuilds += 1
-        if self._rebuilds > _ATTEMPTS:
-            self._fail(reason)
-            return
-        for old in self._quarantined():
-            shutil.rmtree(old, ignore_errors=True)
-        moved = quarantine(self._dir)
-        count = outbox.enqueue_all(journal)
-        self.healed = f"rebuilt from {count} stored vectors, old files in {str(moved)!r}: {reason}"
-        _log.warning("index rebuilt", vectors=count, quarantine=str(moved), reason=reason)
+        with self._place.writing(journal) as mine:
+            if not mine or self._rebuilds > _ATTEMPTS:
+                self._fail(reason)
+                return
+            moved = self._place.start_over()
+            count = outbox.enqueue_all(journal)
+        self.healed = f"rebuilt from {count} stored vectors{moved}: {reason}"
+        _log.warning("index rebuilt", vectors=count, reason=reason)
         self.failure = ""
         self._woken.set()
 
-    def _erase(self) -> None:
-        """Delete the directory, and those that were moved away earlier. Raises `OSError` where one cannot be.
-
-        It is moved away first: what Chroma still writes then lands in what is deleted, not in what is made anew.
-        """
-        quarantine(self._dir)
-        for old in self._quarantined():
-            shutil.rmtree(old)
-
-    def _quarantined(self) -> list[Path]:
-        return list(self._dir.parent.glob(f"{self._dir.name}.quarantine-*"))
-
     def _fail(self, reason: str) -> None:
         self.ready.clear()
-        self.failure = reason
+        self.failure, self._failed_at = reason, time.monotonic()
         _log.warning("index failed, searching exactly", reason=reason)
 
     def _release(self) -> None:

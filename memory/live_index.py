@@ -1,9 +1,8 @@
-"""The live vector side of a workspace: Chroma in the process that owns it, exact search everywhere else.
+"""The live vector side of a workspace: an index where this process may ask one, exact search everywhere else.
 
-The owner opens Chroma in a background thread when there is something to carry to it, probes it first after an unclean
-stop, and heals or rebuilds it from SQLite. Until that is done, for collections so small that a graph would return
-everything anyway, and in processes that do not own the index, search is exact over the same vectors. Either way a
-committed change is seen at once.
+A background thread opens the index when there is something to carry to it, and heals or rebuilds it from the journal.
+Until that is done, for collections so small that a graph would return everything anyway, and in processes that have no
+index (`memory.index_place`), search is exact over the same vectors. Either way a committed change is seen at once.
 """
 
 from __future__ import annotations
@@ -12,19 +11,18 @@ import atexit
 import json
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from memory import outbox
 from memory.blobs import BlobSearch
+from memory.index_place import EXACT, Place
 from memory.index_worker import IndexWorker, large
 from memory.journal import Journal
-from memory.owner import Owner
 from memory.protocols import Vector
 from memory.records import RECALLABLE
 from memory.vectors import collection_name, from_blobs
 
 _OVERLAY = 200
-"""Waiting outbox rows up to which recall reads them beside Chroma; with more it searches everything exactly."""
+"""Waiting outbox rows up to which recall reads them beside the index; with more it searches everything exactly."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +30,15 @@ class IndexState:
     """What `evolve memory stats` and `doctor` show."""
 
     engine: str
-    """What answers now: `chroma` where a collection is large enough for it, else `exact`."""
+    """What answers now: the index where a collection is large enough for it, else `exact`."""
     owner: bool
+    """Whether this process has an index, its own folder or one on a server."""
     pending: int
     """Outbox rows that wait."""
     lag_seconds: float
-    """How long the last change took to reach Chroma."""
+    """How long the last change took to reach the index."""
     failure: str
-    """Why Chroma is not used; empty when all is well."""
+    """Why the index is not used; empty when all is well."""
     healed: str
     """What was rebuilt since this process started, and why."""
 
@@ -47,19 +46,19 @@ class IndexState:
 class LiveIndex:
     """Nearest neighbours among recallable records as of the last commit. Safe to share between threads."""
 
-    def __init__(self, journal: Journal, index_dir: Path, *, model: str, dim: int, owner: Owner | None) -> None:
-        """Search `journal`'s vectors; with `owner` (already acquired) also keep Chroma in `index_dir` up to date."""
+    def __init__(self, journal: Journal, place: Place | None, *, dim: int) -> None:
+        """Search `journal`'s vectors, with the index that is kept in `place`, and keep that up to date."""
         self._journal, self._dim = journal, dim
         self.blobs = BlobSearch(journal, dim=dim)
         self._worker: IndexWorker | None = None
-        if owner is not None:
-            self._worker = IndexWorker(journal.path, index_dir, owner, model=model, dim=dim)
+        if place is not None:
+            self._worker = IndexWorker(lambda: Journal(journal.path, database=journal.database), place, dim=dim)
             self._worker.start()
             atexit.register(self.close)
 
     def search(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]]:
         """Return up to `k` (record id, cosine in [-1, 1]), best first; equal ones by id."""
-        near = self._from_chroma(namespace, kind, vector, k)
+        near = self._indexed(namespace, kind, vector, k)
         if near is not None:
             return near
         near = self.blobs.search(namespace, kind, vector, k)
@@ -67,12 +66,12 @@ class LiveIndex:
             self._worker.want()
         return near
 
-    def _from_chroma(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]] | None:
-        """Return neighbours from Chroma and what it still lacks; None when exact search has to answer."""
+    def _indexed(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]] | None:
+        """Return neighbours from the index and what it still lacks; None when exact search has to answer."""
         collection = collection_name(namespace, kind)
         if self._worker is None or not self._worker.serves(collection):
             return None
-        waiting = self._waiting()  # read before the search: a row leaves only when Chroma has it
+        waiting = self._waiting()  # read before the search: a row leaves only when the index has it
         near = self._worker.search(collection, vector, k + len(waiting)) if len(waiting) <= _OVERLAY else None
         if near is None:
             return None
@@ -86,7 +85,7 @@ class LiveIndex:
             self._worker.wake()
 
     def flush(self, timeout: float = 60.0) -> bool:
-        """Wait until Chroma holds everything committed so far; return whether it does."""
+        """Wait until the index holds everything committed so far; return whether it does."""
         worker = self._worker
         if worker is None:
             return False
@@ -103,22 +102,23 @@ class LiveIndex:
             worker.hurry.clear()
 
     def rebuild(self) -> int:
-        """Throw the Chroma directory away and fill a new one from SQLite; return how many vectors that takes.
+        """Throw the index away and fill a new one from the journal; return how many vectors that takes.
 
         Also the second half of a re-index: call it after every vector was made anew.
         """
         self.blobs.clear()
-        if self._worker is not None:
+        if self._worker is not None and self._worker.is_alive():
             self._worker.drop()
-        count = outbox.enqueue_all(self._journal)
+        else:
+            outbox.enqueue_all(self._journal)
         self.wake()
-        return count
+        return outbox.recallable(self._journal)
 
     def state(self) -> IndexState:
-        """Return what serves searches now and how far Chroma is behind."""
+        """Return what serves searches now and how far the index is behind."""
         worker = self._worker
         return IndexState(
-            engine="chroma" if worker is not None and worker.serves_any() else "exact",
+            engine=worker.kind if worker is not None and worker.serves_any() else EXACT,
             owner=worker is not None,
             pending=outbox.pending(self._journal),
             lag_seconds=worker.lag_seconds if worker else 0.0,
@@ -127,7 +127,7 @@ class LiveIndex:
         )
 
     def close(self) -> None:
-        """Stop the background thread, release Chroma and its lock. What still waits goes on at the next open."""
+        """Stop the background thread, release the index. What still waits goes on at the next open."""
         if self._worker is not None:
             atexit.unregister(self.close)
             self._worker.stop()
@@ -137,7 +137,7 @@ class LiveIndex:
         return {row[0] for row in self._journal.query("SELECT record_id FROM outbox LIMIT ?", (_OVERLAY + 1,))}
 
     def _overlay(self, namespace: str, kind: str, vector: Vector, waiting: set[str]) -> dict[str, float]:
-        """Return id -> cosine of changes that are committed and not in Chroma yet."""
+        """Return id -> cosine of changes that are committed and not in the index yet."""
         if not waiting:
             return {}
         rows = self._journal.query(

@@ -1,4 +1,4 @@
-"""Carries changes from SQLite to the vector index: drain the outbox, heal drift, start over. Any step may be repeated.
+"""Carries changes from the journal to a vector index: drain the outbox, heal drift, start over. Any step may be
 
 A commit writes its outbox rows in its own transaction; a row leaves only after the index holds what it says. A crash in
 between repeats the row, which changes nothing.
@@ -101,6 +101,11 @@ def reconcile(journal: Journal, index: ListableIndex, *, thorough: bool) -> int:
             wrong |= there.symmetric_difference(index.ids(collection)) - waiting
     _queue(journal, sorted(wrong))
     return len(wrong)
+
+
+def recallable(journal: Journal) -> int:
+    """Return how many records an index has to hold."""
+    return len(journal.query(_LIVE))
 
 
 def enqueue_all(journal: Journal) -> int:

@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 from memory import doctor, episodes, events, forget, snapshots
 from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
 from memory.embedding_cache import CachedEmbedder, reindex
-from memory.errors import BadInput
+from memory.index_place import FOLDER, find_place
 from memory.journal import Journal
 from memory.live_index import LiveIndex
-from memory.owner import Owner
 from memory.proposals import Prepared, prepare
 from memory.protocols import Embedder, KnowledgeView
 from memory.recall import Recaller
@@ -64,16 +63,17 @@ class Store:
         path: Path,
         *,
         embedder: Embedder,
-        index: Literal["chroma", "exact"] = "chroma",
+        index: str = FOLDER,
         read_only: bool = False,
         owner: bool = True,
         count_tokens: Callable[[str], int] = estimate_tokens,
     ) -> Store:
-        """Open or create the workspace database at `path` (a file; the vector index lives beside it in `index/`).
+        """Open or create the workspace database at `path` (a file; Chroma's folder lives beside it in `index/`).
 
-        With `index="chroma"` and `owner` this process keeps the vector index; others open with `owner=False`, search
-        exactly and leave index updates to it. Raises `SchemaTooNew`, `NotFound` (missing, with `read_only`),
-        `JournalError`, and `IndexLocked` when another process owns the index.
+        `index` is a file of `memory.indexes`, with the address of its server after a colon. With `chroma` and `owner`
+        this process keeps the folder; others open with `owner=False`, search exactly and leave updates to it. Raises
+        `SchemaTooNew`, `NotFound` (missing, with `read_only`), `JournalError`, and `IndexLocked` when another process
+        owns the folder.
         """
         journal = Journal(path, read_only=read_only)
         return cls.over(journal, embedder=embedder, index=index, owner=owner, count_tokens=count_tokens)
@@ -84,30 +84,21 @@ class Store:
         journal: Journal,
         *,
         embedder: Embedder,
-        index: Literal["chroma", "exact"] = "chroma",
+        index: str = FOLDER,
         owner: bool = True,
         count_tokens: Callable[[str], int] = estimate_tokens,
     ) -> Store:
         """Return a store over an open journal, which it closes; where it raises, the journal is closed.
 
-        Raises `BadInput` for `index="chroma"` over a journal on a server, and `IndexLocked`, as `open`.
+        Raises `BadInput` for an index that cannot be kept beside such a journal, and `IndexLocked`, as `open`.
         """
-        folder = journal.path.parent / "index"
         try:
-            if journal.database and index != "exact":
-                raise BadInput(
-                    f"index {index!r} is a folder of one machine, and `memory.database` is for several; write "
-                    '`index = "exact"` in [memory]'
-                )
-            holder = Owner(folder) if index == "chroma" and owner and not journal.read_only else None
-            if holder is not None:
-                holder.acquire()
+            place = find_place(index, journal, model=embedder.model, dim=embedder.dim, owner=owner)
         except BaseException:
             journal.close()
             raise
         cached = CachedEmbedder(embedder, journal, persist=not embedder.model.startswith("hashing"))
-        live = LiveIndex(journal, folder, model=embedder.model, dim=embedder.dim, owner=holder)
-        return cls(journal, cached, live, count_tokens)
+        return cls(journal, cached, LiveIndex(journal, place, dim=embedder.dim), count_tokens)
 
     def close(self) -> None:
         """Release the index and the database; closing twice is allowed."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from memory.errors import BadInput
+from memory.errors import BadInput, EmbedderMismatch
 from memory.protocols import Vector
 
 
@@ -38,3 +38,25 @@ def check_vectors(ids: Sequence[str], vectors: Vector) -> None:
     wrong = np.flatnonzero(~(np.abs(lengths - 1.0) < 1e-3))
     if len(wrong):
         raise BadInput(f"got a vector of length {lengths[wrong[0]]:.4f} for {ids[wrong[0]]!r}; expected unit length")
+
+
+def check_dimension(vectors: Vector, dim: int) -> None:
+    """Raise `BadInput` unless vectors `(n, dim)` are as long as those of an index."""
+    if vectors.shape[1] != dim:
+        raise BadInput(f"got vectors of dimension {vectors.shape[1]}; this index holds {dim}")
+
+
+def check_query(vector: Vector, dim: int) -> None:
+    """Raise `BadInput` unless a query is one vector as long as those of an index."""
+    if vector.shape != (dim,):
+        raise BadInput(f"got a query of shape {vector.shape}; this index holds vectors of dimension {dim}")
+
+
+def check_maker(collection: str, made_by: tuple[object, object], own: tuple[str, int]) -> None:
+    """Raise `EmbedderMismatch` unless the embedder (model, dimension) that made a collection is the configured one."""
+    if made_by != own:
+        raise EmbedderMismatch(
+            f"collection {collection!r} was made by embedder {made_by[0]!r} (dimension {made_by[1]!r}), but {own[0]!r} "
+            f"(dimension {own[1]}) is configured; set the old embedder again, or run `evolve memory reindex` to embed "
+            "everything anew"
+        )

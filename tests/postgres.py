@@ -13,10 +13,13 @@ import pytest
 from benchmarks.postgres_server import NoServer, new_workspace
 
 
-def workspace_address() -> str:
-    """Return an address where no workspace is yet. Skips the test where there is no server."""
+def workspace_address(*, vector: bool = False) -> str:
+    """Return an address where no workspace is yet; with `vector` the server has pgvector.
+
+    Skips the test where there is no server.
+    """
     try:
-        return new_workspace()
+        return new_workspace(vector=vector)
     except NoServer as missing:
         if os.environ.get("EVOLVE_POSTGRES") == "required":
             pytest.fail(str(missing))

@@ -29,6 +29,7 @@ from evolve.config.sections import (
 )
 from evolve.config.tables import M, OpenSection, Section, nearest, read
 from evolve.config.training import TrainSection
+from memory.indexes import index_kinds
 from memory.records import Trust
 from playbooks.notebook.note_curator import NotebookSettings
 from policies.price import Price
@@ -217,12 +218,25 @@ class MemorySection(Section):
     embedder: str = "hashing"
     """`hashing` (sees spelling), `wordllama` (meaning, from word vectors that an extra brings), `sentence:<path or hub
     name>` (meaning, slower), or `module:function`."""
-    index: Literal["chroma", "exact"] = "chroma"
-    """Vector index of live recall. Frozen evaluations always search exactly."""
+    index: str = "chroma"
+    """Vector index of live recall: `chroma` (a folder of one machine), `exact` (none: all vectors are compared), or on
+    a server that several machines ask: `pgvector` (in `memory.database`), `chroma-http:http://HOST:8000/NAME` or
+    `qdrant:http://HOST:6333/NAME`, where NAME is this workspace's own. Small collections and frozen evaluations are
+    always searched exactly."""
     recall_k: int = Field(default=24, ge=0)
     """Most records recalled for a task."""
     kinds: tuple[str, ...] = ()
     """Kinds of records that are recalled (`bullet`, `note`); empty = all."""
+
+    @field_validator("index")
+    @classmethod
+    def _known(cls, named: str) -> str:
+        kind, _, address = named.partition(":")
+        if kind not in index_kinds():
+            raise ValueError(f"there is no index {kind!r}; there are {', '.join(index_kinds())}")
+        if holds_password(address):
+            raise ValueError("it holds a password, and settings are journalled; a key of Qdrant is in QDRANT_API_KEY")
+        return named
 
     @field_validator("database")
     @classmethod

@@ -107,3 +107,6 @@ class _Matrix:
             ((self.ids[row], score) for row, score in zip(near, best, strict=True)), key=lambda hit: (-hit[1], hit[0])
         )
         return found[:k]
+
+
+MEMBER = ExactIndex

@@ -70,11 +70,7 @@ class PostgresConnection:
         self._raw = self._connected()
         try:
             path = self.execute("SHOW search_path").fetchone()[0]
-            self.schema = SCHEMA if path == _NO_PATH else path.partition(",")[0].strip().strip('"')
-            if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", self.schema):
-                raise BadInput(
-                    f"got schema {self.schema!r} in `memory.database`; expected small letters, digits and `_`"
-                )
+            self.schema = schema_of(path)
             self._settle(self._raw)
         except BaseException:
             self._raw.close()
@@ -201,9 +197,9 @@ class PostgresEngine:
         except psycopg.IntegrityError:
             raise
         except psycopg.DataError as error:
-            raise BadInput(f"{self.name}: {_first_line(error)}; no text may hold the character NUL") from error
+            raise BadInput(f"{self.name}: {first_line(error)}; no text may hold the character NUL") from error
         except psycopg.Error as error:
-            raise JournalError(f"{self.name}: {_first_line(error)}. {_advice(error)}") from error
+            raise JournalError(f"{self.name}: {first_line(error)}. {_advice(error)}") from error
 
     def begin(self) -> None:
         self.conn.execute("BEGIN")
@@ -287,13 +283,21 @@ class PostgresEngine:
         self.conn.close()
 
 
+def schema_of(path: str) -> str:
+    """Return the schema of the workspace: the first of a search path, as the address sets it. Raises `BadInput`."""
+    schema = SCHEMA if path == _NO_PATH else path.partition(",")[0].strip().strip('"')
+    if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
+        raise BadInput(f"got schema {schema!r} in `memory.database`; expected small letters, digits and `_`")
+    return schema
+
+
 def _named(address: str) -> str:
     """Return an address as errors call it. Raises `BadInput`."""
     try:
         parts = conninfo_to_dict(address)
     except psycopg.ProgrammingError as error:
         raise BadInput(
-            f"got a `memory.database` that PostgreSQL does not understand ({_first_line(error)}); expected "
+            f"got a `memory.database` that PostgreSQL does not understand ({first_line(error)}); expected "
             "postgresql://user@host:5432/name"
         ) from error
     if service := parts.get("service"):
@@ -301,7 +305,8 @@ def _named(address: str) -> str:
     return f"postgresql://{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}/{parts.get('dbname') or ''}"
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """Return the first line of what an error says, without its full stop."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
 
 

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.errors import BadInput
+from memory.errors import BadInput, EmbedderMismatch
+from memory.index_place import ServedIndex
+from memory.indexes import index_kinds
 from memory.indexes.chroma import ChromaIndex
 from memory.indexes.exact import ExactIndex
 from memory.protocols import Index, Vector
+from tests.index_servers import SERVED, served_index
 
 DIM = 16
 MAKERS: dict[str, Callable[[Path], Index]] = {
     "exact": lambda path: ExactIndex(),
     "chroma": lambda path: ChromaIndex(path / "index", model="contract", dim=DIM),
+    **{kind: lambda path, kind=kind: connected(served_index(kind, model="contract", dim=DIM)) for kind in SERVED},
 }
+
+
+def connected(index: ServedIndex) -> ServedIndex:
+    index.connect()
+    return index
 
 
 def unit(seed: int, n: int, dim: int = DIM) -> Vector:
@@ -34,9 +44,45 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
     made.close()
 
 
-def test_every_implementation_is_covered(root: Path) -> None:
-    files = {path.stem for path in (root / "memory" / "indexes").glob("*.py")} - {"__init__"}
-    assert files == set(MAKERS)
+def test_every_implementation_is_covered() -> None:
+    assert set(index_kinds()) == set(MAKERS)
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_what_is_on_a_server_is_listed_kept_apart_by_workspace_and_erased(kind: str) -> None:
+    mine, others = (connected(served_index(kind, model="contract", dim=DIM)) for _ in range(2))
+    vectors = unit(20, 3)
+    mine.upsert("ns/fact", list("bca"), vectors)
+    mine.upsert("ns/note", ["d"], vectors[:1])
+    others.upsert("ns/fact", ["x"], vectors[:1])
+    assert mine.collections() == ["ns/fact", "ns/note"]
+    assert (mine.ids("ns/fact"), mine.ids("ns/nothing"), others.ids("ns/fact")) == (list("abc"), [], ["x"])
+    mine.close()
+    mine.close()
+    mine.connect()
+    mine.erase()
+    assert (mine.collections(), mine.count("ns/fact")) == ([], 0)
+    assert others.ids("ns/fact") == ["x"]
+    mine.upsert("ns/fact", ["again"], vectors[:1])
+    assert mine.ids("ns/fact") == ["again"]
+    mine.close()
+    others.close()
+
+
+@pytest.mark.parametrize("kind", SERVED)
+def test_two_processes_share_what_is_on_a_server_and_must_have_one_embedder(kind: str) -> None:
+    first = connected(served_index(kind, model="contract", dim=DIM))
+    second = connected(served_index(kind, model="contract", dim=DIM, beside=first))
+    stranger = connected(served_index(kind, model="another", dim=DIM, beside=first))
+    vectors = unit(21, 2)
+    first.upsert("ns/fact", list("ab"), vectors)
+    assert [key for key, _ in second.search("ns/fact", vectors[1], 1)] == ["b"]
+    first.erase()
+    first.upsert("ns/fact", ["c"], vectors[:1])
+    with pytest.raises(EmbedderMismatch, match=r"made by embedder 'contract'.*'another'.*evolve memory reindex"):
+        stranger.search("ns/fact", vectors[0], 1)
+    for each in (first, second, stranger):
+        each.close()
 
 
 def test_unknown_collection_is_empty(index: Index) -> None:
@@ -164,8 +210,8 @@ def test_any_history_leaves_what_a_dictionary_would(steps: list[tuple[str, set[i
 def test_nothing_to_insert_changes_nothing_whatever_its_dimension(index: Index) -> None:
     index.upsert("ns/fact", [], np.zeros((0, 8), dtype=np.float32))
     assert index.count("ns/fact") == 0
-    if isinstance(index, ChromaIndex):
-        assert index.collections() == []
+    if not isinstance(index, ExactIndex):
+        assert cast(ServedIndex, index).collections() == []
     index.upsert("ns/fact", ["a"], unit(12, 1))
     assert index.count("ns/fact") == 1
 

@@ -148,7 +148,7 @@ class Answering(LiveIndex):
     """An index that answers as exact search does, but for what `change` makes of it."""
 
     def __init__(self, store: Store, change: Callable[[list[tuple[str, float]]], list[tuple[str, float]]]) -> None:
-        super().__init__(store.journal, store.journal.path.parent, model="m", dim=store.embedder.dim, owner=None)
+        super().__init__(store.journal, None, dim=store.embedder.dim)
         self.change, self.asked = change, 0
 
     def flush(self, timeout: float = 60.0) -> bool:

@@ -21,6 +21,7 @@ from memory import index_worker, outbox
 from memory.doctor import agreement
 from memory.embedders.hashing import HashingEmbedder
 from memory.health import probe
+from memory.index_place import IndexFolder
 from memory.index_worker import IndexWorker
 from memory.indexes.chroma import ChromaIndex
 from memory.journal import Journal
@@ -45,6 +46,12 @@ def sentence(i: int) -> str:
 
 def open_store(path: Path, **options: object) -> Store:
     return Store.open(path, embedder=HashingEmbedder(DIM), **options)  # type: ignore[arg-type]
+
+
+def worker_of(database: Path, owner: Owner, kind: type[IndexWorker] = IndexWorker) -> IndexWorker:
+    """Return a worker on the folder beside a database; it is not started."""
+    place = IndexFolder(database.parent / "index", owner, database, model=f"hashing-v1-{DIM}", dim=DIM)
+    return kind(lambda: Journal(database), place, dim=DIM)
 
 
 def answers(store: Store, count: int = 12) -> list[list[tuple[str, int]]]:
@@ -229,7 +236,7 @@ def test_a_disk_that_is_full_when_a_damaged_index_is_rebuilt_is_said(database: P
     journal.conn.execute(f"PRAGMA max_page_count = {pages}")
     owner = Owner(index)
     owner.acquire()
-    worker = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    worker = worker_of(database, owner)
     worker.want()
     worker._round(journal)
     assert "The disk is full" in worker.failure
@@ -313,7 +320,7 @@ def test_a_purge_has_memory_overwritten_before_chroma_writes_it_to_disk(database
 
 
 def test_chroma_is_asked_once_it_is_healed_and_only_where_exact_search_is_slow(tmp_path: Path) -> None:
-    worker = IndexWorker(tmp_path / "evolve.db", tmp_path / "index", Owner(tmp_path / "index"), model="m", dim=DIM)
+    worker = worker_of(tmp_path / "evolve.db", Owner(tmp_path / "index"))
     worker._counts = {"large": ENOUGH, "small": 1}
     assert not worker.serves("large")
     assert not worker.serves_any()
@@ -333,10 +340,10 @@ def test_a_worker_that_is_told_to_stop_carries_no_more(database: Path) -> None:
     journal = Journal(database)
     owner = Owner(index)
     owner.acquire()
-    worker = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    worker = worker_of(database, owner)
     worker.want()
     assert worker.search("default/fact", HashingEmbedder(DIM).embed(["a"])[0], 3) is None, "it is not open"
-    chroma = worker._open(journal)
+    chroma = worker._open()
     assert worker.search("default/fact", HashingEmbedder(DIM).embed(["a"])[0], 3) is None, "it is not healed"
     outbox.enqueue_all(journal)
     for stop in (worker._stopping, worker._dropping):
@@ -405,7 +412,7 @@ def worker(database: Path) -> Iterator[tuple[IndexWorker, Journal]]:
     index, journal = database.parent / "index", Journal(database)
     owner = Owner(index)
     owner.acquire()
-    made = IndexWorker(database, index, owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    made = worker_of(database, owner)
     yield made, journal
     made._release()
     journal.close()
@@ -415,7 +422,7 @@ def worker(database: Path) -> Iterator[tuple[IndexWorker, Journal]]:
 def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[IndexWorker, Journal]) -> None:
     made, journal = worker
     (vector,) = HashingEmbedder(DIM).embed(["invoice"])
-    chroma = made._open(journal)
+    chroma = made._open()
     made._carry(journal, chroma)
     assert made.ready.is_set()
     assert made.serves("default/fact")
@@ -425,7 +432,7 @@ def test_a_search_that_fails_is_said_and_left_to_exact_search(worker: tuple[Inde
         assert made.search("default/fact", vector, 3) is None
     assert (made.ready.is_set(), made.serves("default/fact")) == (False, False)
     assert "Chroma cannot use its directory" in made.failure
-    assert said == [{"event": "index failed", "reason": made.failure, "log_level": "warning"}]
+    assert said == [{"event": "index failed, searching exactly", "reason": made.failure, "log_level": "warning"}]
 
 
 def test_an_index_is_rebuilt_twice_and_then_left_alone(worker: tuple[IndexWorker, Journal], database: Path) -> None:
@@ -489,7 +496,7 @@ class Broken(IndexWorker):
 def test_a_thread_that_ends_by_a_fault_says_so_and_gives_the_lock_back(database: Path) -> None:
     owner = Owner(database.parent / "index")
     owner.acquire()
-    broken = Broken(database, database.parent / "index", owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    broken = worker_of(database, owner, Broken)
     broken.wake()
     broken.start()
     broken.join()
@@ -501,7 +508,7 @@ def test_a_thread_that_ends_by_a_fault_says_so_and_gives_the_lock_back(database:
 def test_a_thread_that_was_told_to_stop_says_nothing(database: Path) -> None:
     owner = Owner(database.parent / "index")
     owner.acquire()
-    worker = IndexWorker(database, database.parent / "index", owner, model=f"hashing-v1-{DIM}", dim=DIM)
+    worker = worker_of(database, owner)
     worker.start()
     worker.stop()
     assert (worker.failure, worker.is_alive(), owner.held) == ("", False, False)

@@ -1,0 +1,66 @@
+"""A Chroma server as the vector index, for several machines: `memory.index = "chroma-http:http://HOST:8000/NAME"`.
+
+`chroma run` starts a server; it asks nobody who they are, so what keeps strangers from it is the network.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import chromadb
+import httpx
+from chromadb.errors import ChromaError
+
+from memory.errors import EvolveError, IndexUnavailable
+from memory.index_address import parse_address
+from memory.indexes.chroma import ChromaCollections, fresh_settings
+
+PORT, SECONDS = 8000, 60.0
+
+
+class ChromaHttpIndex(ChromaCollections):
+    """The collections of one workspace on a Chroma server. Raises `IndexUnavailable` where that does not answer."""
+
+    errors = (ChromaError, httpx.HTTPError)
+    keeps_handles = False
+
+    def __init__(self, address: str, database: str, *, model: str, dim: int) -> None:
+        """Raises `BadInput` for an address that is none; the server is not asked yet."""
+        super().__init__(model=model, dim=dim)
+        self._server = parse_address("chroma-http", address, PORT)
+        self.prefix = self._server.prefix
+        self._connected = False
+
+    def connect(self) -> None:
+        """Connect. Raises `IndexUnavailable`."""
+        try:
+            client = chromadb.HttpClient(
+                self._server.host, self._server.port, ssl=self._server.tls, settings=fresh_settings()
+            )
+        except ValueError as error:  # no answer
+            raise self.error_of(error) from error
+        # Chroma's client waits for ever, and leaves its connections open; it has no settings for either
+        self._sessions = [each._server._session for each in (cast(Any, client), cast(Any, client)._admin_client)]
+        for session in self._sessions:
+            session.timeout = httpx.Timeout(SECONDS)
+        self.use(client)
+        self._connected = True
+
+    def close(self) -> None:
+        """Disconnect; closing twice is allowed."""
+        if self._connected:
+            super().close()
+            for session in self._sessions:
+                session.close()
+            self._connected = False
+
+    def error_of(self, error: Exception) -> EvolveError:
+        """Return what is raised in place of an error of Chroma's, or of the network."""
+        return IndexUnavailable(
+            f"the Chroma server at {self._server.url} does not answer as asked ({type(error).__name__}: {error}); "
+            "nothing is lost, the journal holds every vector, and recall searches them exactly meanwhile. Is it "
+            "running (`chroma run`)?"
+        )
+
+
+MEMBER = ChromaHttpIndex

@@ -1,0 +1,165 @@
+"""An index on a server: every process searches it, one at a time carries changes to it, and nothing is ever stale."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evolve.config.file import load_config
+from evolve.errors import ConfigError
+from memory import index_place, index_worker
+from memory.embedders.hashing import HashingEmbedder
+from memory.errors import BadInput, IndexUnavailable
+from memory.journal import Journal
+from memory.records import DeltaOp, Op, RecallQuery
+from memory.store import Store
+from policies.server_process import free_port
+from tests.index_servers import chroma_server, chroma_url
+from tests.postgres import workspace_address
+
+DIM = 64
+Add = Callable[..., DeltaOp]
+TOPICS = ("invoice", "calendar", "mailbox", "payment", "contact", "folder", "todo")
+
+
+@pytest.fixture(autouse=True)
+def one_vector_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_worker, "EXACT_NUMBERS", 0)
+    monkeypatch.setattr(index_place.IndexServer, "again_seconds", 0.1)
+
+
+def opened(folder: Path, index: str, database: str = "") -> Store:
+    journal = Journal(folder / "evolve.db", database=database)
+    return Store.over(journal, embedder=HashingEmbedder(DIM), index=index)
+
+
+Pair = tuple[Store, Store, Store]
+
+
+@pytest.fixture(params=["pgvector", "chroma-http"])
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    """Two processes that share an index, as far as they know, and one of the same workspace that searches exactly."""
+    database = workspace_address(vector=True) if request.param == "pgvector" else ""
+    index = request.param if database else f"chroma-http:{chroma_url()}/{tmp_path.name.replace('_', '-')[-36:].lower()}"
+    found = [opened(tmp_path, named, database) for named in (index, index, "exact")]
+    yield found[0], found[1], found[2]
+    for store in found:
+        store.close()
+
+
+def learn(store: Store, count: int) -> None:
+    said = [f"Rule {i}: {TOPICS[i % 7]} before {TOPICS[i // 7 % 7]} number {i * 7919 % 1000}" for i in range(count)]
+    store.commit("default", [DeltaOp(op=Op.ADD, kind="fact", payload={"content": each}) for each in said], actor="test")
+
+
+def answers(store: Store) -> list[list[str]]:
+    return [[each.record.id for each in store.recall(RecallQuery(text=topic, k=5))] for topic in TOPICS]
+
+
+def carried(*stores: Store) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and "exact" in {store.index.state().engine for store in stores}:
+        for store in stores:
+            store.index.flush(120)  # a search that met the other one's erasing is tried again soon
+    assert "exact" not in {store.index.state().engine for store in stores}, [store.index.state() for store in stores]
+
+
+def test_both_answer_from_the_server_as_exact_search_does(stores: Pair) -> None:
+    one, other, exact = stores
+    learn(one, 60)
+    carried(one, other)
+    assert answers(one) == answers(other) == answers(exact)
+    assert one.index.state().failure == other.index.state().failure == ""
+
+
+def test_a_change_of_one_is_seen_by_the_other_at_once(stores: Pair, add: Add) -> None:
+    one, other, exact = stores
+    learn(one, 20)
+    carried(one, other)
+    for i in range(5):
+        one.commit("default", [add(f"Zebra {i} grazes at noon.")], actor="test")
+        found = other.recall(RecallQuery(text=f"zebra {i} grazes", k=1))[0].record
+        assert found.payload.key() == f"Zebra {i} grazes at noon."
+        other.commit("default", [DeltaOp(op=Op.REMOVE, kind="fact", target_id=found.id)], actor="test")
+        assert found.id not in [each.record.id for each in one.recall(RecallQuery(text=f"zebra {i} grazes", k=3))]
+    carried(one, other)
+    assert answers(one) == answers(other) == answers(exact)
+
+
+def test_while_one_throws_the_index_away_the_other_answers_right(stores: Pair) -> None:
+    one, other, exact = stores
+    learn(one, 60)
+    carried(one, other)
+    right = answers(exact)
+    assert one.index.rebuild() == 60
+    assert answers(other) == right
+    carried(one, other)
+    assert answers(one) == answers(other) == right
+
+
+def test_a_server_that_is_not_there_is_told_and_asked_again_later(tmp_path: Path) -> None:
+    name = f"w-{tmp_path.parent.name[-8:]}-{free_port()}"
+    port = free_port()
+    with opened(tmp_path, f"chroma-http:http://127.0.0.1:{port}/{name}") as store, opened(tmp_path, "exact") as exact:
+        learn(store, 20)
+        while not store.index.state().failure:
+            time.sleep(0.02)
+        assert "does not answer as asked" in store.index.state().failure
+        assert "Is it running (`chroma run`)?" in store.index.state().failure
+        assert answers(store) == answers(exact)
+        with chroma_server(port):
+            carried(store)
+            assert store.index.state().failure == ""
+            assert answers(store) == answers(exact)
+
+
+def test_an_index_that_fails_while_it_is_asked_is_left_for_a_while(
+    stores: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _, exact = stores
+    learn(one, 20)
+    carried(one)
+    worker = one.index._worker
+    assert worker is not None
+
+    def broken(*_: object) -> None:
+        raise IndexUnavailable("the wire is cut")
+
+    monkeypatch.setattr(worker._index, "search", broken)
+    assert answers(one) == answers(exact)
+    assert (one.index.state().engine, one.index.state().failure) == ("exact", "the wire is cut")
+
+
+@pytest.mark.parametrize(
+    ("index", "database", "said"),
+    [
+        ("pgvector", "", r"got index 'pgvector' and memory.database = ''; pgvector stands in the workspace's own"),
+        ("chroma-http", "", r"expected 'chroma-http:http://HOST:8000/NAME', where NAME"),
+        ("qdrant:http://localhost:6333", "", r"expected 'qdrant:http://HOST:6333/NAME'"),
+        ("qdrant:http://localhost:port/name", "", r"got index 'qdrant:http://localhost:port/name'; expected"),
+        ("qdrant:localhost/name", "", r"expected 'qdrant:http"),
+        ("qdrant:http://ann@host/name", "", r"holds a user or a password"),
+        ("qdrant:http://host/Two Words", "", r"small letters, digits"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_before_anything_is_asked(
+    tmp_path: Path, index: str, database: str, said: str
+) -> None:
+    with pytest.raises(BadInput, match=said):
+        opened(tmp_path, index, database)
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        ("faiss", "there is no index 'faiss'; there are chroma, chroma-http, exact, pgvector, qdrant"),
+        ("qdrant:http://ann:secret@host/name", "it holds a password, and settings are journalled"),
+    ],
+)
+def test_settings_name_an_index_that_there_is_and_no_password(tmp_path: Path, index: str, said: str) -> None:
+    (tmp_path / "evolve.toml").write_text(f'[memory]\nindex = "{index}"\n')
+    with pytest.raises(ConfigError, match=said):
+        load_config(tmp_path / "evolve.toml")

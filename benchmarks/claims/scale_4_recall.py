@@ -1,0 +1,110 @@
+"""Claim scale_4: recall among 100,000 and a million records, in a file with Chroma and on PostgreSQL with pgvector.
+
+Rules of thirty words, drawn by Zipf's law, are committed through the store; the index's own thread carries their
+vectors (hashing, 256 numbers) over. Then the same queries are asked of the same workspace with the index and, as the
+control, with `index = "exact"`, which compares every vector. Beside a whole recall (words, vectors, utility, diversity)
+stands the search of vectors alone. Quality: how many of the ten nearest by exact search the index finds, for stored
+vectors that are as many as `evolve memory doctor` takes. The server is a PostgreSQL of this machine, without fsync.
+
+    python -m benchmarks.claims.scale_4_recall [--quick]        --quick: 20,000 records
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.claim import Row, at_least, at_most, begin
+from benchmarks.postgres_server import new_workspace
+from benchmarks.recall_speed import DIM, Rule, fill, sentence
+from memory.doctor import agreement
+from memory.embedders.hashing import HashingEmbedder
+from memory.index_place import EXACT
+from memory.journal import Journal
+from memory.records import RecallQuery
+from memory.store import Store
+
+SIZES, QUICK = (100_000, 1_000_000), (20_000,)
+QUERIES, NEAREST = 200, 24
+SEED = 0
+CARRIED_WITHIN_S = 6 * 3600.0
+PLACES = {"SQLite + Chroma": "chroma", "PostgreSQL + pgvector": "pgvector"}
+
+
+def opened(folder: Path, index: str, database: str) -> Store:
+    """Return the workspace with an index."""
+    journal = Journal(folder / "evolve.db", database=database)
+    return Store.over(journal, embedder=HashingEmbedder(DIM), index=index)
+
+
+def milliseconds(call: Callable[[str], object], texts: Sequence[str]) -> list[float]:
+    """Return how long each call takes; the first text is asked once before, so that what is kept in memory is there."""
+    call(texts[0])
+    found: list[float] = []
+    for text in texts:
+        began = time.perf_counter()
+        call(text)
+        found.append(1e3 * (time.perf_counter() - began))
+    return found
+
+
+def asked(store: Store, where: str, texts: Sequence[str], n: int) -> list[Row]:
+    """Return how long recall takes, and the search of vectors in it."""
+    vectors = dict(zip(texts, store.embedder.embed(texts), strict=True))
+    recall = milliseconds(lambda text: store.recall(RecallQuery(text=text, k=NEAREST)), texts)
+    search = milliseconds(lambda text: store.index.search("default", Rule.kind, vectors[text], NEAREST), texts)
+    return [
+        Row(f"{where}: {what}, p{part} ms", float(np.percentile(times, part)), n=n, seed=SEED)
+        for what, times in (("recall", recall), ("search of vectors", search))
+        for part in (50, 95)
+    ]
+
+
+def measured(place: str, records: int, folder: Path) -> list[Row]:
+    """Fill one workspace and ask it; return its figures."""
+    database = new_workspace(vector=True) if PLACES[place] == "pgvector" else ""
+    where, rng = f"{place}, {records:,} records", random.Random(SEED)
+    with opened(folder, PLACES[place], database) as store:
+        began = time.perf_counter()
+        fill(store, records, rng)
+        committed = time.perf_counter()
+        store.index.flush(CARRIED_WITHIN_S)
+        carried = time.perf_counter()
+        texts = [sentence(rng, 25) for _ in range(QUERIES)]
+        rows = asked(store, where, texts, records)
+        served = store.index.state()
+        share = agreement(store.journal, store.index, dim=DIM)
+    with opened(folder, EXACT, database) as store:
+        control = asked(store, f"{where}, exact (control)", texts, records)
+    faster = at_most(1) if records in SIZES else None
+    ratio = (rows[3].measured or 0) / (control[3].measured or 1)
+    return [
+        Row(f"{where}: searched by the index", float(served.engine == PLACES[place]), at_least(1), n=records),
+        Row(f"{where}: of the ten nearest the index finds, share", share, at_least(0.9), n=records, seed=SEED),
+        *rows,
+        *control,
+        Row(f"{where}: search of vectors, p95 by that of exact search", ratio, faster, n=records, seed=SEED),
+        Row(f"{where}: ms to commit a record", 1e3 * (committed - began) / records, n=records),
+        Row(f"{where}: ms more until the index has it", 1e3 * (carried - committed) / records, n=records),
+    ]
+
+
+def main() -> None:
+    """Measure each place at each size."""
+    run = begin("scale_4_recall", __doc__)
+    found: list[Row] = []
+    for records in QUICK if run.quick else SIZES:
+        for place in PLACES:
+            with tempfile.TemporaryDirectory() as folder:
+                found += measured(place, records, Path(folder))
+            print(*(f"{row.claim}: {row.measured}" for row in found[-13:]), sep="\n", flush=True)
+    run.conclude(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -64,7 +64,7 @@ def examine_index(journal: Journal, index: LiveIndex, *, dim: int) -> list[Findi
         message = f"the vector index finds {share:.1%} of the true ten nearest; expected {ENOUGH:.0%}"
         findings.append(Finding(level="warning", code="recall", message=message, fix="run `evolve memory reindex`"))
     if state.failure:
-        fix = "search goes on exactly; run `evolve memory reindex` to make the index anew"
+        fix = "search goes on exactly; mend what it says, or run `evolve memory reindex` to make the index anew"
         findings.append(Finding(level="warning", code="index", message=state.failure, fix=fix))
     if state.healed:
         findings.append(Finding(level="info", code="index-healed", message=state.healed))

@@ -25,7 +25,8 @@ class IndexAddress:
     @property
     def url(self) -> str:
         """Return the server alone."""
-        return f"{'https' if self.tls else 'http'}://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}"
 
     @property
     def prefix(self) -> str:
@@ -53,6 +54,6 @@ def parse_address(kind: str, given: str, port: int) -> IndexAddress:
 
 
 def legal_name(collection: str) -> str:
-    """Return a name of `[a-zA-Z0-9-]`, 17 to 98 long, different for different collections and readable."""
+    """Return a name of `[a-zA-Z0-9-]`, at most 97 long, different for different collections and readable."""
     readable = re.sub(r"[^a-zA-Z0-9]+", "-", collection)[:80].strip("-")
     return f"{readable}-{blake2b(collection.encode(), digest_size=8).hexdigest()}".lstrip("-")

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 
 from memory.errors import BadInput, IndexCorrupt
 from memory.health import probe, quarantine
+from memory.indexes import EXACT, FOLDER
 from memory.journal import Journal
 from memory.outbox import ListableIndex
 from memory.owner import Owner
 
-EXACT, FOLDER = "exact", "chroma"
 LEASE = "index"
 AGAIN_SECONDS = 10.0
 """After a server failed, it is asked again so much later."""
@@ -30,6 +30,8 @@ class Place(Protocol):
 
     kind: str
     """The file of `memory.indexes`."""
+    made_by: tuple[str, int]
+    """The embedder: its model, and the length of its vectors."""
     again_seconds: float | None
     """When a failure is tried again; None = not in this process."""
 
@@ -65,17 +67,18 @@ class IndexFolder:
 
     def __init__(self, folder: Path, owner: Owner, database: Path, *, model: str, dim: int) -> None:
         """Keep the index in `folder`, which `owner` has locked already; the lock is given back by `release`."""
-        self._folder, self._owner, self._database, self._model, self._dim = folder, owner, database, model, dim
+        self._folder, self._owner, self._database, self.made_by = folder, owner, database, (model, dim)
 
     def open(self) -> tuple[ListableIndex, bool]:
         """Open Chroma; after an unclean stop it is probed first, in a process of its own."""
         was_dirty = self._owner.dirty
-        if was_dirty and (wrong := probe(self._folder, self._database, model=self._model, dim=self._dim)):
+        model, dim = self.made_by
+        if was_dirty and (wrong := probe(self._folder, self._database, model=model, dim=dim)):
             raise IndexCorrupt(f"after an unclean stop: {wrong}")
         from memory.indexes.chroma import ChromaIndex
 
         self._owner.mark_dirty()
-        return ChromaIndex(self._folder, model=self._model, dim=self._dim), was_dirty
+        return ChromaIndex(self._folder, model=model, dim=dim), was_dirty
 
     def writing(self, journal: Journal) -> AbstractContextManager[bool]:
         """Give True: the owner alone has this place."""
@@ -121,8 +124,8 @@ class IndexServer:
 
     again_seconds: float | None = AGAIN_SECONDS
 
-    def __init__(self, kind: str, index: ServedIndex) -> None:
-        self.kind, self._index = kind, index
+    def __init__(self, kind: str, index: ServedIndex, *, model: str, dim: int) -> None:
+        self.kind, self._index, self.made_by = kind, index, (model, dim)
 
     def open(self) -> tuple[ListableIndex, bool]:
         """Connect."""
@@ -163,7 +166,7 @@ def find_place(named: str, journal: Journal, *, model: str, dim: int, owner: boo
         return None
     if kind != FOLDER:
         make: Any = import_module(f"memory.indexes.{kind.replace('-', '_')}").MEMBER
-        return IndexServer(kind, make(address, journal.database, model=model, dim=dim))
+        return IndexServer(kind, make(address, journal.database, model=model, dim=dim), model=model, dim=dim)
     if journal.database:
         raise BadInput(
             f"index {kind!r} is a folder of one machine, and `memory.database` is for several; write `index = "

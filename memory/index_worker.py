@@ -33,6 +33,8 @@ SETTLE_SECONDS = 0.2
 GATHER_SECONDS = 0.1
 """Wait for more rows before they are carried: Chroma takes a hundred in little more time than one, and its calls hold
 up every other thread. Recall reads waiting rows from SQLite meanwhile."""
+LEASE_SECONDS = 5.0
+"""How long one process carries before another one may, or may throw the index away."""
 _ATTEMPTS = 2
 """How often one process rebuilds the index before it gives up and says so."""
 
@@ -77,6 +79,8 @@ class IndexWorker(Thread):
         """Whether the index has to be compared with the journal id by id, once it may be written to."""
         self._compared = False
         self._failed_at = 0.0
+        self._kept_back: EvolveError | None = None
+        """Why what the index holds was not deleted."""
         self._counts: dict[str, int] = {}
         self._use = Lock()
         self._woken, self._wanted, self._stopping, self._dropping = Event(), Event(), Event(), Event()
@@ -108,18 +112,32 @@ class IndexWorker(Thread):
             if self._index is None or not self.ready.is_set():
                 return None
             try:
-                return self._index.search(collection, vector, k)
-            except (IndexCorrupt, IndexUnavailable) as error:
+                found = self._index.search(collection, vector, k)
+            except (IndexCorrupt, IndexUnavailable, EmbedderMismatch) as error:
                 self._fail(str(error))
                 return None
+            if len(found) < min(k, self._counts.get(collection, 0)):  # somebody has emptied it
+                self._compared = False
+                self.want()
+                return None
+            return found
 
     def drop(self) -> None:
-        """Close the index, queue every vector anew, and delete what the index holds; wait until that is done."""
+        """Close the index, queue every vector anew, and delete what the index holds; wait until that is done.
+
+        Raises `IndexUnavailable` where a server did not delete it.
+        """
+        self._kept_back = None
         overwrite_freed_memory()
         self._dropping.set()
         self._woken.set()
         while self._dropping.is_set() and self.is_alive():
             time.sleep(0.005)
+        if self._kept_back is not None:
+            raise IndexUnavailable(
+                f"what was erased is gone from the journal, and its vectors may still be in the index: do the same "
+                f"once more when this is mended: {self._kept_back}"
+            )
 
     def stop(self) -> None:
         """Finish the step at hand, close the index, release its place."""
@@ -129,8 +147,9 @@ class IndexWorker(Thread):
 
     def run(self) -> None:
         """Work until stopped."""
-        journal = self._opened()
+        journal: Journal | None = None
         try:
+            journal = self._opened()
             while not self._stopping.is_set():
                 self._woken.wait(POLL_SECONDS)
                 self._woken.clear()
@@ -141,7 +160,8 @@ class IndexWorker(Thread):
             self.ready.clear()
             opened = self._index is not None
             self._release()
-            journal.close()
+            if journal is not None:
+                journal.close()
             self._place.release(clean=opened)
 
     def _round(self, journal: Journal) -> None:
@@ -153,8 +173,8 @@ class IndexWorker(Thread):
     def _work(self, journal: Journal) -> None:
         """Carry what waits. What is wrong with the index is healed; what is wrong with the journal is raised."""
         try:
-            if self._dropping.is_set():
-                self._erase(journal)
+            if self._dropping.is_set() and not self._erase(journal):
+                return
             waiting = outbox.pending(journal)
             if self._rests() or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
                 return
@@ -165,6 +185,8 @@ class IndexWorker(Thread):
                 index = self._open()
             elif not self.hurry.is_set():
                 self._stopping.wait(GATHER_SECONDS)
+            self._wanted.clear()
+            self._check_embedder(journal)
             with self._place.writing(journal) as mine:
                 if mine:
                     self._carry(journal, index)
@@ -173,19 +195,35 @@ class IndexWorker(Thread):
         except (IndexCorrupt, EmbedderMismatch) as error:
             self._start_over(journal, str(error))
 
-    def _erase(self, journal: Journal) -> None:
-        """Delete what the index holds, once it may be written to. What is queued first, others know to be missing."""
+    def _check_embedder(self, journal: Journal) -> None:
+        """Raise `IndexUnavailable` where the journal's vectors are another embedder's: others rely on the index."""
+        made_by = journal.query("SELECT model, dim FROM embeddings LIMIT 1")
+        if made_by and made_by[0] != self._place.made_by:
+            raise IndexUnavailable(
+                f"the stored vectors are of embedder {made_by[0][0]!r} (dimension {made_by[0][1]}), and "
+                f"{self._place.made_by[0]!r} (dimension {self._place.made_by[1]}) is configured here: set the old one "
+                "again, or run `evolve memory reindex`"
+            )
+
+    def _erase(self, journal: Journal) -> bool:
+        """Delete what the index holds, once it may be written to; return whether it was tried.
+
+        What is queued first, others know to be missing.
+        """
         self._release()
         with self._place.writing(journal) as mine:
             if not mine:
-                self._woken.set()
-                return
+                return False
             self.failure = ""
             try:
                 outbox.enqueue_all(journal)
                 self._place.erase()
+            except EvolveError as error:
+                self._kept_back = error
+                raise
             finally:
                 self._dropping.clear()
+        return True
 
     def _rests(self) -> bool:
         """Tell whether the index has failed, and is not to be tried again yet; where it is, forget the failure."""
@@ -211,7 +249,8 @@ class IndexWorker(Thread):
         self.ready.set()
 
     def _carry(self, journal: Journal, index: ListableIndex) -> None:
-        moved = 0
+        """Carry what waits, but no longer than others may have to wait for it."""
+        moved, begun = 0, time.monotonic()
         if not self._compared:
             outbox.reconcile(journal, index, thorough=self._unlike)
             self._compared = True
@@ -219,6 +258,9 @@ class IndexWorker(Thread):
             started = time.monotonic()
             moved += outbox.drain(journal, index, dim=self._dim)
             if outbox.pending(journal):
+                if time.monotonic() > begun + LEASE_SECONDS:
+                    self._woken.set()
+                    return
                 if not self.hurry.is_set():
                     self._stopping.wait(max(GATHER_SECONDS, time.monotonic() - started))
                 continue
@@ -237,8 +279,8 @@ class IndexWorker(Thread):
             if not mine or self._rebuilds > _ATTEMPTS:
                 self._fail(reason)
                 return
-            moved = self._place.start_over()
             count = outbox.enqueue_all(journal)
+            moved = self._place.start_over()
         self.healed = f"rebuilt from {count} stored vectors{moved}: {reason}"
         _log.warning("index rebuilt", vectors=count, reason=reason)
         self.failure = ""

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from memory import outbox
 from memory.blobs import BlobSearch
-from memory.index_place import EXACT, Place
+from memory.index_place import Place
 from memory.index_worker import IndexWorker, large
+from memory.indexes import EXACT
 from memory.journal import Journal
 from memory.protocols import Vector
 from memory.records import RECALLABLE
@@ -104,7 +105,8 @@ class LiveIndex:
     def rebuild(self) -> int:
         """Throw the index away and fill a new one from the journal; return how many vectors that takes.
 
-        Also the second half of a re-index: call it after every vector was made anew.
+        Also the second half of a re-index: call it after every vector was made anew. Raises `IndexUnavailable` where a
+        server did not delete what it held.
         """
         self.blobs.clear()
         if self._worker is not None and self._worker.is_alive():

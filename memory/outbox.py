@@ -1,4 +1,4 @@
-"""Carries changes from the journal to a vector index: drain the outbox, heal drift, start over. Any step may be
+"""Carries changes from the journal to a vector index: drain the outbox, heal drift, start over.
 
 A commit writes its outbox rows in its own transaction; a row leaves only after the index holds what it says. A crash in
 between repeats the row, which changes nothing.
@@ -52,7 +52,9 @@ def drain(journal: Journal, index: ListableIndex, *, dim: int, limit: int = BATC
     wanted = sorted({row[1] for row in rows})
     _apply(index, wanted, _current(journal, wanted), dim)
     with journal.transaction() as conn:
-        conn.execute("DELETE FROM outbox WHERE id <= ?", (rows[-1][0],))
+        done = conn.execute("DELETE FROM outbox WHERE id <= ?", (rows[-1][0],))
+        if done.rowcount < len(rows):  # another process carried them as well, and might have carried newer ones
+            _queue(journal, wanted)
     return len(rows)
 
 
@@ -105,14 +107,14 @@ def reconcile(journal: Journal, index: ListableIndex, *, thorough: bool) -> int:
 
 def recallable(journal: Journal) -> int:
     """Return how many records an index has to hold."""
-    return len(journal.query(_LIVE))
+    return int(journal.query(f"SELECT count(*) FROM ({_LIVE}) live")[0][0])
 
 
 def enqueue_all(journal: Journal) -> int:
-    """Replace the outbox by one row for each recallable record: fills an empty index. Returns how many."""
+    """Queue each recallable record, once: fills an empty index. Returns how many. What waits to be removed stays."""
     with journal.transaction() as conn:
         ids = [row[0] for row in journal.query(_LIVE + " ORDER BY r.row")]
-        conn.execute("DELETE FROM outbox")
+        conn.execute(f"DELETE FROM outbox WHERE record_id IN (SELECT id FROM ({_LIVE}) live)")
         _queue(journal, ids)
     return len(ids)
 

@@ -17,7 +17,8 @@ from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
 from memory.embedding_cache import CachedEmbedder, reindex
-from memory.index_place import FOLDER, find_place
+from memory.index_place import find_place
+from memory.indexes import FOLDER
 from memory.journal import Journal
 from memory.live_index import LiveIndex
 from memory.proposals import Prepared, prepare
@@ -343,9 +344,9 @@ class Store:
     ) -> forget.Forgotten:
         """Forget a record, or a task with its episodes and all records drawn from it; `purge` erases the text as well.
 
-        The figures of the task's episodes stay. After a purge the owner's vector index is made anew, because Chroma
-        keeps deleted vectors on disk. Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly
-        one is given.
+        The figures of the task's episodes stay. After a purge the vector index is made anew: a graph keeps what was
+        taken out of it. Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given,
+        and `IndexUnavailable` where all is done but for the vectors on a server.
         """
         result = forget.forget(self.journal, record_id, task_id, purge=purge, actor="operator", reason=reason)
         if purge:

@@ -24,7 +24,7 @@ from benchmarks.postgres_server import new_workspace
 from benchmarks.recall_speed import DIM, Rule, fill, sentence
 from memory.doctor import agreement
 from memory.embedders.hashing import HashingEmbedder
-from memory.index_place import EXACT
+from memory.indexes import EXACT
 from memory.journal import Journal
 from memory.records import RecallQuery
 from memory.store import Store

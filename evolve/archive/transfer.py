@@ -25,6 +25,7 @@ from evolve.generations.workspace_registry import FOLDER as POLICIES
 from evolve.loop.assembly import DATABASE, is_there
 from memory.doctor import examine
 from memory.errors import BadInput, NotFound
+from memory.indexes import for_a_copy
 from memory.journal import Journal
 from memory.moving import copy_to
 from memory.records import Frozen
@@ -104,7 +105,10 @@ def copy_settings(config: Config, copy: Path) -> bool:
     if not (config.root / FILE).is_file():
         return False
     settings = tomlkit.parse((config.root / FILE).read_text(encoding="utf-8"))
-    settings.get("memory", {}).pop("database", None)
+    memory = settings.get("memory", {})
+    memory.pop("database", None)
+    if "index" in memory:
+        memory["index"] = for_a_copy(str(memory["index"]))
     copy.write_text(tomlkit.dumps(settings), encoding="utf-8")
     return True
 

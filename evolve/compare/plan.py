@@ -19,6 +19,7 @@ from evolve.errors import ConfigError, RunMismatch
 from evolve.loop.assembly import make_environment
 from evolve.seeds import seed_for
 from memory.errors import NotFound
+from memory.indexes import for_a_copy
 from memory.records import Frozen
 
 FILE = "plan.json"
@@ -97,11 +98,12 @@ class Plan(Frozen):
         if frozen:
             run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report), "attempts": 1}
             run |= {"snapshot": arm.snapshot}
+        memory = arm.config["memory"]
         values = {
             **{section: value for section, value in arm.config.items() if section != "preset"},
             "run": run,
             "environment": {**arm.config["environment"], **replicate.environment},
-            "memory": {**arm.config["memory"], "workspace": ".evolve", "database": ""},
+            "memory": {**memory, "workspace": ".evolve", "database": "", "index": for_a_copy(memory["index"])},
             "controls": {"no_memory": 0, "aa": False},
         }
         return stored_config(values, folder / replicate.name / str(self.arms.index(arm)))

@@ -29,7 +29,7 @@ from evolve.config.sections import (
 )
 from evolve.config.tables import M, OpenSection, Section, nearest, read
 from evolve.config.training import TrainSection
-from memory.indexes import index_kinds
+from memory.indexes import ON_A_SERVER, index_kinds
 from memory.records import Trust
 from playbooks.notebook.note_curator import NotebookSettings
 from policies.price import Price
@@ -234,6 +234,10 @@ class MemorySection(Section):
         kind, _, address = named.partition(":")
         if kind not in index_kinds():
             raise ValueError(f"there is no index {kind!r}; there are {', '.join(index_kinds())}")
+        if bool(address) != (kind in ON_A_SERVER):
+            raise ValueError(
+                f"the address of a server stands behind {', '.join(ON_A_SERVER)}, and behind no other index"
+            )
         if holds_password(address):
             raise ValueError("it holds a password, and settings are journalled; a key of Qdrant is in QDRANT_API_KEY")
         return named
@@ -351,6 +355,7 @@ class Config(BaseModel):
                 "policy": {"slots", "replicas"},
             },
         )
+        rest["memory"]["index"] = rest["memory"]["index"].partition(":")[0]
         return hashlib.sha256(repr(sorted(rest.items())).encode()).hexdigest()[:16]
 
     @property

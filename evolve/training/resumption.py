@@ -61,7 +61,8 @@ def unfinished(config: Config, name: str | None, done: Callable[[Path], bool]) -
         raise RunMismatch(f"training {chosen!r} keeps no {FILE}; go on with the command that began it")
     begun = Begun.model_validate_json((place / FILE).read_text(encoding="utf-8"))
     kept = stored_config(begun.config, config.root)
-    memory = kept.memory.model_copy(update={name: getattr(config.memory, name) for name in ("workspace", "database")})
+    where = {name: getattr(config.memory, name) for name in ("workspace", "database", "index")}
+    memory = kept.memory.model_copy(update=where)
     return chosen, begun, kept.model_copy(update={"memory": memory, "telemetry": config.telemetry, "log": config.log})
 
 

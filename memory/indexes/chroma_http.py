@@ -9,19 +9,19 @@ from typing import Any, cast
 
 import chromadb
 import httpx
-from chromadb.errors import ChromaError
+from chromadb.api.client import Client
 
 from memory.errors import EvolveError, IndexUnavailable
 from memory.index_address import parse_address
 from memory.indexes.chroma import ChromaCollections, fresh_settings
 
-PORT, SECONDS = 8000, 60.0
+PORT, SECONDS = 8000, 30.0
 
 
 class ChromaHttpIndex(ChromaCollections):
     """The collections of one workspace on a Chroma server. Raises `IndexUnavailable` where that does not answer."""
 
-    errors = (ChromaError, httpx.HTTPError)
+    errors = (Exception,)  # its client raises bare ones for what a proxy answers
     keeps_handles = False
 
     def __init__(self, address: str, database: str, *, model: str, dim: int) -> None:
@@ -33,18 +33,20 @@ class ChromaHttpIndex(ChromaCollections):
 
     def connect(self) -> None:
         """Connect. Raises `IndexUnavailable`."""
+        self.close()
         try:
+            httpx.get(f"{self._server.url}/api/v2/heartbeat", timeout=SECONDS).raise_for_status()
             client = chromadb.HttpClient(
                 self._server.host, self._server.port, ssl=self._server.tls, settings=fresh_settings()
             )
-        except ValueError as error:  # no answer
+        except Exception as error:
             raise self.error_of(error) from error
         # Chroma's client waits for ever, and leaves its connections open; it has no settings for either
         self._sessions = [each._server._session for each in (cast(Any, client), cast(Any, client)._admin_client)]
         for session in self._sessions:
             session.timeout = httpx.Timeout(SECONDS)
+        self._client, self._connected = cast(Client, client), True
         self.use(client)
-        self._connected = True
 
     def close(self) -> None:
         """Disconnect; closing twice is allowed."""

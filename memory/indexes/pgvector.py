@@ -10,18 +10,23 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, LiteralString, cast
 
-import psycopg
-
 from memory.errors import BadInput, IndexUnavailable
 from memory.index_address import legal_name
-from memory.postgres.postgres_engine import first_line, schema_of
+from memory.postgres.postgres_engine import first_line, psycopg, schema_of
 from memory.protocols import Vector
 from memory.vectors import check_dimension, check_maker, check_query, check_vectors
 
 MOST = 2000
 """Numbers of a vector that pgvector's graph takes."""
-EF_SEARCH = 200
-"""Candidates of a search, as for Chroma."""
+SECONDS = 30
+"""Longest wait for the server."""
+_ALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
+_SETTINGS = {
+    "hnsw.ef_search": "200",  # candidates of a search, as for Chroma
+    "hnsw.iterative_scan": "strict_order",  # of more than that too (pgvector 0.8)
+    "lock_timeout": f"{SECONDS}s",
+    "statement_timeout": f"{SECONDS}s",
+}
 GRAPH = "m = 16, ef_construction = 200"
 _CATALOGUE = """
     CREATE TABLE IF NOT EXISTS {} (
@@ -52,13 +57,17 @@ class PgvectorIndex:
     def connect(self) -> None:
         """Connect, and make what is missing. Raises `IndexUnavailable`."""
         with self._errors():
-            self._raw = psycopg.connect(self._database, autocommit=True, application_name="evolve index")
+            self.close()
+            self._raw = psycopg.connect(
+                self._database, autocommit=True, application_name="evolve index", connect_timeout=SECONDS, **_ALIVE
+            )
             schema = schema_of(self._rows("SHOW search_path")[0][0])
             if not self._rows(_EXTENSION):
                 self._run("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
             ((home,),) = self._rows(_EXTENSION)
             self._rows("SELECT set_config('search_path', %s, false)", (f'"{schema}", "{home}"',))
-            self._rows("SELECT set_config('hnsw.ef_search', %s, false)", (str(EF_SEARCH),))
+            for setting in _SETTINGS.items():
+                self._rows("SELECT set_config(%s, %s, false)", setting)
             self._catalogue = f'"{schema}".index_collections'
             self._schema = schema
             self._run(_CATALOGUE.format(self._catalogue))
@@ -116,7 +125,7 @@ class PgvectorIndex:
 
     def erase(self) -> None:
         """Delete every collection of this workspace."""
-        with self._errors():
+        with self._errors(), self._conn.transaction():
             for (table,) in self._rows(f"SELECT held FROM {self._catalogue}"):
                 self._run(f"DROP TABLE IF EXISTS {table}")
             self._run(f"DELETE FROM {self._catalogue}")
@@ -165,7 +174,7 @@ class PgvectorIndex:
             raise IndexUnavailable(
                 f"pgvector does not answer as asked ({type(error).__name__}: {first_line(error)}); nothing is lost, "
                 "the journal holds every vector, and recall searches them exactly meanwhile. Has the server the "
-                "extension `vector`, and this user the right to create it?"
+                "extension `vector`, 0.8 or newer, and this user the right to create it?"
             ) from error
 
 

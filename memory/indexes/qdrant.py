@@ -28,7 +28,7 @@ except ImportError as missing:
     ) from missing
 
 T = TypeVar("T")
-PORT = 6333
+PORT, SECONDS = 6333, 30
 SEARCH = models.SearchParams(hnsw_ef=200)
 """Candidates of a search, as for Chroma."""
 PAGE = 10_000
@@ -51,11 +51,12 @@ class QdrantIndex:
 
     def _over_http(self) -> QdrantClient:
         key = os.environ.get("QDRANT_API_KEY") or None
-        return QdrantClient(url=self._server.url, api_key=key, check_compatibility=False, timeout=60)
+        return QdrantClient(url=self._server.url, api_key=key, check_compatibility=False, timeout=SECONDS)
 
     def connect(self) -> None:
         """Connect. Raises `IndexUnavailable`."""
-        self._opened = self._make()
+        self.close()
+        self._opened = self._asked(self._make)
         self.collections()
 
     def upsert(self, collection: str, ids: Sequence[str], vectors: Vector) -> None:
@@ -152,7 +153,7 @@ class QdrantIndex:
         """Make one call; what the client or the network raises becomes `IndexUnavailable`."""
         try:
             return call(*args, **kwargs)
-        except (ApiException, QdrantException, httpx.HTTPError) as error:
+        except (ApiException, QdrantException, httpx.HTTPError, ValueError) as error:
             raise IndexUnavailable(
                 f"the Qdrant server at {self._server.url} does not answer as asked ({type(error).__name__}: {error}); "
                 "nothing is lost, the journal holds every vector, and recall searches them exactly meanwhile. Is it "

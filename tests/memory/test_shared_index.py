@@ -4,36 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
+import numpy as np
 import pytest
 
+from evolve.archive.transfer import copy_settings
 from evolve.config.file import load_config
 from evolve.errors import ConfigError
-from memory import index_place, index_worker
+from memory import index_worker
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, IndexUnavailable
+from memory.index_place import IndexServer, find_place
 from memory.journal import Journal
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
 from policies.server_process import free_port
-from tests.index_servers import chroma_server, chroma_url
+from tests.index_servers import chroma_server, chroma_url, served_index
 from tests.postgres import workspace_address
 
 DIM = 64
 Add = Callable[..., DeltaOp]
+NAMED: dict[int, str] = {}
+"""Store -> the index that it was opened with."""
 TOPICS = ("invoice", "calendar", "mailbox", "payment", "contact", "folder", "todo")
 
 
 @pytest.fixture(autouse=True)
 def one_vector_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_worker, "EXACT_NUMBERS", 0)
-    monkeypatch.setattr(index_place.IndexServer, "again_seconds", 0.1)
+    monkeypatch.setattr(IndexServer, "again_seconds", 0.1)
 
 
 def opened(folder: Path, index: str, database: str = "") -> Store:
     journal = Journal(folder / "evolve.db", database=database)
-    return Store.over(journal, embedder=HashingEmbedder(DIM), index=index)
+    store = Store.over(journal, embedder=HashingEmbedder(DIM), index=index)
+    NAMED[id(store)] = index
+    return store
 
 
 Pair = tuple[Store, Store, Store]
@@ -116,6 +125,106 @@ def test_a_server_that_is_not_there_is_told_and_asked_again_later(tmp_path: Path
             assert answers(store) == answers(exact)
 
 
+def test_a_purge_reaches_the_server_and_says_where_it_does_not(stores: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other, exact = stores
+    learn(one, 12)
+    carried(one, other)
+    first, second, *_ = (record.id for record in one.records("default"))
+    one.forget(first, purge=True)
+    assert first not in held(one)
+    carried(one, other)
+    assert (first in held(other), len(held(other))) == (False, 11)
+
+    worker = one.index._worker
+    assert worker is not None
+
+    def down() -> None:
+        raise IndexUnavailable("the wire is cut")
+
+    monkeypatch.setattr(worker._place, "erase", down)
+    with pytest.raises(IndexUnavailable, match=r"gone from the journal, and its vectors may still .*the wire is cut"):
+        one.forget(second, purge=True)
+    assert second not in [record.id for record in exact.records("default")]
+    assert answers(other) == answers(exact)
+    monkeypatch.undo()
+    one.forget(second, purge=True)
+    assert second not in held(one)
+
+
+def held(store: Store) -> list[str]:
+    """Return what the server holds, asked by a client of its own."""
+    place = find_place(NAMED[id(store)], store.journal, model=store.embedder.model, dim=DIM, owner=False)
+    assert isinstance(place, IndexServer)
+    index, _ = place.open()
+    found = [key for name in index.collections() for key in index.ids(name)]
+    index.close()
+    return found
+
+
+def test_a_process_with_another_embedder_leaves_the_index_alone(tmp_path: Path) -> None:
+    index = f"chroma-http:{chroma_url()}/w{free_port()}"
+    with opened(tmp_path, index) as store:
+        learn(store, 12)
+        carried(store)
+        with Store.over(Journal(tmp_path / "evolve.db"), embedder=HashingEmbedder(32), index=index) as stranger:
+            assert not stranger.index.flush(30)
+            assert "the stored vectors are of embedder" in stranger.index.state().failure
+            assert len(held(store)) == 12
+
+
+def test_what_was_emptied_by_somebody_else_is_noticed_and_filled_again(stores: Pair) -> None:
+    one, other, exact = stores
+    learn(one, 30)
+    carried(one, other)
+    place = find_place(NAMED[id(one)], one.journal, model=one.embedder.model, dim=DIM, owner=False)
+    assert place is not None
+    place.erase()
+    assert answers(other) == answers(exact)
+    deadline = time.monotonic() + 120
+    while len(held(other)) < 30 and time.monotonic() < deadline:
+        answers(other)
+        time.sleep(0.05)
+    assert len(held(other)) == 30
+    assert answers(other) == answers(exact)
+
+
+def test_more_than_the_candidates_of_a_search_are_found(tmp_path: Path) -> None:
+    index = served_index("pgvector", model="m", dim=DIM)
+    index.connect()
+    vectors = np.random.default_rng(0).normal(size=(600, DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index.upsert("c", [f"{n:03d}" for n in range(600)], vectors)
+    assert len(index.search("c", vectors[0], 500)) == 500
+    index.close()
+
+
+def test_an_answer_that_is_none_of_chromas_is_told(tmp_path: Path) -> None:
+    class Proxy(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(502)
+            self.end_headers()
+            self.wfile.write(b"bad gateway")
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        Thread(target=proxy.serve_forever, daemon=True).start()
+        index = f"chroma-http:http://127.0.0.1:{proxy.server_port}/w"
+        with opened(tmp_path, index) as store, opened(tmp_path, "exact") as exact:
+            learn(store, 12)
+            assert not store.index.flush(30)
+            assert "502" in store.index.state().failure
+            assert answers(store) == answers(exact)
+        proxy.shutdown()
+
+
+@pytest.mark.parametrize("index", ["pgvector", "qdrant:http://host/team", "chroma-http:http://host/team"])
+def test_a_copy_of_a_workspace_does_not_use_the_index_of_the_original(tmp_path: Path, index: str) -> None:
+    (tmp_path / "evolve.toml").write_text(f'[memory]\ndatabase = "service=x"\nindex = "{index}"\n')
+    copy_settings(load_config(tmp_path / "evolve.toml"), tmp_path / "copy.toml")
+    assert (tmp_path / "copy.toml").read_text() == '[memory]\nindex = "exact"\n'
+
+
 def test_an_index_that_fails_while_it_is_asked_is_left_for_a_while(
     stores: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +266,8 @@ def test_an_address_that_is_none_is_refused_before_anything_is_asked(
     [
         ("faiss", "there is no index 'faiss'; there are chroma, chroma-http, exact, pgvector, qdrant"),
         ("qdrant:http://ann:secret@host/name", "it holds a password, and settings are journalled"),
+        ("chroma:http://host/name", "the address of a server stands behind chroma-http, qdrant, and behind no other"),
+        ("qdrant", "the address of a server stands behind chroma-http, qdrant"),
     ],
 )
 def test_settings_name_an_index_that_there_is_and_no_password(tmp_path: Path, index: str, said: str) -> None:

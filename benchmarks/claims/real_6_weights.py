@@ -3,9 +3,10 @@
 Qwen2.5-Coder-0.5B-Instruct works through 500 questions of ACE's Formula online, failed ones up to three times, and
 keeps what it solved as exemplars. `evolve train sft` then trains an adapter on these successes, under the prompts as
 they were and as if nothing had been shown. The gate measures it on questions of its own, as it is served: by vLLM's CPU
-build in bfloat16, with the adapter beside the base. Parent and child do the same 200 held-out questions greedily, with
-memory and without, and 255 tasks of the other benchmark, LifelongAgentBench's SQL, where nobody trained: paired
-differences, with their 95 % intervals. Controls of the same run: the parent once more, with memory and without (A/A).
+build in bfloat16, with the adapter merged into the weights. Parent and child do the same 200 held-out questions
+greedily, with memory and without, and 255 tasks of the other benchmark, LifelongAgentBench's SQL, where nobody trained:
+paired differences, with their 95 % intervals. Controls of the same run: the parent once more, with memory and without
+(A/A).
 
 The parent takes what was recorded of it for `real_1` and for this claim (`benchmarks/data/replies/`). The lives are
 kept under `build/real/`: killed, the same command goes on. It needs the files of the benchmarks (in the folder that

@@ -79,7 +79,7 @@ def merged(base: Path, adapter: Path, place: Path) -> Path:
     """Write a model with an adapter merged in, in bfloat16; return its folder, in `place`."""
     target = place / "merged"
     model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype="float32"), str(adapter))
-    model.merge_and_unload().to("bfloat16").save_pretrained(target)
+    model.merge_and_unload().bfloat16().save_pretrained(target)
     AutoTokenizer.from_pretrained(base).save_pretrained(target)
     return target
 

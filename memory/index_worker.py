@@ -244,7 +244,7 @@ class IndexWorker(Thread):
         return index
 
     def _look(self, index: ListableIndex) -> None:
-        """Let searches ask an index that another process carries changes to."""
+        """Count what the index holds, and let searches ask it: another process may carry changes to it as well."""
         self._counts = {name: index.count(name) for name in index.collections()}
         self.ready.set()
 
@@ -267,8 +267,7 @@ class IndexWorker(Thread):
             if moved and self._changed_at is not None:
                 self.lag_seconds = time.monotonic() - self._changed_at
             self._changed_at = None
-            if moved or not self.ready.is_set():
-                self._look(index)
+            self._look(index)
             return
 
     def _start_over(self, journal: Journal, reason: str) -> None:

@@ -88,7 +88,7 @@ def test_real_models_come_first_in_the_readme_once_they_are_measured() -> None:
         ]
         told = headlines.table({**others, each.claim: rows}).splitlines()
         assert "not measured yet: `real_" in told[0]
-        assert "+20 [1, 39] | 20 % without memory" in told[4]
+        assert f"+20 [1, 39] | {each.control.format(20)}" in told[4]
         assert len(told) == 4 + headlines.MOST
 
 

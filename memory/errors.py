@@ -14,6 +14,8 @@ EvolveError
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class EvolveError(Exception):
     """Base of every error this project raises on purpose; the CLI prints it as one sentence and exits non-zero."""
@@ -41,6 +43,14 @@ class IndexCorrupt(EvolveError, RuntimeError):
 
 class IndexUnavailable(EvolveError, RuntimeError):
     """The server that holds the vector index does not answer, or refuses."""
+
+    @classmethod
+    def of(cls, server: str, reason: str, hint: str) -> Self:
+        """Return what is said of a server that does not answer as asked."""
+        return cls(
+            f"{server} does not answer as asked ({reason}); nothing is lost, the journal holds every vector, and "
+            f"recall searches them exactly meanwhile. {hint}"
+        )
 
 
 class EmbedderMismatch(EvolveError, ValueError):

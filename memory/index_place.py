@@ -7,8 +7,7 @@ what is kept on a server can be searched by every process, and whichever holds t
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -132,11 +131,9 @@ class IndexServer:
         self._index.connect()
         return self._index, False
 
-    @contextmanager
-    def writing(self, journal: Journal) -> Generator[bool]:
+    def writing(self, journal: Journal) -> AbstractContextManager[bool]:
         """Hold the workspace's lease of the index."""
-        with journal.engine.lease(LEASE) as mine:
-            yield mine
+        return journal.engine.lease(LEASE)
 
     def start_over(self) -> str:
         """Delete what is there: it can be read by nobody."""

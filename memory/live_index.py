@@ -20,7 +20,7 @@ from memory.indexes import EXACT
 from memory.journal import Journal
 from memory.protocols import Vector
 from memory.records import RECALLABLE
-from memory.vectors import collection_name, from_blobs
+from memory.vectors import collection_name, from_blobs, ranked
 
 _OVERLAY = 200
 """Waiting outbox rows up to which recall reads them beside the index; with more it searches everything exactly."""
@@ -78,7 +78,7 @@ class LiveIndex:
             return None
         found = {key: cosine for key, cosine in near if key not in waiting}
         found |= self._overlay(namespace, kind, vector, waiting)
-        return sorted(found.items(), key=lambda hit: (-hit[1], hit[0]))[:k]
+        return ranked(found.items())[:k]
 
     def wake(self) -> None:
         """Say that a commit wrote outbox rows."""

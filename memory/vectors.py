@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -28,8 +28,13 @@ def collection_name(namespace: str, kind: str) -> str:
     return f"{namespace}/{kind}"
 
 
-def check_vectors(ids: Sequence[str], vectors: Vector) -> None:
-    """Raise `BadInput` unless there is one finite vector of unit length for each distinct id."""
+def ranked(hits: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Return (id, cosine) pairs, best first; equal ones by id."""
+    return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+
+
+def check_vectors(ids: Sequence[str], vectors: Vector, dim: int | None = None) -> None:
+    """Raise `BadInput` unless there is one finite vector of unit length for each distinct id, `dim` long if given."""
     if vectors.ndim != 2 or len(ids) != len(vectors):
         raise BadInput(f"got {len(ids)} ids and vectors of shape {vectors.shape}; expected one row for each id")
     if len(set(ids)) != len(ids):
@@ -38,11 +43,7 @@ def check_vectors(ids: Sequence[str], vectors: Vector) -> None:
     wrong = np.flatnonzero(~(np.abs(lengths - 1.0) < 1e-3))
     if len(wrong):
         raise BadInput(f"got a vector of length {lengths[wrong[0]]:.4f} for {ids[wrong[0]]!r}; expected unit length")
-
-
-def check_dimension(vectors: Vector, dim: int) -> None:
-    """Raise `BadInput` unless vectors `(n, dim)` are as long as those of an index."""
-    if vectors.shape[1] != dim:
+    if len(ids) and dim is not None and vectors.shape[1] != dim:
         raise BadInput(f"got vectors of dimension {vectors.shape[1]}; this index holds {dim}")
 
 

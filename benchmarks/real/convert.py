@@ -1,4 +1,4 @@
-"""A GGUF file as a Hugging Face folder: bfloat16 safetensors, and the tokenizer with its chat template.
+"""A model as a Hugging Face folder in bfloat16, its tokenizer beside it: of a GGUF file, or with an adapter merged in.
 
 transformers reads GGUF and undoes the quantisation, but keeps a note of it in the configuration, and would not save.
 So the weights go into a fresh model of the same shape.
@@ -35,3 +35,15 @@ def to_folder(source: Path, target: Path) -> None:
     model.load_state_dict(weights, assign=True)
     model.save_pretrained(target)
     tokenizer.save_pretrained(target)
+
+
+def merged(base: Path, adapter: Path, place: Path) -> Path:
+    """Write a model with an adapter merged in, in bfloat16; return its folder, in `place`."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    target = place / "merged"
+    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype="float32"), str(adapter))
+    model.merge_and_unload().bfloat16().save_pretrained(target)
+    AutoTokenizer.from_pretrained(base).save_pretrained(target)
+    return target

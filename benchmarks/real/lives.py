@@ -15,9 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from peft import PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
+from benchmarks.real.convert import merged
 from benchmarks.real.figures import Passed
 from benchmarks.real.models import folder, gguf
 from benchmarks.real.recorded import Recorded
@@ -73,15 +71,6 @@ def served_bf16(name: str, generation: Generation | None = None, context: int = 
             weights, called = merged(weights, generation.adapter, Path(place)), served_name(name, generation)
         with vllm_server(weights, executable=vllm(), log=log, name=called, arguments=arguments) as url:
             yield url
-
-
-def merged(base: Path, adapter: Path, place: Path) -> Path:
-    """Write a model with an adapter merged in, in bfloat16; return its folder, in `place`."""
-    target = place / "merged"
-    model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base, dtype="float32"), str(adapter))
-    model.merge_and_unload().bfloat16().save_pretrained(target)
-    AutoTokenizer.from_pretrained(base).save_pretrained(target)
-    return target
 
 
 def served_name(name: str, generation: Generation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 EXACT, FOLDER = "exact", "chroma"
@@ -16,7 +17,8 @@ def for_a_copy(named: str) -> str:
     return named if named in (EXACT, FOLDER) else EXACT
 
 
-def index_kinds() -> list[str]:
+@cache
+def index_kinds() -> tuple[str, ...]:
     """Return what `memory.index` may begin with: the names of the files, with `-` for `_`."""
     found = (path.stem for path in Path(__file__).parent.glob("*.py"))
-    return sorted(name.replace("_", "-") for name in found if name != "__init__")
+    return tuple(sorted(name.replace("_", "-") for name in found if name != "__init__"))

@@ -1,11 +1,12 @@
 """Chroma as the vector index: approximate (HNSW), on disk, rebuildable at any time from the vectors in SQLite.
 
-The only file that knows chromadb; importing it takes about a second, so import it where it is used. One process owns a
-directory (`memory.owner`); nothing here takes that lock.
+Importing chromadb takes about a second, so import this where it is used. One process owns a directory (`memory.owner`);
+nothing here takes that lock.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import RLock
@@ -23,7 +24,7 @@ from chromadb.errors import ChromaError, NotFoundError
 from memory.errors import EvolveError, IndexCorrupt
 from memory.index_address import legal_name
 from memory.protocols import Vector
-from memory.vectors import check_dimension, check_maker, check_query, check_vectors
+from memory.vectors import check_maker, check_query, check_vectors, ranked
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ def fresh_settings() -> Settings:
     return Settings(anonymized_telemetry=False)
 
 
-class ChromaCollections:
+class ChromaCollections(ABC):
     """Approximate cosine search by a Chroma client, one Chroma collection for each of ours.
 
     Raises `EmbedderMismatch` on a collection that another embedder made, and what `error_of` returns. Safe to share
@@ -69,10 +70,9 @@ class ChromaCollections:
 
     def upsert(self, collection: str, ids: Sequence[str], vectors: Vector) -> None:
         """Insert or replace vectors `(n, dim)`. Raises `BadInput` on a zero vector or another dimension."""
-        check_vectors(ids, vectors)
+        check_vectors(ids, vectors, self._dim)
         if not ids:
             return
-        check_dimension(vectors, self._dim)
         target = self._collection(collection) or self._create(collection)
         for part in self._parts(len(ids)):
             self.guard(target.upsert, ids=list(ids[part]), embeddings=np.asarray(vectors[part], dtype=np.float32))
@@ -94,7 +94,7 @@ class ChromaCollections:
         found = self.guard(target.query, query_embeddings=vector[None, :], n_results=k, include=["distances"])
         distances = found["distances"] or [[]]
         hits = zip(found["ids"][0], (similarity(float(d)) for d in distances[0]), strict=True)
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+        return ranked(hits)
 
     def count(self, collection: str) -> int:
         """Return how many vectors the collection holds."""
@@ -137,7 +137,8 @@ class ChromaCollections:
                 return None
             except self.errors as error:
                 raise self.error_of(error) from error
-            self._check_embedder(name, dict(found.metadata or {}))
+            about = dict(found.metadata or {})
+            check_maker(name, (about.get("model"), about.get("dim")), (self._model, self._dim))
             if self.keeps_handles:
                 self._open[name] = found
             return found
@@ -156,9 +157,6 @@ class ChromaCollections:
                 self._open[name] = made
             return made
 
-    def _check_embedder(self, name: str, about: dict[str, object]) -> None:
-        check_maker(name, (about.get("model"), about.get("dim")), (self._model, self._dim))
-
     def _parts(self, total: int) -> Iterator[slice]:
         for start in range(0, total, self._batch):
             yield slice(start, start + self._batch)
@@ -170,9 +168,9 @@ class ChromaCollections:
         except self.errors as error:
             raise self.error_of(error) from error
 
+    @abstractmethod
     def error_of(self, error: Exception) -> EvolveError:
         """Return what is raised in place of an error of Chroma's."""
-        raise NotImplementedError
 
     def _named(self, name: str) -> str:
         """Return a legal Chroma name (3-512 of `[a-zA-Z0-9._-]`), different for different `name`."""

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import chromadb
 import httpx
-from chromadb.api.client import Client
 
 from memory.errors import EvolveError, IndexUnavailable
 from memory.index_address import parse_address
@@ -45,7 +44,7 @@ class ChromaHttpIndex(ChromaCollections):
         self._sessions = [each._server._session for each in (cast(Any, client), cast(Any, client)._admin_client)]
         for session in self._sessions:
             session.timeout = httpx.Timeout(SECONDS)
-        self._client, self._connected = cast(Client, client), True
+        self._connected = True
         self.use(client)
 
     def close(self) -> None:
@@ -58,11 +57,8 @@ class ChromaHttpIndex(ChromaCollections):
 
     def error_of(self, error: Exception) -> EvolveError:
         """Return what is raised in place of an error of Chroma's, or of the network."""
-        return IndexUnavailable(
-            f"the Chroma server at {self._server.url} does not answer as asked ({type(error).__name__}: {error}); "
-            "nothing is lost, the journal holds every vector, and recall searches them exactly meanwhile. Is it "
-            "running (`chroma run`)?"
-        )
+        said = f"{type(error).__name__}: {error}"
+        return IndexUnavailable.of(f"the Chroma server at {self._server.url}", said, "Is it running (`chroma run`)?")
 
 
 MEMBER = ChromaHttpIndex

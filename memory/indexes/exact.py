@@ -12,7 +12,7 @@ import numpy as np
 
 from memory.errors import BadInput
 from memory.protocols import Vector
-from memory.vectors import check_vectors
+from memory.vectors import check_vectors, ranked
 
 _DIGITS = 6
 """Similarities are rounded here, so that equal vectors tie whatever row they stand in."""
@@ -103,10 +103,7 @@ class _Matrix:
         else:
             near = np.arange(len(scores))
         best = np.clip(scores[near], -1.0, 1.0).tolist()
-        found = sorted(
-            ((self.ids[row], score) for row, score in zip(near, best, strict=True)), key=lambda hit: (-hit[1], hit[0])
-        )
-        return found[:k]
+        return ranked((self.ids[row], score) for row, score in zip(near, best, strict=True))[:k]
 
 
 MEMBER = ExactIndex

@@ -14,7 +14,7 @@ from memory.errors import BadInput, IndexUnavailable
 from memory.index_address import legal_name
 from memory.postgres.postgres_engine import first_line, psycopg, schema_of
 from memory.protocols import Vector
-from memory.vectors import check_dimension, check_maker, check_query, check_vectors
+from memory.vectors import check_maker, check_query, check_vectors, ranked
 
 MOST = 2000
 """Numbers of a vector that pgvector's graph takes."""
@@ -74,10 +74,9 @@ class PgvectorIndex:
 
     def upsert(self, collection: str, ids: Sequence[str], vectors: Vector) -> None:
         """Insert or replace vectors `(n, dim)`. Raises `BadInput` on a zero vector or another dimension."""
-        check_vectors(ids, vectors)
+        check_vectors(ids, vectors, self._dim)
         if not ids:
             return
-        check_dimension(vectors, self._dim)
         table = self._table(collection) or self._create(collection)
         statement = f"INSERT INTO {table} VALUES (%s, %s::vector) ON CONFLICT (id) DO UPDATE SET v = excluded.v"
         with self._errors(), self._conn.cursor() as cursor:
@@ -100,7 +99,7 @@ class PgvectorIndex:
         with self._errors():
             found = self._rows(statement, (_text(vector), _text(vector), k))
         hits = ((str(key), round(max(-1.0, min(1.0, float(cosine))), 6)) for key, cosine in found)
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+        return ranked(hits)
 
     def count(self, collection: str) -> int:
         """Return how many vectors the collection holds."""
@@ -171,11 +170,9 @@ class PgvectorIndex:
         try:
             yield
         except psycopg.Error as error:
-            raise IndexUnavailable(
-                f"pgvector does not answer as asked ({type(error).__name__}: {first_line(error)}); nothing is lost, "
-                "the journal holds every vector, and recall searches them exactly meanwhile. Has the server the "
-                "extension `vector`, 0.8 or newer, and this user the right to create it?"
-            ) from error
+            hint = "Has the server the extension `vector`, 0.8 or newer, and this user the right to create it?"
+            said = f"{type(error).__name__}: {first_line(error)}"
+            raise IndexUnavailable.of("pgvector", said, hint) from error
 
 
 def _text(vector: Vector) -> str:

@@ -15,7 +15,7 @@ import httpx
 from memory.errors import BadInput, IndexUnavailable
 from memory.index_address import legal_name, parse_address
 from memory.protocols import Vector
-from memory.vectors import check_dimension, check_maker, check_query, check_vectors
+from memory.vectors import check_maker, check_query, check_vectors, ranked
 
 try:
     from qdrant_client import QdrantClient, models
@@ -61,10 +61,9 @@ class QdrantIndex:
 
     def upsert(self, collection: str, ids: Sequence[str], vectors: Vector) -> None:
         """Insert or replace vectors `(n, dim)`. Raises `BadInput` on a zero vector or another dimension."""
-        check_vectors(ids, vectors)
+        check_vectors(ids, vectors, self._dim)
         if not ids:
             return
-        check_dimension(vectors, self._dim)
         name = self._there(collection) or self._create(collection)
         points = [
             models.PointStruct(id=_point(key), vector=row.tolist(), payload={"id": key})
@@ -87,7 +86,7 @@ class QdrantIndex:
             self._client.query_points, name, query=vector.tolist(), limit=k, with_payload=True, search_params=SEARCH
         )
         hits = (((each.payload or {})["id"], round(max(-1.0, min(1.0, each.score)), 6)) for each in found.points)
-        return sorted(hits, key=lambda hit: (-hit[1], hit[0]))
+        return ranked(hits)
 
     def count(self, collection: str) -> int:
         """Return how many vectors the collection holds."""
@@ -154,11 +153,8 @@ class QdrantIndex:
         try:
             return call(*args, **kwargs)
         except (ApiException, QdrantException, httpx.HTTPError, ValueError) as error:
-            raise IndexUnavailable(
-                f"the Qdrant server at {self._server.url} does not answer as asked ({type(error).__name__}: {error}); "
-                "nothing is lost, the journal holds every vector, and recall searches them exactly meanwhile. Is it "
-                "running, and is its key in QDRANT_API_KEY?"
-            ) from error
+            said, hint = f"{type(error).__name__}: {error}", "Is it running, and is its key in QDRANT_API_KEY?"
+            raise IndexUnavailable.of(f"the Qdrant server at {self._server.url}", said, hint) from error
 
 
 def _point(key: str) -> str:

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from benchmarks.table import MISSED, RESULTS, ROOT, markdown, stored
+from docs.headlines import MOST
 
 
 def git(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +31,7 @@ def test_the_readme_says_on_which_source_each_claim_was_measured() -> None:
         (row,) = [line for line in overview.splitlines() if line.startswith(f"| `{path.stem}` |")]
         assert all(commit[:7] in row for commit in _commits(path.read_text())), row
     shown = re.findall(r"\| `(\w+)` ([0-9a-f]{7}) \|$", (ROOT / "README.md").read_text(), re.MULTILINE)
-    assert len(shown) == 10
+    assert len(shown) == MOST
     for claim, commit in shown:
         (path,) = RESULTS.glob(f"{claim}_*.json") if len(claim.split("_")) == 2 else RESULTS.glob(f"{claim}.json")
         assert commit in {each[:7] for each in _commits(path.read_text())}

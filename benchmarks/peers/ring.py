@@ -2,7 +2,8 @@
 
 An arm is a folder that stays. What was killed goes on (as far as a peer can), what is done is read and not done again:
 `adapted.json` says that adapting is done, `answers/` holds one file for each held-out task, `calls-*.jsonl` what was
-used, `result.json` what it came to.
+used. What an arm came to is a cell, a file that may stand in the repository: all arms together take longer than one
+sitting, and the next one may be on another machine.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
@@ -24,7 +27,7 @@ from benchmarks.peers import install
 from benchmarks.peers.counting import Calls, CountingProxy, read_calls
 from benchmarks.peers.grading import grade, right_answer
 from evolve.protocols import Environment
-from memory.errors import EvolveError
+from memory.errors import BadInput, EvolveError
 from memory.records import Frozen, Task
 
 BARE = "bare"
@@ -60,6 +63,10 @@ class Result(Frozen):
     """Held-out tasks where the framework raised instead of answering."""
     adapt: Calls = Calls()
     answer: Calls = Calls()
+    commit: str = ""
+    """Source that it was measured on."""
+    machine: str = ""
+    """Processor and cores that it was measured on: times of two kinds of machine are not compared."""
 
 
 @dataclass(frozen=True)
@@ -78,18 +85,33 @@ class Ring:
     max_tokens: int = 320
     context: int = 8192
     seed: int = 0
+    cells: Path | None = None
+    """Folder of the results; None = `home`."""
+    commit: str = ""
 
     def kept(self, arm: str, work: Callable[[Path], Result]) -> Result:
-        """Return the result of an arm, from its folder where it is done."""
-        file = self.home / arm / "result.json"
+        """Return the result of an arm, from its cell where it is done. Raises `BadInput` for one of other tasks."""
+        file = (self.cells or self.home) / f"{arm}-{self.seed}.json"
         if not file.exists():
-            file.parent.mkdir(parents=True, exist_ok=True)
-            _write(file, work(file.parent).model_dump_json(indent=2))
-        return Result.model_validate_json(file.read_text())
+            for folder in (self.home / arm, file.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+            found = work(self.home / arm).model_copy(update={"commit": self.commit, "machine": machine()})
+            _write(file, found.model_dump_json(indent=1) + "\n")
+        result = Result.model_validate_json(file.read_text())
+        if set(result.passed) != {task.id for task in self.held_out}:
+            raise BadInput(f"{file} answers other tasks than the {len(self.held_out)} held-out ones; move it away")
+        return result
 
     def used(self, arm: str, phase: str) -> Calls:
         """Return what a phase of an arm used."""
         return read_calls(self.home, arm, phase)
+
+
+def machine() -> str:
+    """Return what kind of machine this is: its processor, and the cores that this process may use."""
+    cpuinfo = Path("/proc/cpuinfo")
+    named = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    return f"{named[1] if named else platform.processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def bare(ring: Ring) -> Result:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -52,8 +52,10 @@ BF16 = "-bf16"
 
 
 @contextmanager
-def served_bf16(name: str, generation: Generation | None = None, context: int = CONTEXT) -> Generator[str]:
-    """Serve a fetched model under `name` + `BF16` through vLLM's CPU build; yield the base URL.
+def served_bf16(
+    name: str, generation: Generation | None = None, context: int = CONTEXT, more: Sequence[str] = ()
+) -> Generator[str]:
+    """Serve a fetched model under `name` + `BF16` through vLLM's CPU build, with `more` arguments; yield the base URL.
 
     A generation's adapter is merged into the weights, in bfloat16, and they are served under `served_name`: with an
     adapter beside the base vLLM's CPU build writes 3 tokens a second in place of 94 (docs/LOG.md).
@@ -65,7 +67,7 @@ def served_bf16(name: str, generation: Generation | None = None, context: int = 
     with tempfile.TemporaryDirectory(prefix="evolve-served-") as place:
         log = Path(place) / "vllm.log"
         room = ("--max-model-len", str(context), "--max-num-batched-tokens", str(2 * context))
-        arguments = (*VLLM, *room, "--max-num-seqs", str(AT_ONCE))
+        arguments = (*VLLM, *room, "--max-num-seqs", str(AT_ONCE), *more)
         weights, called = folder(name), name + BF16
         if generation and generation.adapter:
             weights, called = merged(weights, generation.adapter, Path(place)), served_name(name, generation)

@@ -92,6 +92,13 @@ def test_time_has_a_target_against_sequential_peers_alone() -> None:
     assert "8 at once" in found[2].claim
 
 
+def test_times_of_two_machines_are_not_compared() -> None:
+    slow = result("slow", wall_s=350).model_copy(update={"machine": "a larger one"})
+    (found,) = time_rows({"ours": [result("ours", wall_s=100)], "slow": [slow]}, "ours", ["slow"])
+    assert (found.measured, found.ok) == (None, False)
+    assert "another machine" in found.claim
+
+
 def test_the_table_names_every_arm_and_what_it_used() -> None:
     found = arm_rows({"ours": [result("ours", calls=4, failed=1)]}, n=40)
     assert row(found, "solved").measured == pytest.approx(5.0)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,9 @@ from benchmarks.peers import install
 from benchmarks.peers.counting import proxying
 from benchmarks.peers.grading import grade, grading, right_answer
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, merged, ours
-from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, peer
+from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, machine, peer
 from evolve.environments.formula import Formula, FormulaConfig
+from memory.errors import BadInput
 from memory.records import Task
 
 CONTEXT = 'Use formula Sum to answer the question. Sum = a + b. Question: "What is {a} plus {b}?". Answer:'
@@ -91,10 +94,24 @@ def test_a_runner_answers_through_the_proxy_and_is_graded(ring: Ring, model_serv
     assert len(model_server.asked) == before
 
 
+def test_a_result_stays_with_its_source_and_its_machine_and_answers_for_its_tasks_alone(
+    ring: Ring, model_server: Any, tmp_path: Path
+) -> None:
+    kept = replace(ring, cells=tmp_path / "cells", commit="0123abc")
+    found = bare(kept)
+    assert (found.commit, found.machine) == ("0123abc", machine())
+    shutil.rmtree(ring.home / BARE)
+    before = len(model_server.asked)
+    assert bare(replace(kept, commit="later")) == found  # elsewhere, without the folder it worked in
+    assert len(model_server.asked) == before
+    with pytest.raises(BadInput, match="answers other tasks than the 3 held-out ones"):
+        bare(replace(kept, held_out=ring.held_out[:3]))
+
+
 def test_what_was_killed_goes_on_where_it_was(ring: Ring, model_server: Any) -> None:
     whole = bare(ring)
     folder = ring.home / BARE
-    (folder / "result.json").unlink()
+    (ring.home / f"{BARE}-0.json").unlink()
     answers = sorted((folder / "answers").glob("*.json"))
     answers[0].unlink()
     before = len(model_server.asked)
@@ -106,7 +123,7 @@ def test_what_was_killed_goes_on_where_it_was(ring: Ring, model_server: Any) -> 
 
 def test_an_outage_ends_the_runner_and_leaves_no_wrong_answer(ring: Ring, model_server: Any, tmp_path: Path) -> None:
     with proxying("http://127.0.0.1:9/v1", ring.home) as dead:
-        broken = Ring(**{**ring.__dict__, "proxy": dead})
+        broken = replace(ring, proxy=dead)
         with pytest.raises(PeerFailed, match="does not answer"):
             bare(broken)
     assert not list((ring.home / BARE / "answers").glob("*.json"))

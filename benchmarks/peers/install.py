@@ -51,16 +51,6 @@ class Peer:
 
 PEERS = (
     Peer(
-        "kayba",
-        "0.13.0",
-        "Apache-2.0",
-        "ace-framework: agent, reflector, skill manager with tools; learning in the background",
-        ("click>=8.1", "litellm==1.106.2", "pydantic>=2", "pydantic-ai-slim[litellm]==2.68.0", "rank-bm25", "tenacity"),
-        # It requires `tau2`, which on the index is a program for magnetic resonance, and Python 3.12, which what is
-        # driven here does not need.
-        alone="ace-framework==0.13.0",
-    ),
-    Peer(
         "gepa",
         "0.1.4",
         "MIT",
@@ -73,6 +63,16 @@ PEERS = (
         "MIT",
         "langchain-continuous-learning: a middleware with reflector, curator and playbook",
         ("langchain-continuous-learning==0.1.0", "langchain-openai==0.3.35"),
+    ),
+    Peer(
+        "kayba",
+        "0.13.0",
+        "Apache-2.0",
+        "ace-framework: agent, reflector, skill manager with tools; learning in the background",
+        ("click>=8.1", "litellm==1.106.2", "pydantic>=2", "pydantic-ai-slim[litellm]==2.68.0", "rank-bm25", "tenacity"),
+        # It requires `tau2`, which on the index is a program for magnetic resonance, and Python 3.12, which what is
+        # driven here does not need.
+        alone="ace-framework==0.13.0",
     ),
     Peer(
         "ace",

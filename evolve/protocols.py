@@ -58,6 +58,7 @@ class Environment(Protocol):
       would repeat a task is refused (`evolve.loop.live`).
     - `imports = ("math", "re")`: modules that code may import, and no others; the agent is told. A world that runs code
       in `skills.sandbox.monty` takes `importable()` from there.
+    - `stop = ("\\n",)`: where a reply of the agent ends, in a world whose actions are one line.
     - `max_steps = 40`: actions that an episode may take, where `environment.max_steps` is not set.
     - `max_concurrency = 1`: most episodes that may be open at the same time, where the world has global state (a
       parser, a gateway to another runtime, a singleton), or a pool that runs out: `EPISODES` of `skills.sandbox.monty`

@@ -77,6 +77,7 @@ class TextWorld:
     tools: tuple[ToolSpec, ...] = ()
     seedless = True
     max_concurrency = EPISODES
+    stop = ("\n",)
 
     def __init__(self, config: TextWorldConfig | None = None) -> None:
         """Raises `ConfigError` unless the packages are installed. No game is made yet."""

@@ -224,6 +224,7 @@ async def _act(
             temperature=acting.temperature,
             top_p=acting.top_p,
             max_tokens=acting.max_tokens,
+            stop=tuple(getattr(environment, "stop", ())),
             seed=seed_for(attempt.seed, len(progress.steps)),
             tools=tools,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -60,7 +61,14 @@ class GateContext:
         return (task.instruction for task in self.bench.stream) if self.bench else self.told()
 
     def held_out(self) -> Iterator[str]:
-        """Yield the instructions of the tasks that figures are taken from and nothing is learned from."""
+        """Yield the instructions of the tasks that figures are taken from and nothing is learned from.
+
+        What several tasks are told alike, as the games of a world are, shows none of them and is left out.
+        """
+        asked = Counter(self._asked())
+        yield from (text for text, tasks in asked.items() if tasks == 1)
+
+    def _asked(self) -> Iterator[str]:
         run = self.config.run
         for split in {*run.eval_splits, run.dev_split} - {run.split}:
             with suppress(BadInput, ConfigError):  # it has no such split

@@ -91,10 +91,10 @@ def _origin(trajectory: Trajectory, context: RunContext) -> Provenance:
 def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], context: RunContext) -> Iterator[DeltaOp]:
     """Yield what is new, and what replaces a worse exemplar of the same task; of several in a batch the best."""
     threshold = options_of(context.config).near_duplicate
-    tasks = TextIndex((key, record.payload.task) for key, record in shelf.items())
+    tasks = TextIndex((key, record.payload.asked) for key, record in shelf.items())
     chosen: dict[str, DeltaOp] = {}
     for op in ops:
-        same = tasks.duplicate_of(_payload(op).task, threshold=threshold)
+        same = tasks.duplicate_of(_payload(op).asked, threshold=threshold)
         key = same[0] if same else op.op_id
         if (rival := chosen.get(key)) is not None:
             how = {name: getattr(rival, name) for name in ("op", "target_id", "base_version", "reason")}
@@ -102,7 +102,7 @@ def _better(ops: Iterator[DeltaOp], shelf: Mapping[str, Record[Any]], context: R
                 chosen[key] = op.model_copy(update=how)
         elif key not in shelf:
             chosen[key] = op
-            tasks.add(key, _payload(op).task)
+            tasks.add(key, _payload(op).asked)
         elif _replaces(op, shelf[key], context.config.gate.trust):
             change = {"op": Op.SUPERSEDE, "target_id": key, "base_version": shelf[key].version}
             chosen[key] = op.model_copy(update={**change, "reason": "solved the task in fewer words"})

@@ -96,8 +96,11 @@ def shown_text(records: Sequence[Record[Exemplar]]) -> str:
 
 
 def compared(payload: Payload) -> str:
-    """Return the text by which two payloads of a kind are the same: of exemplars the task, else all that is said."""
-    return payload.task if isinstance(payload, Exemplar) else payload.text()
+    """Return the text by which two payloads of a kind are the same: of exemplars what was asked, else all that is said.
+
+    In many worlds, such as games, the tasks differ in their openings alone.
+    """
+    return payload.asked if isinstance(payload, Exemplar) else payload.text()
 
 
 def _acted(turn: Turn) -> str:

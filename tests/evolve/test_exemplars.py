@@ -26,14 +26,24 @@ from evolve.loop.assembly import open_store
 from evolve.loop.report import make_report
 from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.protocols import Demonstration
-from memory.records import DeltaOp, Op, Recalled, Record, Status, Trajectory, Trust, UsageCounts
+from memory.records import DeltaOp, Op, Recalled, Record, Status, Task, Trajectory, Trust, UsageCounts
 from memory.store import Store
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.exemplar import Exemplar, Turn
 from playbooks.token_budget import shared
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
-from tests.evolve.formulas import FORMULAS, Formulas, asked, formulas_config, formulas_policy, question, replies
+from tests.evolve.formulas import (
+    FORMULAS,
+    Formulas,
+    Question,
+    asked,
+    formulas_config,
+    formulas_policy,
+    question,
+    replies,
+    right,
+)
 
 
 async def go(config: Config, world: Formulas | None = None, policy: ScriptedPolicy | None = None) -> RunResult:
@@ -120,6 +130,40 @@ async def test_x3_of_one_task_the_shorter_exemplar_stays(tmp_path: Path) -> None
     assert kept.payload.turns == (Turn(said="a minus b over a at 100, 7", observed="right"),)
     assert set(kept.provenance.task_ids) == {"wordy", "terse"}
     assert sorted(r.status for r in exemplars(tmp_path, everything=True)) == [Status.PROVISIONAL, Status.SUPERSEDED]
+
+
+class Riddle(Question):
+    """A question that is asked when the episode begins."""
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(right(*asked(task.metadata["asked"])))
+        self._asked = task.metadata["asked"]
+
+    async def opening(self) -> str:
+        return self._asked
+
+
+class Riddles(Formulas):
+    """The same instruction for every task, as in a game: the openings differ."""
+
+    def tasks(self, split: str) -> list[Task]:
+        return [
+            task.model_copy(update={"instruction": "Solve the riddle.", "metadata": {"asked": task.instruction}})
+            for task in super().tasks(split)
+        ]
+
+    def start(self, task: Task, seed: int = 0) -> Question:
+        return Riddle(task)
+
+    def outside(self, episode: Trajectory) -> tuple[str, ...]:
+        return ()
+
+
+async def test_x3_tasks_that_differ_in_their_openings_alone_are_two(tmp_path: Path) -> None:
+    await go(formulas_config(tmp_path, gate={"static": {"near_duplicate": 0.99}}), Riddles())
+    found = [record.payload for record in exemplars(tmp_path)]
+    assert {payload.task for payload in found} == {"Solve the riddle."}
+    assert {asked(payload.opening)[0] for payload in found} == {"margin", "spread", "yield", "drift"}
 
 
 async def test_x4_what_shows_a_held_out_task_is_refused(tmp_path: Path) -> None:

@@ -47,6 +47,19 @@ def test_held_out_tasks_are_those_of_all_splits_but_the_streams(tmp_path: Path) 
             free.bench_of("held_out")
 
 
+def test_what_all_held_out_tasks_are_told_alike_shows_none_of_them(tmp_path: Path) -> None:
+    class Alike(Doors):
+        def tasks(self, split: str) -> Sequence[Task]:
+            told = ("Win.", "Win.", f"A task of {split}.")
+            return [Task(id=f"{split}-{at}", instruction=each, split=split) for at, each in enumerate(told)]
+
+    config = doors_config(tmp_path, run={"eval_splits": ["test_normal"]})
+    with open_store(config) as store:
+        policy = ScriptedPolicy(replies, name="doors", profile="compact")
+        made = Evaluator(config, store, Alike(), policy, RolloutConfig(world=""), "run")
+        assert sorted(GateContext(config, Bench(made, ())).held_out()) == ["A task of dev.", "A task of test_normal."]
+
+
 def test_where_nothing_can_run_tasks_only_what_was_told_is_known(tmp_path: Path) -> None:
     context = GateContext(
         Config.model_validate({"root": tmp_path, "gate": {"static": {"allow": ["corp.org"]}}}), told=lambda: ["Pay."]

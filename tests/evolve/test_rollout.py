@@ -51,6 +51,17 @@ async def test_step_seeds_differ_and_repeat() -> None:
     assert len(set(seen[0])) == 3
 
 
+async def test_a_reply_ends_where_the_world_says() -> None:
+    class Lines(Doors):
+        stop = ("\n",)
+
+    seen: list[tuple[str, ...]] = []
+    for world in (Lines(), Doors()):
+        policy = ScriptedPolicy(lambda m, p: seen.append(p.stop) or "x", profile="compact")
+        await attempt(policy, world, max_steps=1)
+    assert seen == [("\n",), ()]
+
+
 @pytest.mark.parametrize(("profile", "told"), [("full", [False, True, False, True]), ("compact", [False] * 4)])
 async def test_who_repeats_what_failed_is_told_so_in_the_full_profile(profile: Any, told: list[bool]) -> None:
     said = ["open red", "open red", "open blue", "open red"]

@@ -1,0 +1,178 @@
+"""Claim scale_1: where episodes run and where the journal lies changes nothing of it.
+
+300 office tasks (60 of each of five deployments, each in a workspace of its own) are done in this process with the
+workspace in a file, the same with the workspace on PostgreSQL, and by workers of a Ray cluster of one, two and four
+nodes. Once the scripted worker
+acts, under the default gates, whose trials are episodes too; once the pocket model, under gate `static`. All runs have
+one id, by which gates draw tasks, and number their records alike. Compared is every event of the journal, batch by
+batch: its type, subject, and all that it says, times left out. Within a batch the order is that in which episodes
+ended, and is not compared.
+Controls: the same run once more in this process (A/A), and one with another seed, which must differ.
+
+    python -m benchmarks.claims.scale_1_same [--quick]        --quick: 12 tasks, the scripted worker, two nodes
+
+The server is a PostgreSQL of this machine, the nodes are processes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from hashlib import sha256
+from itertools import count, zip_longest
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import ray
+from ray.cluster_utils import Cluster
+
+from benchmarks.claim import Row, at_least, begin, exactly
+from benchmarks.postgres_server import new_workspace
+from evolve.config.model import Config
+from evolve.loop.assembly import open_store
+from evolve.loop.session import arun
+from memory.records import Event
+from memory.store import Store
+
+TASKS, DEPLOYMENTS = 60, (3, 11, 17, 23, 29)
+QUICK_TASKS, QUICK_DEPLOYMENTS = 12, (3,)
+NODES, QUICK_NODES = (1, 2, 4), (2,)
+RUN_ID = "01SCALE1SCALE1SCALE1SCALE1"
+TIMES = {"seconds", "reply_seconds", "created_at"}
+ACTING: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "scripted": {
+        "policy": {"name": "evolve.environments.office.worker:worker"},
+        "gate": {"names": ["default"]},
+    },
+    "pocket": {"policy": {"name": "pocket"}, "gate": {"names": ["static"]}},
+}
+Batches = list[Counter[str]]
+"""For each batch, how often each event of it was said; an event is named by its hash."""
+
+
+def config(root: Path, acting: str, deployment: int, database: str, **run: Any) -> Config:
+    """Return the configuration of a run in a deployment."""
+    sections: dict[str, dict[str, Any]] = {
+        "run": {"batch_size": 8, "concurrency": 8, **run},
+        "environment": {"name": "office", "deployment": deployment, "max_steps": 16},
+        "memory": {"index": "exact", "database": database},
+        "playbook": {"reflector": "rules", "curator": "direct"},
+        "policy": {**ACTING[acting]["policy"], **({"model": str(deployment)} if acting == "scripted" else {})},
+        "gate": dict(ACTING[acting]["gate"]),
+    }
+    return Config.model_validate({"root": root, **sections})
+
+
+def lived(settings: Config) -> Batches:
+    """Run, and return what the journal says. Runs have one id, and records are numbered in the order of commits."""
+    numbers = count()
+    with (
+        patch("evolve.loop.session.new_id", lambda: RUN_ID),
+        patch("memory.changes.new_id", lambda: f"{next(numbers):026}"),
+    ):
+        asyncio.run(arun(settings))
+    with open_store(settings, read_only=True) as store:
+        return list(batches(store))
+
+
+def batches(store: Store) -> Iterator[Counter[str]]:
+    """Yield the events of each batch, up to its commit; last, what comes after."""
+    whole = {each.id: each for each in (*store.trajectories(), *store.reflections())}
+    found: Counter[str] = Counter()
+    for event in store.events():
+        body = whole[event.subject].model_dump(mode="json") if event.subject in whole else None
+        found[named(event, body)] += 1
+        if event.type == "knowledge.commit":
+            yield found
+            found = Counter()
+    yield found
+
+
+def named(event: Event, body: Any) -> str:
+    """Return the hash of all that an event says but times. What a run is hangs on where it runs: of it only its id."""
+    kept = event.data if body is None and event.type != "run" else {"body": body}
+    said = untimed({"type": event.type, "namespace": event.namespace, "subject": event.subject, "data": kept})
+    return sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
+def untimed(value: Any) -> Any:
+    """Return a value without its times."""
+    if isinstance(value, dict):
+        return {key: untimed(each) for key, each in value.items() if key not in TIMES}
+    return [untimed(each) for each in value] if isinstance(value, list) else value
+
+
+def differing(one: Batches, other: Batches) -> int:
+    """Return how many events stand in one journal and not, in the same batch, in the other."""
+    pairs = zip_longest(one, other, fillvalue=Counter[str]())
+    return sum(((mine - theirs) + (theirs - mine)).total() for mine, theirs in pairs)
+
+
+@contextmanager
+def cluster(nodes: int) -> Generator[None]:
+    """Have a Ray cluster of so many nodes, with a processor each."""
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 10**8})
+    for _ in range(nodes - 1):
+        made.add_node(num_cpus=1, object_store_memory=10**8)
+    ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        yield
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def compared(acting: str, tasks: int, deployments: Sequence[int], nodes: Sequence[int]) -> list[Row]:
+    """Return how each way of running differs from a run in this process."""
+
+    def ran(name: str, *, at: int = 0, server: bool = False, seed: int = 0) -> Batches:
+        run = {"tasks": tasks, "seed": seed, "executor": "ray" if at else "local"}
+        found: Batches = []
+        with cluster(at) if at else nullcontext(), tempfile.TemporaryDirectory(prefix="evolve-scale-1-") as root:
+            for deployment in deployments:
+                database = new_workspace() if server else ""
+                found += lived(config(Path(root) / str(deployment), acting, deployment, database, **run))
+        print(f"{acting}, {name}: {sum(each.total() for each in found)} events in {len(found)} batches", flush=True)
+        return found
+
+    here = ran("in this process")
+    events = sum(each.total() for each in here)
+    rows = [
+        Row(f"{acting}: events of a run in this process", events),
+        Row(f"{acting}: commits of it", len(here) - len(deployments)),
+        Row(f"{acting}: events that differ, once more (A/A)", differing(here, ran("again")), exactly(0), n=events),
+        Row(
+            f"{acting}: events that differ with another seed (control)",
+            differing(here, ran("another seed", seed=1)),
+            at_least(1),
+            n=events,
+        ),
+        Row(
+            f"{acting}: events that differ on PostgreSQL",
+            differing(here, ran("PostgreSQL", server=True)),
+            exactly(0),
+            n=events,
+        ),
+    ]
+    for number in nodes:
+        text = f"{acting}: events that differ on a Ray cluster, nodes: {number}"
+        rows.append(Row(text, differing(here, ran(f"Ray, nodes: {number}", at=number)), exactly(0), n=events))
+    return rows
+
+
+def main() -> None:
+    """Run everywhere, compare."""
+    run = begin("scale_1_same", __doc__)
+    if run.quick:
+        run.conclude(compared("scripted", QUICK_TASKS, QUICK_DEPLOYMENTS, QUICK_NODES))
+    run.conclude([row for acting in ACTING for row in compared(acting, TASKS, DEPLOYMENTS, NODES)])
+
+
+if __name__ == "__main__":
+    main()

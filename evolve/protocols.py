@@ -188,6 +188,11 @@ class HasCanaries(Protocol):
         ...
 
 
+def stop_of(environment: Environment) -> tuple[str, ...]:
+    """Return at what a reply ends, where the environment says so."""
+    return tuple(getattr(environment, "stop", ()))
+
+
 DEFAULT_MAX_STEPS = 12
 """Actions an episode may take where neither the configuration nor the environment says so."""
 

@@ -38,6 +38,9 @@ class ExemplarsSection(Section):
     """Most exemplars shown with a task; the most similar one stands last, nearest to it."""
     token_budget: int = Field(default=768, ge=1)
     """Most tokens of `playbook.token_budget` that they take."""
+    gold: bool = False
+    """Keep the environment's own solution of a task that no attempt solved, where it has one: learning from
+    demonstrations, for an agent that never succeeds by itself. Not with `run.label_free`."""
 
 
 class ForgetSection(Section, retirement.Limits):

@@ -37,6 +37,9 @@ def check_shape(environment: Environment) -> None:
         most = getattr(given, limit, 1)
         if not isinstance(most, int) or most < 1:
             raise ConfigError(f"environment {name!r}: {limit} is {most!r}; expected a whole number from 1 up")
+    ends = getattr(given, "stop", ())
+    if isinstance(ends, str) or not all(isinstance(each, str) and each for each in ends):
+        raise ConfigError(f'environment {name!r}: stop is {ends!r}; expected texts such as ("\\n",)')
     with users(f"tools of environment {name!r}"):
         tools = tuple(given.tools)
     if not all(isinstance(tool, ToolSpec) for tool in tools):

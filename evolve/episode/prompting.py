@@ -180,6 +180,12 @@ def _does_something(text: str) -> bool:
 
 
 def answered(action: str, result: StepResult, steps: Sequence[Step], profile: Profile) -> str:
-    """Return what the agent reads of a result: also, in the full profile, that an earlier step failed just so."""
+    """Return what the agent reads of a result: also, in the full profile, that an earlier step failed just so.
+
+    That stands under the error, not under what the world says after it: a small model copies what it read last.
+    """
     again = result.error and any((step.action, step.error) == (action, result.error) for step in steps)
-    return f"{result.observation}\n{AGAIN}" if again and profile == "full" else result.observation
+    if not again or profile != "full":
+        return result.observation
+    before, error, after = result.observation.rpartition(result.error or "")
+    return f"{before}{error}\n{AGAIN}{after}" if error else f"{result.observation}\n{AGAIN}"

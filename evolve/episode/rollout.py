@@ -40,6 +40,7 @@ from evolve.protocols import (
     HasOpening,
     HasTaskTools,
     StepResult,
+    stop_of,
 )
 from evolve.seeds import seed_for
 from evolve.usercode import tools_of
@@ -224,7 +225,7 @@ async def _act(
             temperature=acting.temperature,
             top_p=acting.top_p,
             max_tokens=acting.max_tokens,
-            stop=tuple(getattr(environment, "stop", ())),
+            stop=stop_of(environment),
             seed=seed_for(attempt.seed, len(progress.steps)),
             tools=tools,
         )

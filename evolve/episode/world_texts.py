@@ -25,6 +25,8 @@ class WorldTexts(Frozen):
     """All that may be offered natively; a task may offer a part of them (`Trajectory.tools`)."""
     demonstration: Demonstration | None = None
     """Shown as earlier turns where no exemplar is."""
+    stop: tuple[str, ...] = ()
+    """Where a reply ends."""
 
     def offered(self, names: Sequence[str]) -> tuple[ToolSpec, ...]:
         """Return the tools of a task that names its own, in its order; all of them where it names none."""

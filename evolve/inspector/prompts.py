@@ -22,6 +22,7 @@ from evolve.loop.assembly import make_environment
 from evolve.loop.history import owner_of
 from evolve.loop.prompt_replay import opening, proved
 from evolve.loop.runs import LEARN, RESUMABLE
+from evolve.protocols import stop_of
 from evolve.usercode import tools_of
 from memory.errors import EvolveError
 from memory.records import Trajectory
@@ -97,7 +98,7 @@ def _made(desk: PageContext, config: Config, trajectory: Trajectory, words: Worl
         tokens=said or counted,
         schema_tokens=schemas,
         counted="counted by the policy" if said else "counted" if reader.exact else "estimated",
-        proved=proved(config, trajectory, 0, messages, tools),
+        proved=proved(config, trajectory, 0, messages, words),
     )
 
 
@@ -121,4 +122,5 @@ def _shipped(config: Config, trajectory: Trajectory, profile: Profile) -> tuple[
     except EvolveError as error:
         return WorldTexts(text="", profile=profile), f"the words of environment {name!r}: {error}"
     text = briefing(world, profile) + invitation(config, profile)
-    return WorldTexts(text=text, profile=profile, tools=tools_of(world, trajectory.task)), ""
+    tools = tools_of(world, trajectory.task)
+    return WorldTexts(text=text, profile=profile, tools=tools, stop=stop_of(world)), ""

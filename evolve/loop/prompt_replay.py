@@ -19,7 +19,7 @@ from evolve.seeds import seed_for
 from memory.records import Trajectory
 from playbooks.render import neutral
 from policies.cache import request_key
-from policies.protocols import Message, SamplingParams, ToolSpec
+from policies.protocols import Message, SamplingParams
 from skills.listing import catalogue
 
 
@@ -34,7 +34,7 @@ def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTe
 
 
 def proved(
-    config: Config, trajectory: Trajectory, step: int, messages: Sequence[Message], tools: tuple[ToolSpec, ...]
+    config: Config, trajectory: Trajectory, step: int, messages: Sequence[Message], words: WorldTexts
 ) -> bool | None:
     """Tell whether a step's reply answers these messages; None where there is no key to compare with.
 
@@ -47,7 +47,8 @@ def proved(
     params = SamplingParams(
         temperature=config.run.attempt_temperature if again else config.policy.temperature,
         max_tokens=config.policy.max_tokens,
+        stop=words.stop,
         seed=seed_for(trajectory.seed, step),
-        tools=tools,
+        tools=words.offered(trajectory.tools),
     )
     return request_key((trajectory.run_id, trajectory.policy, trajectory.policy_version), messages, params) == key

@@ -36,6 +36,7 @@ from evolve.loop.modes.frozen import frozen
 from evolve.loop.modes.offline import offline
 from evolve.loop.modes.online import online
 from evolve.loop.modes.quarantine import quarantine
+from evolve.loop.nodes.attempt import check as check_gold
 from evolve.loop.rollout_settings import rollout_config
 from evolve.loop.runs import (
     RESUMABLE,
@@ -52,7 +53,7 @@ from evolve.loop.runs import (
 )
 from evolve.loop.state import RunContext, Turn
 from evolve.progress import Notice, Observer, Observers, RunFinished, RunStarted, Tally
-from evolve.protocols import Environment
+from evolve.protocols import Environment, stop_of
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.usercode import tools_of
@@ -167,6 +168,7 @@ class _Opened:
         async with role_policies.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
             check_exemplars(config, policies.acting)
             check_agreement(config, environment)
+            check_gold(config, environment)
             with app.open_store(config, policies.acting.count_tokens) as store:
                 yield cls(config, parts, policies, environment, store)
 
@@ -294,6 +296,7 @@ def _assemble(
         profile=policy.profile,
         tools=opened.environment.tools,
         demonstration=acting.demonstration,
+        stop=stop_of(opened.environment),
     )
     keep(store, record.run_id, words)
     tasks = _tasks(opened, record)

@@ -80,7 +80,7 @@ class Retelling:
         turns: list[Turn] = []
         for at, step in enumerate(trajectory.steps):
             if _asked(step):
-                if not proved(config, trajectory, at, messages, ()):
+                if not proved(config, trajectory, at, messages, words):
                     return None
                 prompt = self.saying.encoder.encode(messages)
                 if (turn := self.saying.turn(step.reply_key, replies, step.index, prompt)) is None:

@@ -7,10 +7,12 @@ X4  what a gate refuses: held-out tasks; what is quarantined: text of strangers,
 X5  without outcomes they are self-judged, from execution feedback alone
 X6  further attempts at failed tasks feed them, and are in no figure but pass@k
 X7  where no turns can be shown, the setting is refused
+X8  what nobody solves is learned from the world's own solution, where that is wanted
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,21 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.config.sections import BudgetSection
-from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.episode.arms import ATTEMPT, GOLD, MAIN
 from evolve.errors import ConfigError
 from evolve.gates.static import ExemplarGate
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
 from evolve.loop.report import make_report
 from evolve.loop.session import Parts, RunResult, aresume, arun
-from evolve.protocols import Demonstration
-from memory.records import DeltaOp, Op, Recalled, Record, Status, Task, Trajectory, Trust, UsageCounts
+from evolve.protocols import Action, Demonstration
+from memory.records import DeltaOp, Op, Recalled, Record, Status, Task, Trajectory, Trust, Usage, UsageCounts
 from memory.store import Store
 from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.exemplar import Exemplar, Turn
 from playbooks.token_budget import shared
 from playbooks.view import RecordView
+from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.formulas import (
     FORMULAS,
@@ -252,6 +255,66 @@ async def test_x6_a_run_that_was_stopped_among_the_attempts_ends_as_one_that_was
     with open_store(whole, read_only=True) as one, open_store(config, read_only=True) as other:
         assert known(one) == known(other)
         assert len(other.trajectories(run_id=result.run_id)) == policy.calls
+
+
+class Solving(Formulas):
+    """A world that can solve its own tasks, where nobody else ever does by luck."""
+
+    def gold(self, task: Task) -> list[Action]:
+        return [Action(text=right(*asked(task.instruction)))]
+
+
+def unlucky(messages: Sequence[Message], params: SamplingParams) -> str:
+    """Answer as an earlier turn did, and know nothing else."""
+    return replies(messages, params) if "solved before" in messages[0].content else "guess at 1, 2"
+
+
+async def test_x8_what_nobody_solves_is_learned_from_the_worlds_own_solution(tmp_path: Path) -> None:
+    tgc: dict[bool, float] = {}
+    for gold in (True, False):
+        config = formulas_config(tmp_path / str(gold), exemplars={"gold": gold}, run={"attempts": 2})
+        policy = ScriptedPolicy(unlucky, name="formulas")
+        result = await go(config, Solving(), policy)
+        shown = exemplars(tmp_path / str(gold))
+        with open_store(config, read_only=True) as store:
+            done = store.trajectories(run_id=result.run_id, arm=GOLD)
+            report = make_report(store, result.run_id)
+        assert result.metrics
+        tgc[gold] = result.metrics.tgc
+        assert (GOLD in {each.provenance.author for each in shown}) is gold
+        assert all(each.success and each.usage == Usage() for each in done)
+        assert report.retried
+        assert report.retried.solved == round(tgc[gold] * 16)  # not one of them is the agent's
+    assert tgc == {True: 0.75, False: 0.0}  # all but the first batch
+
+
+async def test_x8_a_solution_is_asked_for_once_and_only_where_every_attempt_failed(tmp_path: Path) -> None:
+    asked_for: list[str] = []
+
+    class Counted(Solving):
+        def gold(self, task: Task) -> list[Action]:
+            asked_for.append(task.id)
+            return super().gold(task)
+
+    await go(formulas_config(tmp_path, exemplars={"gold": True}), Counted())
+    with open_store(formulas_config(tmp_path), read_only=True) as store:
+        failed = [each.task.id for each in store.trajectories(arm=MAIN) if not each.success]
+    assert failed
+    assert sorted(asked_for) == sorted(failed)
+
+
+@pytest.mark.parametrize(
+    ("world", "run", "said"),
+    [
+        (Formulas(), {}, "has no `gold\\(task\\)`"),
+        (Solving(), {"label_free": True}, "label_free says that none is read"),
+    ],
+)
+async def test_x8_where_there_is_no_solution_or_none_may_be_read_it_is_refused(
+    tmp_path: Path, world: Formulas, run: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        await go(formulas_config(tmp_path, exemplars={"gold": True}, run=run), world)
 
 
 async def test_forgetting_by_age_reaches_them(tmp_path: Path) -> None:

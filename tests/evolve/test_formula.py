@@ -71,8 +71,8 @@ def test_the_demonstration_is_shown_as_turns_and_runs_as_it_stands(tmp_path: Pat
         (first, *_) = store.trajectories(run_id=result.run_id)
         assert words is not None
         messages = opening(config, first, shown_again(store, first.injected), words)
-        assert proved(config, first, 0, messages, ())
-        assert not proved(config, first, 0, [messages[0], *messages[3:]], ())
+        assert proved(config, first, 0, messages, words)
+        assert not proved(config, first, 0, [messages[0], *messages[3:]], words)
 
 
 def test_the_seed_divides_the_validation_file_and_names_no_task_anew() -> None:

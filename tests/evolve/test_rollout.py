@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from evolve.episode.prompting import AGAIN, NO_CODE
+from evolve.episode.prompting import AGAIN, NO_CODE, answered
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.episode.taint import outside_texts
 from evolve.protocols import Action, ActionFormat, StepResult
-from memory.records import Outcome, StopReason, Task, ToolCall, Usage
+from memory.records import Outcome, Step, StopReason, Task, ToolCall, Usage
 from policies.errors import BudgetExceeded, OutputUnparsable, PolicyRefused, PolicyUnavailable
 from policies.protocols import Reply, ToolSpec
 from policies.scripted import ScriptedPolicy
@@ -70,6 +70,16 @@ async def test_who_repeats_what_failed_is_told_so_in_the_full_profile(profile: A
     assert [AGAIN in step.observation for step in trajectory.steps] == told
     assert not any(AGAIN in (step.error or "") for step in trajectory.steps)
     assert not any("failed in the same way" in text for text in outside_texts(Doors(), trajectory))
+
+
+def test_that_it_failed_before_is_told_under_the_error_and_not_under_what_follows() -> None:
+    step = Step(index=0, action="open", error="It is locked.")
+    for said, told in (
+        ("It is locked.\n\nCommands: wait", f"It is locked.\n{AGAIN}\n\nCommands: wait"),
+        ("Nothing happens.", f"Nothing happens.\n{AGAIN}"),
+    ):
+        result = StepResult(observation=said, error="It is locked.")
+        assert answered("open", result, [step], "full") == told
 
 
 async def test_code_is_taken_from_the_fence_in_the_full_profile() -> None:

@@ -273,6 +273,7 @@ async def test_what_the_function_of_an_agent_returns_is_checked(tmp_path: Path) 
     ("change", "said"),
     [
         ({"action_format": "json"}, "action_format is 'json'; expected one of code, text, tools"),
+        ({"stop": "END"}, "stop is 'END'; expected texts"),
         ({"tools": ("search",)}, "tools is ('search',)"),
         ({"name": ""}, "name is ''"),
         ({"describe": lambda profile: None}, "expected a text"),

@@ -3,6 +3,9 @@
 Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. Where nobody grades
 and agreement decides, all attempts are made at every task. Figures of the run count the first attempt alone; a success
 among the others can become an exemplar.
+
+Where the configuration wants it, what no attempt solved is done once as the environment itself solves it
+(`exemplars.gold`), since an agent that never succeeds has nothing to learn from.
 """
 
 from __future__ import annotations
@@ -11,18 +14,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from evolve.config.model import Config
 from evolve.episode.agreement import AGREEMENT
-from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.episode.arms import ATTEMPT, GOLD, MAIN
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
+from evolve.errors import ConfigError
 from evolve.loop.batch import Batch
 from evolve.loop.nodes.act import search_of
 from evolve.loop.nodes.judge import judge_by_agreement, judge_episode, judged_success
 from evolve.loop.nodes.recall import recalled
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
+from evolve.protocols import Action, Environment, HasGold
 from evolve.seeds import seed_for
-from memory.records import StopReason, Trajectory
+from evolve.usercode import ask_list
+from memory.records import StopReason, Trajectory, Usage
+from policies.protocols import Reply
+from policies.scripted import ScriptedPolicy
 
 
 async def attempt(state: State, context: RunContext) -> dict[str, Any]:
@@ -33,7 +42,20 @@ async def attempt(state: State, context: RunContext) -> dict[str, Any]:
     elif run.attempts > 1:
         failed = [first for first in batch.episodes if not solved(first, context)]
         await all_of(_again(first, batch, context) for first in failed)
+    if context.config.exemplars.gold:
+        await all_of(_gold(first, context) for first in batch.episodes if solution(first, context) is None)
     return {}
+
+
+def check(config: Config, environment: Environment) -> None:
+    """Raise `ConfigError` where the environment's own solutions are wanted and there are none, or none may be read."""
+    if config.exemplars.gold and not isinstance(environment, HasGold):
+        raise ConfigError(
+            f"[exemplars] gold keeps what the environment does itself, and environment {environment.name!r} has no "
+            "`gold(task)`: give it one, or leave exemplars.gold out"
+        )
+    if config.exemplars.gold and config.run.label_free:
+        raise ConfigError("[exemplars] gold reads solutions, and run.label_free says that none is read; drop one")
 
 
 def solved(trajectory: Trajectory, context: RunContext) -> bool:
@@ -55,7 +77,7 @@ def solution(first: Trajectory, context: RunContext) -> Trajectory | None:
 
 
 def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
-    for number in range(2, context.config.run.attempts + 1):
+    for number in (*range(2, context.config.run.attempts + 1), GOLD):
         found = context.store.trajectory(_id(first, number, context))
         if found is not None and not found.erased:
             yield found
@@ -108,5 +130,31 @@ async def _run(first: Trajectory, number: int, batch: Batch, context: RunContext
     return trajectory
 
 
-def _id(first: Trajectory, number: int, context: RunContext) -> str:
-    return context.stream.episode_id(first.task.id, f"{ATTEMPT}-{number}")
+async def _gold(first: Trajectory, context: RunContext) -> None:
+    """Do a task as the environment solves it, and keep that as an episode that cost nothing."""
+    task, environment = first.task, context.environment
+    if context.store.trajectory(_id(first, GOLD, context)) is not None:
+        return
+    code = environment.action_format == "code"
+    actions = ask_list(environment, "gold", Action, task)
+    said = [
+        Reply(text=f"```python\n{each.text}\n```" if code else each.text, tool_calls=each.tool_calls)
+        for each in actions
+    ]
+    plan = Attempt(
+        id=_id(first, GOLD, context),
+        task=task,
+        seed=context.stream.episode_seed(task.id, MAIN),
+        run_id=context.stream.run_id,
+        arm=GOLD,
+    )
+    acting = replace(context.acting, max_steps=len(said), skills=False, teacher=None, executor=None)
+    async with context.slots:
+        trajectory = await rollout(environment, ScriptedPolicy(said, name=GOLD), plan, acting)
+    steps = tuple(step.model_copy(update={"usage": Usage()}) for step in trajectory.steps)
+    context.store.add_trajectory(trajectory.model_copy(update={"steps": steps, "usage": Usage()}))
+
+
+def _id(first: Trajectory, which: int | str, context: RunContext) -> str:
+    """Return the id of a further attempt: its number, or `GOLD`."""
+    return context.stream.episode_id(first.task.id, f"{ATTEMPT}-{which}")

@@ -27,6 +27,7 @@ from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
 from evolve.loop.report import make_report
 from evolve.loop.session import Parts, RunResult, aresume, arun
+from evolve.progress import Notice, Progress
 from evolve.protocols import Action, Demonstration
 from memory.records import DeltaOp, Op, Recalled, Record, Status, Task, Trajectory, Trust, Usage, UsageCounts
 from memory.store import Store
@@ -301,6 +302,24 @@ async def test_x8_a_solution_is_asked_for_once_and_only_where_every_attempt_fail
         failed = [each.task.id for each in store.trajectories(arm=MAIN) if not each.success]
     assert failed
     assert sorted(asked_for) == sorted(failed)
+
+
+async def test_x8_a_solution_that_fails_is_said_and_is_no_exemplar(tmp_path: Path) -> None:
+    class Wrong(Formulas):
+        def gold(self, task: Task) -> list[Action]:
+            return [Action(text="nothing of the kind")]
+
+    told: list[str] = []
+
+    class Listening:
+        def notify(self, event: Progress) -> None:
+            told.extend([event.text] if isinstance(event, Notice) else [])
+
+    config = formulas_config(tmp_path, exemplars={"gold": True}, run={"tasks": 4})
+    parts = Parts(policy=ScriptedPolicy(unlucky, name="formulas"), environment=Wrong())
+    await arun(config, parts=parts, observers=[Listening()])
+    assert len([text for text in told if "own solution did not solve it" in text]) == 4
+    assert exemplars(tmp_path) == []
 
 
 @pytest.mark.parametrize(

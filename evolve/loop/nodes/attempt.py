@@ -26,6 +26,7 @@ from evolve.loop.nodes.judge import judge_by_agreement, judge_episode, judged_su
 from evolve.loop.nodes.recall import recalled
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
+from evolve.progress import Notice
 from evolve.protocols import Action, Environment, HasGold
 from evolve.seeds import seed_for
 from evolve.usercode import ask_list
@@ -151,6 +152,9 @@ async def _gold(first: Trajectory, context: RunContext) -> None:
     acting = replace(context.acting, max_steps=len(said), skills=False, teacher=None, executor=None)
     async with context.slots:
         trajectory = await rollout(environment, ScriptedPolicy(said, name=GOLD), plan, acting)
+    if not trajectory.success:
+        text = f"task {task.id!r}: the environment's own solution did not solve it, so nothing is shown of it"
+        context.observers.notify(Notice(run_id=context.stream.run_id, text=text))
     steps = tuple(step.model_copy(update={"usage": Usage()}) for step in trajectory.steps)
     context.store.add_trajectory(trajectory.model_copy(update={"steps": steps, "usage": Usage()}))
 

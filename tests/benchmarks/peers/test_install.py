@@ -34,7 +34,7 @@ def test_every_peer_is_pinned_and_has_a_runner() -> None:
 
 
 def test_a_wrong_name_is_refused_with_the_right_ones(shelf: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(BadInput, match="expected one of kayba, gepa, langchain, ace"):
+    with pytest.raises(BadInput, match="expected one of gepa, langchain, kayba, ace"):
         find("autogen")
     assert main(["gepa-2"]) == 1
     assert "got peer 'gepa-2'" in capsys.readouterr().err

@@ -32,6 +32,8 @@ SPLITS = {"train": ("train", 1), "dev": ("valid", 1_000_001), "test_normal": ("t
 INSTALL = "pip install 'evolve-agents[textworld]' && pip install --no-deps textworld==1.7.0 jericho==3.3.1"
 EPISODES = 32
 """Most games that are open at the same time."""
+LISTED = "Commands, one a reply:"
+"""Stands above the commands that make sense."""
 MOST_CHARS = 100
 """Longest command that the game is given."""
 
@@ -168,7 +170,7 @@ class TextWorldEpisode:
             self._game, self._state = _start(self._config, self._task)
 
     def _told(self, said: str) -> str:
-        listed = "\n".join(("Commands, one a reply:", *self._state["admissible_commands"]))
+        listed = "\n".join((LISTED, *self._state["admissible_commands"]))
         return f"{said.strip()}\n\n{listed}" if self._config.commands else said.strip()
 
 

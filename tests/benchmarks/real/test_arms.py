@@ -85,7 +85,7 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
             "changes applied": True,
         }
     for arms, met in ((made(on, off), True), (made(off, off), False)):
-        assert {row.ok for row in real_3_textworld.rows(arms) if row.target} == {met}
+        assert {row.ok for row in real_3_textworld.rows(arms, [0.25]) if row.target} == {met}
     (verdict,) = (row for row in real_5_roles.rows(made(off, off), made(on, off)) if row.target)
     assert (verdict.ok, verdict.measured) == (True, pytest.approx(2000 / 61))
 

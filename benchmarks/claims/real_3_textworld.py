@@ -6,8 +6,8 @@ games of the train seeds online: what it won becomes an exemplar, and what it lo
 (`exemplars.gold`), since by itself it won none of 100 (docs/LOG.md). Then, frozen, 20 games of other seeds with
 foods that no train game has. A score is the share of a game's points.
 Gate `static` alone: games are too slow for gates that play them. Controls of the same run: without memory, with memory
-once more (A/A; it acts at temperature 0.2), with a memory that learned nothing. Beside it,
-commands that are drawn by lot from those that are listed, and the train games that it won as they came, in halves.
+once more (A/A; it acts at temperature 0.2), with a memory that learned nothing. Beside it, commands that are drawn by
+lot from those that are listed, and the train games that it won as they came, in halves.
 
 The replies are recorded (`benchmarks/data/replies/`), and the life kept under `build/real/`: killed, or on another day
 and machine, the same command goes on. It needs TextWorld (docs/guides/environments.md), the weights (`make
@@ -36,8 +36,6 @@ MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, TESTED, QUICK = 40, 20, 2
 STEPS, CONTEXT, GAMES = 15, 8192, 20
 SEED, TIMES = 0, 5
-GAME = ("cache", "ingredients", "cook", "cut", "commands", "train", "test", "dev")
-"""Fields of the environment that say which games there are."""
 ENVIRONMENT: dict[str, Any] = {
     "name": "textworld",
     "cache": str(Path(ROOT) / "build" / "real" / "textworld"),
@@ -105,7 +103,8 @@ def main() -> None:
     with served_bf16(MODEL, context=CONTEXT) as url:
         life = Life(folder(run), url, MODEL + BF16, environment, LEARNING, (Printed("life"),), recorded, GAMES)
         arms = lived(life, train, held_out, bare=False)
-    drawn = at_random(TextWorldConfig.model_validate({key: environment[key] for key in GAME}))
+    games = {key: value for key, value in environment.items() if key in TextWorldConfig.model_fields}
+    drawn = at_random(TextWorldConfig.model_validate(games))
     run.conclude([*rows(arms, drawn), *recorded_rows(recorded)])
 
 

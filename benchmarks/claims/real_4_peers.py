@@ -104,7 +104,7 @@ def _one(ring: Ring, arm: str, section: Mapping[str, Any]) -> Result:
 
 def rows(arms: Arms, missing: Sequence[str]) -> list[Row]:
     """Return the table: who solved what, ours against each, at what cost and in what time."""
-    peers = [each.name for each in install.PEERS if each.name in arms]
+    peers = [name for name in PEERS if name in arms]
     own = _passed(arms, FRUGAL)
     table = arm_rows(arms, n=len(own[0]))
     table += compared("frugal minus bare prompt", _passed(arms, BARE), own)

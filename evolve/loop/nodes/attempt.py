@@ -78,8 +78,9 @@ def solution(first: Trajectory, context: RunContext) -> Trajectory | None:
 
 
 def _further(first: Trajectory, context: RunContext) -> Iterator[Trajectory]:
-    for number in (*range(2, context.config.run.attempts + 1), GOLD):
-        found = context.store.trajectory(_id(first, number, context))
+    own = (GOLD,) if context.config.exemplars.gold else ()
+    for which in (*range(2, context.config.run.attempts + 1), *own):
+        found = context.store.trajectory(_id(first, which, context))
         if found is not None and not found.erased:
             yield found
 

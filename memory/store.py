@@ -273,10 +273,10 @@ class Store:
         self,
         run_id: str | None = None,
         task_id: str | list[str] | None = None,
-        arm: str | None = None,
+        arm: str | list[str] | None = None,
         ids: list[str] | None = None,
     ) -> tuple[Trajectory, ...]:
-        """Return episodes in the order they were added; those of several tasks or ids take one statement."""
+        """Return episodes in the order they were added; those of several tasks, arms or ids take one statement."""
         where = {"run_id": run_id, "task_id": task_id, "arm": arm, "id": ids}
         return episodes.find(self.journal, Trajectory, "trajectories", **where)
 

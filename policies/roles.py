@@ -41,14 +41,19 @@ class Policies:
         return Policies(**{role: change(role, getattr(self, role)) for role in (ACTING, *ROLES)})
 
 
+def as_set(params: SamplingParams, temperature: float | None, max_tokens: int | None) -> SamplingParams:
+    """Return how a role with these settings samples; None = as it is asked for."""
+    given = {"temperature": temperature, "max_tokens": max_tokens}
+    return params.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
 class SampledPolicy(WrappedPolicy):
     """A policy that samples as its own settings say, whatever it is asked for. None = as it is asked for."""
 
     def __init__(self, policy: Policy, temperature: float | None, max_tokens: int | None) -> None:
         super().__init__(policy)
-        given = {"temperature": temperature, "max_tokens": max_tokens}
-        self._settings = {name: value for name, value in given.items() if value is not None}
+        self._temperature, self._max_tokens = temperature, max_tokens
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the inner policy's reply. Raises what it raises."""
-        return await super().generate(messages, params.model_copy(update=self._settings))
+        return await super().generate(messages, as_set(params, self._temperature, self._max_tokens))

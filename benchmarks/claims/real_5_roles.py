@@ -1,79 +1,103 @@
-"""Claim real_5: does a larger model that reflects make a smaller one that acts better?
+"""Claim real_5: does a larger model in the other roles make a smaller one that acts better?
 
-SmolLM2-135M-Instruct acts in two lives on the same questions of ACE's Formula. In one it reflects and curates for
-itself, in the other Qwen2.5-Coder-0.5B-Instruct does; both through llama.cpp on this machine, a thread each. 120 train
-questions online, then, frozen, 120 held-out questions. Lessons alone: no exemplars, and gate `static` only, since what
-is asked is what the lessons of either are worth. Controls of each life: without memory, with memory once more (A/A),
-with a memory that learned nothing.
+SmolLM2-135M-Instruct answers questions of three families of reasoning-gym 0.1.25 (sums of two digits, greatest common
+divisors, letters counted), drawn from seeds. Three lives on the same questions: it has every role; Qwen2.5-Coder-0.5B-
+Instruct reflects and curates; Qwen is its teacher besides and makes the further attempts at what it failed
+(`policy.teacher.attempts`). Bullets and exemplars, three attempts, gate `static` alone, since what is asked is what the
+knowledge of each is worth. 120 train questions online, then, frozen, 120 held-out ones. Controls of each life: without
+memory, with memory once more (A/A), with a memory that learned nothing. Beside them its rules alone, without exemplars.
 
-The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
-and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names)
-and the weights (`make real-models`). With `--quick` 4 and 8 questions.
+Both models answer through llama.cpp on this machine. The replies are recorded (`benchmarks/data/replies/`), and the
+lives kept under `build/real/`: killed, or on another day and machine, the same command goes on. It needs `pip install
+reasoning-gym==0.1.25` and the weights (`make real-models`). With `--quick` 8 and 8 questions.
 """
 
 from __future__ import annotations
 
+import sys
+from importlib.util import find_spec
 from typing import Any
 
 from benchmarks.claim import Row, at_least, begin
 from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
-from benchmarks.real.figures import difference
-from benchmarks.real.files import data
-from benchmarks.real.lives import Life, Printed, served
+from benchmarks.real.figures import Passed, difference, rate
+from benchmarks.real.lives import SLOTS, Life, Printed, served
+from evolve.episode.arms import MAIN
 
-ACTING, REFLECTING = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
-TRAIN, HELD_OUT = 120, 120
-QUICK = (4, 8)
+ACTING, LARGER = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
+TRAIN, TESTED = 120, 120
+QUICK = (8, 8)
 SEED = 0
+WORLD: dict[str, Any] = {
+    "name": "gym",
+    "make": "examples.worlds.reasoning:Reasoning",
+    "arguments": {
+        "chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
+        "gcd": {"max_value": 30},
+        "letter_counting": {},
+    },
+    "description": "Answer the question. Reply with the answer and nothing else.",
+    "instruction": "Answer the question.",
+    "trusted": True,
+    "dev": 0,
+    "max_concurrency": SLOTS,
+}
 LEARNING: dict[str, dict[str, Any]] = {
-    "run": {"batch_size": 8},
-    "playbook": {"reflector": "model", "curator": "model"},
+    "run": {"batch_size": 8, "attempts": 3},
+    "policy": {"max_tokens": 48},
+    "exemplars": {"enabled": True, "k": 4, "token_budget": 800},
+    "playbook": {"reflector": "model", "curator": "model", "token_budget": 1600},
     "gate": {"names": ["static"]},
     "controls": {"no_memory": 0.0},
 }
+RULES_ALONE: dict[str, dict[str, Any]] = {"exemplars": {"enabled": False}, "controls": {"no_memory": 0.0}}
+OWN, REFLECTED, TAUGHT = "SmolLM2 for all roles", "Qwen reflects and curates", "Qwen reflects, curates and shows"
 
 
-def rows(alone: Arms, helped: Arms) -> list[Row]:
-    """Return the figures of both lives."""
-    own, other = "SmolLM2 for all roles: ", "Qwen reflects and curates: "
-    text = "learned with Qwen's lessons minus learned with its own, points"
-    lives = [(own, alone), (other, helped)]
-    told = [row for who, arms in lives for row in named(who, controls(arms, SEED))]
-    gains = [
-        difference(f"{who}learned minus without memory, points", arms.off, arms.on, seed=SEED) for who, arms in lives
-    ]
-    applied = [Row(f"{who}changes applied", arms.learned, seed=SEED) for who, arms in lives]
-    return [difference(text, alone.on, helped.on, at_least(0), seed=SEED), *gains, *applied, *told]
-
-
-def named(who: str, found: list[Row]) -> list[Row]:
-    """Return rows that say whose life they are about."""
-    return [Row(f"{who}{row.claim}", row.measured, row.target, row.n, row.ci, row.seed) for row in found]
+def rows(lives: dict[str, tuple[Arms, Passed]]) -> list[Row]:
+    """Return what a larger model in the other roles is worth, then the figures of each life."""
+    own, own_rules = lives[OWN]
+    found = []
+    for who in (TAUGHT, REFLECTED):
+        arms, rules = lives[who]
+        target = at_least(0) if who == TAUGHT else None
+        found.append(difference(f"{who} minus {OWN}, points", own.on, arms.on, target, seed=SEED))
+        found.append(difference(f"{who} minus {OWN}, rules alone, points", own_rules, rules, seed=SEED))
+    for who, (arms, rules) in lives.items():
+        told = [
+            difference("learned minus without memory, points", arms.off, arms.on, seed=SEED),
+            Row("rules alone, % solved", rate(rules), n=len(rules), seed=SEED),
+            Row("changes applied", arms.learned, seed=SEED),
+            *controls(arms, SEED),
+        ]
+        found += [Row(f"{who}: {row.claim}", row.measured, row.target, row.n, row.ci, row.seed) for row in told]
+    return found
 
 
 def main() -> None:
-    """Serve, live twice, record."""
+    """Serve, live three times, record."""
     run = begin("real_5_roles", __doc__)
-    train, held_out = QUICK if run.quick else (TRAIN, HELD_OUT)
-    home = folder(run)
-    environment = {
-        "name": "formula",
-        "train": data("formula_train_subset_500.jsonl"),
-        "validation": data("formula_val_subset_300.jsonl"),
-        "seed": SEED,
-    }
-    recorded = recording(run)
+    if find_spec("reasoning_gym") is None:
+        sys.exit("reasoning-gym is not installed: pip install reasoning-gym==0.1.25")
+    train, held_out = QUICK if run.quick else (TRAIN, TESTED)
+    home, recorded = folder(run), recording(run)
+    world = {**WORLD, "train": train, "test": held_out}
 
-    def live(name: str, url: str, sections: dict[str, dict[str, Any]]) -> Arms:
-        life = Life(home / name, url, ACTING, environment, sections, (Printed(name),), recorded)
-        return lived(life, train, held_out, bare=False)
+    def live(name: str, url: str, roles: dict[str, Any]) -> tuple[Arms, Passed]:
+        sections = {**LEARNING, "policy": {**LEARNING["policy"], **roles}}
+        life = Life(home / name, url, ACTING, world, sections, (Printed(name),), recorded)
+        arms = lived(life, train, held_out, bare=False)
+        return arms, life.examine("rules alone", held_out, **RULES_ALONE)[MAIN]
 
-    with served(ACTING, threads=1) as url:
-        alone = live("alone", url, LEARNING)
-        with served(REFLECTING, threads=1) as other:
-            role = {"name": "openai", "base_url": other, "model": REFLECTING}
-            helped = live("taught", url, {**LEARNING, "policy": {"reflector": role, "curator": role}})
-    run.conclude([*rows(alone, helped), *recorded_rows(recorded)])
+    with served(ACTING) as url, served(LARGER) as other:
+        role = {"name": "openai", "base_url": other, "model": LARGER, "timeout_s": 900.0}
+        reads = {"reflector": role, "curator": role}
+        lives = {
+            OWN: live("own", url, {}),
+            REFLECTED: live("reflected", url, reads),
+            TAUGHT: live("taught", url, {**reads, "teacher": {**role, "attempts": True}}),
+        }
+    run.conclude([*rows(lives), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

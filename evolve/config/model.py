@@ -145,7 +145,8 @@ class RoleSection(ModelSection):
 
 
 class TeacherSection(RoleSection):
-    """`[policy.teacher]`: the model that advises, and whether it does so inside episodes (full prompts)."""
+    """`[policy.teacher]`: the model that advises, also inside episodes where that is set (full prompts), and that may
+    show how a task is done."""
 
     name: str = ""
     """As in `[policy.reflector]`; empty = the acting model advises itself."""
@@ -153,6 +154,9 @@ class TeacherSection(RoleSection):
     """The agent's first reply is its plan, and the teacher answers it."""
     retry: bool = False
     """Once an episode the teacher says what to do instead of an action that failed. That step is given back."""
+    attempts: bool = False
+    """The teacher makes the further attempts (`run.attempts`, runs that learn) at what the agent failed; its successes
+    become exemplars. It needs a model of its own, with prompts of the agent's profile."""
 
     @model_validator(mode="after")
     def _named(self) -> TeacherSection:

@@ -22,7 +22,7 @@ from evolve.config.tables import Section
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.registry import load_object
-from memory.records import Outcome, Task
+from memory.records import Outcome, Task, Trajectory
 from policies.protocols import ToolSpec
 
 FIRST_SEEDS = {"train": 0, "dev": 1_000_000, "test_normal": 2_000_000}
@@ -53,6 +53,9 @@ class GymConfig(Section):
     """Field that holds the text of an action, for environments whose actions are objects. Empty = the text itself."""
     observation: str = ""
     """Field that holds the text of an observation that is an object. Empty = all of it, as JSON."""
+    trusted: bool = False
+    """No stranger can have written what it shows, such as a game or a question that is drawn from the seed. Unless that
+    is said exemplars leave out what it showed, and lessons wait for a gate that runs tasks."""
     max_concurrency: int = Field(default=1, ge=1)
     """Most episodes open at once: 1 unless the environment keeps everything, random numbers too, to itself."""
 
@@ -82,6 +85,11 @@ class Gym:
             Task(id=f"seed-{seed}", instruction=said, environment=self.name, split=split, metadata={"seed": seed})
             for seed in range(first, first + counts.get(split, 0))
         ]
+
+    def outside(self, episode: Trajectory) -> Sequence[str]:
+        """Return all that was shown, error messages left out; nothing where the configuration says `trusted`."""
+        shown = (episode.opening, *(step.observation.replace(step.error or "", "") for step in episode.steps))
+        return () if self._config.trusted else shown
 
     def start(self, task: Task, seed: int = 0) -> GymEpisode:
         """Return a fresh episode; the task's own seed decides everything."""

@@ -1,5 +1,5 @@
 """What is no lesson, since nothing of the world stands in it: it repeats what its author was asked or shown to answer
-with, it speaks of the harbour of our examples, it repeats its task, or it says nothing that could be false.
+with, it speaks of the harbour of our examples, it repeats its task or itself, or it says nothing that could be false.
 
 A weak model copies the placeholders of an example, and a strict reader of forms lets them in. The words are read from
 the prompt files themselves, so a prompt that is changed changes what is refused.
@@ -8,6 +8,7 @@ the prompt files themselves, so a prompt that is changed changes what is refused
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 
@@ -29,6 +30,9 @@ HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbor
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
 _WORD = re.compile(r"\w+")
+_SENTENCE_END = re.compile(r"[.!?;:]\s+|\n")
+REPEATED = 3
+"""Times from which a sentence is a loop that the model fell into."""
 _FUNCTION = """
 a an the this that these those it its they them their you your we our i my is are be been was were do does did done
 has have had will would can could should shall must may might to of in on at by for from with as into about and or but
@@ -75,9 +79,17 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
     for episode in episodes:
         if whole in f" {' '.join(plain(episode.task.instruction))} ":
             return f"repeats words of task {episode.task.id!r} and adds none; say what holds for other tasks"
+    if repeated := _repeated(text):
+        return f"says {repeated!r} over and over; say it once"
     if _EMPTY.issuperset(words):
         return "says nothing that could be false; name the function, value, unit or order that it is about"
     return ""
+
+
+def _repeated(text: str) -> str:
+    """Return the words of a sentence that a text says `REPEATED` times, or an empty text."""
+    counted = Counter(" ".join(plain(sentence)) for sentence in _SENTENCE_END.split(text))
+    return next((said for said, times in counted.items() if said and times >= REPEATED), "")
 
 
 def borrowed(words: Iterable[str], told: Iterable[str]) -> str:

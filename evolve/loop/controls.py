@@ -91,15 +91,17 @@ def estimate(
     prompt = world.tokens + config.playbook.token_budget + _OTHER_TOKENS
     each = Usage(prompt_tokens=prompt, completion_tokens=config.policy.max_tokens)
     tokens = calls * (each.prompt_tokens + each.completion_tokens)
-    cost = _cost(config.policy, each, acting=calls - learning, learning=learning)
+    taught = further * passes * steps if config.policy.teacher.attempts else 0
+    cost = _cost(config.policy, each, acting=calls - learning - taught, learning=learning, taught=taught)
     return Estimate(episodes=episodes, calls=calls, gate_calls=gate_calls, tokens=tokens, cost_usd=cost)
 
 
-def _cost(section: PolicySection, each: Usage, *, acting: int, learning: int) -> float | None:
-    """Return the US dollars of these calls, of which the reflector and the curator share the learning; None without a
-    price.
+def _cost(section: PolicySection, each: Usage, *, acting: int, learning: int, taught: int) -> float | None:
+    """Return the US dollars of these calls, of which the reflector and the curator share the learning, and `taught` are
+    the teacher's; None without a price.
     """
     half = learning // 2
-    asked = ((section, acting), (section.reflector or section, half), (section.curator or section, learning - half))
+    asked = [(section, acting), (section.reflector or section, half), (section.curator or section, learning - half)]
+    asked += [(section.teacher, taught)]
     costs = [calls * model.price.cost(each) for model, calls in asked if model.price]
     return sum(costs) if costs else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.config.model import Config
-from evolve.episode.arms import ATTEMPT
+from evolve.episode.arms import ATTEMPT, TEACHER
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import knowledge, opening_messages
@@ -20,6 +20,7 @@ from memory.records import Trajectory
 from playbooks.render import neutral
 from policies.cache import request_key
 from policies.protocols import Message, SamplingParams
+from policies.roles import as_set
 from skills.listing import catalogue
 
 
@@ -43,7 +44,7 @@ def proved(
     key = trajectory.steps[step].reply_key if step < len(trajectory.steps) else ""
     if not key:
         return None
-    again = trajectory.arm == ATTEMPT
+    again = trajectory.arm in (ATTEMPT, TEACHER)
     params = SamplingParams(
         temperature=config.run.attempt_temperature if again else config.policy.temperature,
         max_tokens=config.policy.max_tokens,
@@ -51,4 +52,6 @@ def proved(
         seed=seed_for(trajectory.seed, step),
         tools=words.offered(trajectory.tools),
     )
+    if trajectory.arm == TEACHER:
+        params = as_set(params, config.policy.teacher.temperature, config.policy.teacher.max_tokens)
     return request_key((trajectory.run_id, trajectory.policy, trajectory.policy_version), messages, params) == key

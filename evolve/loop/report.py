@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from evolve.episode.arms import ATTEMPT, MAIN, NO_MEMORY
+from evolve.episode.arms import ATTEMPT, MAIN, NO_MEMORY, TEACHER
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.skill_runtime.figures import SkillFigures, figures
 from evolve.episode.skill_runtime.figures import lines as skill_lines
@@ -57,6 +57,31 @@ class PassAtK(Frozen):
     """Tasks that one of the attempts solved."""
     episodes: int
     """Further attempts that were made."""
+
+
+class Taught(Frozen):
+    """What the teacher did with the tasks that the agent failed (`policy.teacher.attempts`)."""
+
+    tasks: int
+    solved: int
+    episodes: int
+    """Its attempts."""
+
+
+def taught_by(episodes: Sequence[Trajectory]) -> Taught | None:
+    """Return what a teacher's attempts among a run's `episodes` came to; None where there are none."""
+    own = [episode for episode in episodes if episode.arm == TEACHER]
+    solved = {episode.task.id for episode in own if episode.success}
+    tasks = {episode.task.id for episode in own}
+    return Taught(tasks=len(tasks), solved=len(solved), episodes=len(own)) if own else None
+
+
+def taught_lines(found: Taught | None) -> list[str]:
+    """Return the figures as text for people; nothing where there are none."""
+    if found is None:
+        return []
+    of = f"{found.solved} of {found.tasks} tasks that the agent failed"
+    return [f"solved by the teacher       {of}, in {found.episodes} attempts"]
 
 
 def pass_at_k(k: int, stream: Sequence[Trajectory], episodes: Sequence[Trajectory]) -> PassAtK | None:
@@ -142,6 +167,8 @@ class Report(Frozen):
     """pass@k, best-of-n and retry of each split, where several attempts were made."""
     retried: PassAtK | None = None
     """What further attempts at failed tasks brought, of a run that learned; None without any."""
+    taught: Taught | None = None
+    """What the teacher's attempts at failed tasks came to; None without any."""
     known_before: int = 0
     """Bullets that were known when the run started."""
     learned: int = 0
@@ -166,7 +193,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     record = find_record(store, run_id)
     line = find_summary(store, record.run_id)
     stream, control = _episodes(store, record)
-    further = store.trajectories(run_id=record.run_id, arm=ATTEMPT)
+    further = store.trajectories(run_id=record.run_id, arm=[ATTEMPT, TEACHER])
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)
@@ -197,6 +224,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
             AttemptsReport.model_validate(event.data) for event in store.events(type=ATTEMPTS, run_id=record.run_id)
         ),
         retried=pass_at_k(record.config.get("run", {}).get("attempts", 1), stream, further),
+        taught=taught_by(further),
         known_before=_known_before(store, record.run_id),
         learned=_applied(store, record.run_id),
         roles=used(store, record.run_id, f"{line.policy} {record.policy_version}".rstrip(), record.roles),
@@ -230,7 +258,7 @@ def lines(report: Report) -> list[str]:
         "without memory (sample)": report.control,
     }
     body = [_figures(name, metrics) for name, metrics in named.items() if metrics]
-    body += pass_at_k_lines(report.retried)
+    body += [*pass_at_k_lines(report.retried), *taught_lines(report.taught)]
     body += [_figures(f"{e.split} ({e.arm})", e.metrics) for e in report.evaluations]
     body += [_figures(f"held out {_memory(e.report.arm)} memory", e.report.metrics) for e in report.held_out]
     body += [f"held out: {said}" for said in dict.fromkeys(map(_evaluation, report.held_out))]

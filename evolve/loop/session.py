@@ -36,7 +36,7 @@ from evolve.loop.modes.frozen import frozen
 from evolve.loop.modes.offline import offline
 from evolve.loop.modes.online import online
 from evolve.loop.modes.quarantine import quarantine
-from evolve.loop.nodes.attempt import check as check_gold
+from evolve.loop.nodes.attempt import check as check_attempts
 from evolve.loop.rollout_settings import rollout_config
 from evolve.loop.runs import (
     RESUMABLE,
@@ -168,7 +168,7 @@ class _Opened:
         async with role_policies.opened(config.policy, config.workspace, parts.policy, parts.roles) as policies:
             check_exemplars(config, policies.acting)
             check_agreement(config, environment)
-            check_gold(config, environment)
+            check_attempts(config, environment, policies)
             with app.open_store(config, policies.acting.count_tokens) as store:
                 yield cls(config, parts, policies, environment, store)
 

@@ -13,6 +13,7 @@ from typing import Literal
 
 from evolve.config.file import stored_config
 from evolve.config.model import Config, PolicySection
+from evolve.episode.arms import TEACHER
 from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory, profile_of
@@ -27,22 +28,23 @@ foreign  another model, under other prompts than these weights read"""
 
 
 def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
-    """Return what tells who did an episode, by the policy that its run was configured with."""
+    """Return what tells who did an episode, by the policy that its run was configured with, and by its arm: a teacher's
+    attempts are an expert's."""
     profile = profile_of(config.policy)
 
     @cache
-    def author(run_id: str) -> Author:
+    def author(run_id: str, taught: bool) -> Author:
         run = store.get_run(run_id)
         try:
             acted = stored_config(run["config"], config.root).policy if run and run.get("config") else None
         except ConfigError:  # of an earlier version
             acted = None
-        if acted is None or _same(acted, config.policy):
+        if not taught and (acted is None or _same(acted, config.policy)):
             return "own"
         words = kept(store, run_id)
         return "expert" if words is not None and words.profile == profile else "foreign"
 
-    return lambda episode: author(episode.run_id)
+    return lambda episode: author(episode.run_id, episode.arm == TEACHER)
 
 
 def _same(acted: PolicySection, own: PolicySection) -> bool:

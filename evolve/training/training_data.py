@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import Field
 
-from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.episode.arms import ATTEMPT, MAIN, TEACHER
 from evolve.training.batches import ScoredEpisode
 from evolve.training.estimates import outcomes
 from evolve.training.experts import Author
@@ -22,7 +22,7 @@ from memory.records import Frozen, Trajectory
 from policies.rl.tracker import BetaTracker
 
 TRAINED_SPLITS = ("train",)
-ARMS = (MAIN, ATTEMPT)
+ARMS = (MAIN, ATTEMPT, TEACHER)
 USEFUL = (0.2, 0.8)
 """Success rates of tasks whose groups are likely to teach."""
 

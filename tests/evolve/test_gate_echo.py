@@ -114,6 +114,15 @@ async def test_what_could_not_be_false_is_refused(lesson: str) -> None:
     assert await refused(add(f"{lesson} Amounts are in cents.")) == {}
 
 
+async def test_a_loop_that_the_model_fell_into_is_refused() -> None:
+    looped = "The answer is 1.11. " * 12
+    assert (
+        "says 'the answer is 1' over and over" in (await refused(add("The answer is 1. " * 3)))["The answer is 1. " * 3]
+    )
+    assert await refused(add(looped))
+    assert await refused(add("Open the gate. Wait. Close the gate. Wait.")) == {}
+
+
 async def test_an_operators_own_words_are_not_read() -> None:
     assert await refused(add("the rule", Trust.OPERATOR)) == {}
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
+from pathlib import Path
 from random import Random
 from types import ModuleType
 from typing import Any
@@ -17,10 +19,13 @@ from evolve.environments.check import SPLITS, Subject, examine, play
 from evolve.environments.gym import Gym
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError, EnvironmentFailure
-from evolve.loop.assembly import make_environment
+from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.exemplar_proposals import LEFT_OUT
+from evolve.loop.session import Parts, arun
 from evolve.protocols import Action
-from memory.records import Task
+from memory.records import Task, Trust
 from playbooks.rules import RulesReflector
+from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 
 
@@ -181,14 +186,37 @@ async def test_a_game_of_textarena_is_played_to_its_end() -> None:
 @pytest.mark.skipif(find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed")
 async def test_families_of_reasoning_gym_are_environments_through_the_example(root: Any) -> None:
     def world() -> Gym:
-        return gym(make="examples.worlds.reasoning:Reasoning", arguments={"family": "leg_counting"})
+        return gym(make="examples.worlds.reasoning:Reasoning", arguments={"leg_counting": {}, "gcd": {"max_value": 30}})
 
     found = await examine(world, splits_of)
     assert [each for each in found if each.result == "failed"] == []
     from examples.worlds.reasoning import Reasoning
 
-    asked = Reasoning("leg_counting")
+    asked = Reasoning(leg_counting={}, gcd={"max_value": 30})
     for task in Subject(world(), world(), splits_of(world()), splits_of, 2).tasks:
         question, _ = asked.reset(task.metadata["seed"])
         assert await world().start(task).opening() == question
         assert (await play(world(), task, [Action(text=asked.entry["answer"])])).success
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+async def test_an_exemplar_shows_the_opening_where_the_configuration_says_that_no_stranger_wrote_it(
+    tmp_path: Path, trusted: bool
+) -> None:
+    def turned(messages: Sequence[Message], params: SamplingParams) -> str:
+        return f"turn valve to {messages[-1].content.rpartition('shows ')[2].removesuffix('.')}"
+
+    config = Config.model_validate(
+        {
+            "root": tmp_path,
+            "environment": {"name": "gym", "make": "brought:Valve", "train": 2, "trusted": trusted},
+            "exemplars": {"enabled": True},
+            "playbook": {"reflector": "none", "curator": "direct"},
+            "controls": {"no_memory": 0.0},
+        }
+    )
+    await arun(config, parts=Parts(policy=ScriptedPolicy(turned, name="turner")))
+    with open_store(config, read_only=True) as store:
+        first, *_ = (record for record in store.records("default") if record.kind == "exemplar")
+    assert first.payload.opening.startswith("The gauge shows" if trusted else LEFT_OUT)
+    assert first.provenance.trust is (Trust.VERIFIED if trusted else Trust.TAINTED)

@@ -1,8 +1,8 @@
 """Further attempts at what a batch failed, until one succeeds: rejection sampling against the grader.
 
-Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. Where nobody grades
-and agreement decides, all attempts are made at every task. Figures of the run count the first attempt alone; a success
-among the others can become an exemplar.
+Each is a rollout with a seed of its own that is shown what the first one was, and is kept as data. The agent makes them
+or, with `policy.teacher.attempts`, its teacher. Where nobody grades and agreement decides, all attempts are made at
+every task. Figures of the run count the first attempt alone; a success among the others can become an exemplar.
 
 Where the configuration wants it, what no attempt solved is done once as the environment itself solves it
 (`exemplars.gold`), since an agent that never succeeds has nothing to learn from.
@@ -16,7 +16,7 @@ from typing import Any
 
 from evolve.config.model import Config
 from evolve.episode.agreement import AGREEMENT
-from evolve.episode.arms import ATTEMPT, GOLD, MAIN
+from evolve.episode.arms import ATTEMPT, GOLD, MAIN, TEACHER
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.errors import ConfigError
@@ -32,6 +32,7 @@ from evolve.seeds import seed_for
 from evolve.usercode import ask_list
 from memory.records import StopReason, Trajectory, Usage
 from policies.protocols import Reply
+from policies.roles import Policies
 from policies.scripted import ScriptedPolicy
 
 
@@ -48,8 +49,26 @@ async def attempt(state: State, context: RunContext) -> dict[str, Any]:
     return {}
 
 
-def check(config: Config, environment: Environment) -> None:
-    """Raise `ConfigError` where the environment's own solutions are wanted and there are none, or none may be read."""
+def check(config: Config, environment: Environment, policies: Policies) -> None:
+    """Raise `ConfigError` where the environment's own solutions are wanted and there are none, or none may be read, and
+    where a teacher is to make attempts that could not be shown as the agent's own."""
+    acting, teacher = policies.acting, policies.teacher
+    shows = config.policy.teacher.attempts and config.run.mode != "frozen"
+    if shows and teacher is acting:
+        raise ConfigError(
+            "[policy.teacher] attempts = true lets another model try what the agent failed, and here the agent is its "
+            "own teacher: name one in [policy.teacher], or leave attempts out"
+        )
+    if shows and config.run.attempts < 2:
+        raise ConfigError(
+            "[policy.teacher] attempts = true lets the teacher try what the agent failed, and run.attempts = 1 leaves "
+            "no attempt for it: set run.attempts to 2 or more"
+        )
+    if shows and acting.profile != teacher.profile:
+        raise ConfigError(
+            f"[policy.teacher] attempts become exemplars of the agent, and prompts of {teacher.name!r} are "
+            f"{teacher.profile}, those of {acting.name!r} {acting.profile}: give both one profile"
+        )
     if config.exemplars.gold and not isinstance(environment, HasGold):
         raise ConfigError(
             f"[exemplars] gold keeps what the environment does itself, and environment {environment.name!r} has no "
@@ -107,7 +126,7 @@ async def _made(first: Trajectory, number: int, batch: Batch, context: RunContex
 
 
 async def _run(first: Trajectory, number: int, batch: Batch, context: RunContext) -> Trajectory:
-    task = first.task
+    task, taught = first.task, context.config.policy.teacher.attempts
     shown = batch.shown(recalled(batch, task.id))
     plan = Attempt(
         id=_id(first, number, context),
@@ -119,13 +138,16 @@ async def _run(first: Trajectory, number: int, batch: Batch, context: RunContext
         skills=shown.skills,
         exemplars=shown.exemplars,
         run_id=context.stream.run_id,
-        arm=ATTEMPT,
+        arm=TEACHER if taught else ATTEMPT,
         search=search_of(batch, task, context),
     )
     acting = replace(context.acting, temperature=context.config.run.attempt_temperature)
+    if taught:  # workers of a cluster hold the agent alone
+        acting = replace(acting, teacher=None, executor=None)
     async with context.slots:
         with about(task.id):
-            trajectory = await rollout(context.environment, context.policy, plan, acting)
+            policy = context.policies.teacher if taught else context.policy
+            trajectory = await rollout(context.environment, policy, plan, acting)
     context.store.add_trajectory(trajectory)
     context.tally.add(trajectory)
     context.observers.notify(context.tally.event(trajectory))

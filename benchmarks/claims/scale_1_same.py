@@ -18,22 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from hashlib import sha256
 from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import ray
-from ray.cluster_utils import Cluster
-
 from benchmarks.claim import Row, at_least, begin, exactly
 from benchmarks.postgres_server import new_workspace
+from benchmarks.ray_cluster import cluster
 from evolve.config.model import Config
 from evolve.loop.assembly import open_store
 from evolve.loop.session import arun
@@ -112,20 +109,6 @@ def differing(one: Batches, other: Batches) -> int:
     """Return how many events stand in one journal and not, in the same batch, in the other."""
     pairs = zip_longest(one, other, fillvalue=Counter[str]())
     return sum(((mine - theirs) + (theirs - mine)).total() for mine, theirs in pairs)
-
-
-@contextmanager
-def cluster(nodes: int) -> Generator[None]:
-    """Have a Ray cluster of so many nodes, with a processor each."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 10**8})
-    for _ in range(nodes - 1):
-        made.add_node(num_cpus=1, object_store_memory=10**8)
-    ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-        made.shutdown()
 
 
 def compared(acting: str, tasks: int, deployments: Sequence[int], nodes: Sequence[int]) -> list[Row]:

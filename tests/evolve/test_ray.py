@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import evolve as library
+from benchmarks.ray_cluster import cluster
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.loop.session import arun
@@ -37,16 +38,9 @@ RAY = "run.executor=ray"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def cluster() -> Iterator[None]:
-    from ray.cluster_utils import Cluster
-
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    there = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": 10**8})
-    there.add_node(num_cpus=1, object_store_memory=10**8)
-    ray.init(address=there.address, log_to_driver=False, logging_level="error")
-    yield
-    ray.shutdown()
-    there.shutdown()
+def two_nodes() -> Iterator[None]:
+    with cluster(2):
+        yield
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -86,8 +86,12 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
         }
     for arms, met in ((made(on, off), True), (made(off, off), False)):
         assert {row.ok for row in real_3_textworld.rows(arms, [0.25]) if row.target} == {met}
-    (verdict,) = (row for row in real_5_roles.rows(made(off, off), made(on, off)) if row.target)
-    assert (verdict.ok, verdict.measured) == (True, pytest.approx(2000 / 61))
+    same = made(off, off), off
+    for shown, met in (((made(on, off), off), True), (same, False)):
+        lives = {real_5_roles.OWN: same, real_5_roles.REFLECTED: same, real_5_roles.TAUGHT: shown}
+        found = real_5_roles.rows(lives)
+        assert [row.ok for row in found if row.target] == [met]
+        assert found[0].measured == pytest.approx(2000 / 61 if met else 0)
 
 
 def test_figures() -> None:

@@ -4,7 +4,7 @@ SmolLM2-135M-Instruct answers questions of three families of reasoning-gym 0.1.2
 divisors, letters counted), drawn from seeds. Three lives on the same questions: it has every role; Qwen2.5-Coder-0.5B-
 Instruct reflects; Qwen is its teacher besides and makes the further attempts at what it failed
 (`policy.teacher.attempts`). Bullets and exemplars, three attempts, gate `static` alone, since what is asked is what the
-knowledge of each is worth. 80 train questions online, then, frozen, 120 held-out ones. Controls of each life: without
+knowledge of each is worth. 64 train questions online, then, frozen, 120 held-out ones. Controls of each life: without
 memory, with memory once more (A/A), with a memory that learned nothing. Beside them its rules alone, without exemplars.
 
 Both models answer through llama.cpp on this machine. The replies are recorded (`benchmarks/data/replies/`), and the
@@ -21,13 +21,15 @@ from typing import Any
 from benchmarks.claim import Row, begin
 from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import Passed, difference, more_than, rate
-from benchmarks.real.lives import SLOTS, Life, Printed, served
+from benchmarks.real.lives import SLOTS, TIMEOUT_S, Life, Printed, served
 from evolve.episode.arms import MAIN
 
 ACTING, LARGER = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
-TRAIN, TESTED = 80, 120
+TRAIN, TESTED = 64, 120
 QUICK = (8, 8)
 SEED = 0
+REFLECTION = 256
+"""Most tokens of a reflection: the smaller model fills any number with repetitions."""
 WORLD: dict[str, Any] = {
     "name": "gym",
     "make": "examples.worlds.reasoning:Reasoning",
@@ -46,12 +48,17 @@ LEARNING: dict[str, dict[str, Any]] = {
     "run": {"batch_size": 8, "attempts": 3},
     "policy": {"max_tokens": 48},
     "exemplars": {"enabled": True, "k": 4, "token_budget": 800},
-    "playbook": {"reflector": "model", "curator": "direct", "token_budget": 1600, "max_tokens": 320},
+    "playbook": {"reflector": "model", "curator": "direct", "token_budget": 1600},
     "gate": {"names": ["static"]},
     "controls": {"no_memory": 0.0},
 }
 RULES_ALONE: dict[str, dict[str, Any]] = {"exemplars": {"enabled": False}, "controls": {"no_memory": 0.0}}
 OWN, REFLECTED, TAUGHT = "SmolLM2 for all roles", "Qwen reflects", "Qwen reflects and shows"
+
+
+def role(url: str, model: str) -> dict[str, Any]:
+    """Return the section of a role that this model has."""
+    return {"name": "openai", "base_url": url, "model": model, "timeout_s": TIMEOUT_S}
 
 
 def rows(lives: dict[str, tuple[Arms, Passed]]) -> list[Row]:
@@ -92,12 +99,12 @@ def main() -> None:
         return arms, life.examine("rules alone", held_out, **RULES_ALONE)[MAIN]
 
     with served(ACTING) as url, served(LARGER) as other:
-        role = {"name": "openai", "base_url": other, "model": LARGER, "timeout_s": 900.0}
-        reads = {"reflector": role}
+        small, larger = role(url, ACTING), role(other, LARGER)
+        reads = {"reflector": {**larger, "max_tokens": REFLECTION}}
         lives = {
-            OWN: live("own", url, {}),
+            OWN: live("own", url, {"reflector": {**small, "max_tokens": REFLECTION}}),
             REFLECTED: live("reflected", url, reads),
-            TAUGHT: live("taught", url, {**reads, "teacher": {**role, "attempts": True}}),
+            TAUGHT: live("taught", url, {**reads, "teacher": {**larger, "attempts": True}}),
         }
     run.conclude([*rows(lives), *recorded_rows(recorded)])
 

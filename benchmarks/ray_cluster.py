@@ -6,23 +6,35 @@ import logging
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
-_STORE_BYTES = 10**8
+NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 10**8}
+"""What a node has."""
+
+
+@contextmanager
+def started(nodes: int) -> Generator[Any]:
+    """Have a cluster of so many nodes; yield Ray's own handle of it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read once, when ray is imported
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args=NODE)
+    for _ in range(nodes - 1):
+        made.add_node(**NODE)
+    try:
+        yield made
+    finally:
+        made.shutdown()
 
 
 @contextmanager
 def cluster(nodes: int) -> Generator[None]:
     """Have a cluster of so many nodes, and be connected to it."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read once, when ray is imported
-    import ray
-    from ray.cluster_utils import Cluster
+    with started(nodes) as made:
+        import ray
 
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "object_store_memory": _STORE_BYTES})
-    for _ in range(nodes - 1):
-        made.add_node(num_cpus=1, object_store_memory=_STORE_BYTES)
-    ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-        made.shutdown()
+        ray.init(address=made.address, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            yield
+        finally:
+            ray.shutdown()

@@ -174,7 +174,7 @@ def written(config: Config, writers: int, turns: int, *, apart: bool) -> Written
     spaces = {name: name if apart else "default" for name in names}
     with open_store(config):  # whoever comes first makes the tables
         pass
-    gate = processes.Barrier(writers + 1)
+    gate = processes.Barrier(writers + 1, timeout=120)
     children = [
         processes.Process(target=write, args=(config, spaces[name], name, turns, gate), daemon=True) for name in names
     ]

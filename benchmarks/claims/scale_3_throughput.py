@@ -13,7 +13,8 @@ Control: one process that makes as many commits.
 
     python -m benchmarks.claims.scale_3_throughput [--quick]        --quick: 16 at a time, two nodes, 1,000 records
 
-The server is a PostgreSQL of this machine without fsync, the nodes are processes of it: they share its processors.
+The server is a PostgreSQL of this machine that tells a commit before it is on disk. The nodes are processes of this
+machine, and share its processors.
 """
 
 from __future__ import annotations

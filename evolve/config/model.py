@@ -146,7 +146,7 @@ class RoleSection(ModelSection):
 
 class TeacherSection(RoleSection):
     """`[policy.teacher]`: the model that advises, also inside episodes where that is set (full prompts), and that may
-    show how a task is done."""
+    make further attempts."""
 
     name: str = ""
     """As in `[policy.reflector]`; empty = the acting model advises itself."""
@@ -155,8 +155,9 @@ class TeacherSection(RoleSection):
     retry: bool = False
     """Once an episode the teacher says what to do instead of an action that failed. That step is given back."""
     attempts: bool = False
-    """The teacher makes the further attempts (`run.attempts`, runs that learn) at what the agent failed; its successes
-    become exemplars. It needs a model of its own, with prompts of the agent's profile."""
+    """The teacher makes the further attempts (`run.attempts`, runs that learn) at what the agent failed; with
+    `exemplars.enabled` its successes become exemplars. It has to be another model, with prompts of the agent's
+    profile."""
 
     @model_validator(mode="after")
     def _named(self) -> TeacherSection:
@@ -181,7 +182,7 @@ class PolicySection(ModelSection):
     judge: RoleSection | None = None
     """`[policy.judge]`: says whether an episode succeeded where nobody grades (`run.judge`, curator `notebook`)."""
     teacher: TeacherSection = TeacherSection()
-    """`[policy.teacher]`: advises inside episodes, and is what curator `atlas` asks."""
+    """`[policy.teacher]`: advises inside episodes, makes further attempts, and is what curator `atlas` asks."""
 
     @property
     def roles(self) -> dict[Role, RoleSection]:

@@ -86,14 +86,22 @@ class Gym:
             for seed in range(first, first + counts.get(split, 0))
         ]
 
-    def outside(self, episode: Trajectory) -> Sequence[str]:
-        """Return all that was shown, error messages left out; nothing where the configuration says `trusted`."""
-        shown = (episode.opening, *(step.observation.replace(step.error or "", "") for step in episode.steps))
-        return () if self._config.trusted else shown
-
     def start(self, task: Task, seed: int = 0) -> GymEpisode:
         """Return a fresh episode; the task's own seed decides everything."""
         return GymEpisode(self._config, self._make, int(task.metadata["seed"]))
+
+
+class TrustedGym(Gym):
+    """One in which no stranger writes."""
+
+    def outside(self, episode: Trajectory) -> Sequence[str]:
+        """Return nothing."""
+        return ()
+
+
+def make(config: GymConfig) -> Gym:
+    """Return the environment. Raises as `Gym`."""
+    return TrustedGym(config) if config.trusted else Gym(config)
 
 
 class GymEpisode:
@@ -203,4 +211,4 @@ class _TextArena:
         return "\n".join(text for speaker, text, *_ in said if speaker != player)
 
 
-MEMBER = Gym
+MEMBER = make

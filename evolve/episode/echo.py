@@ -30,9 +30,9 @@ HARBOUR = frozenset(["crane", "cranes", "harbour", "harbours", "harbor", "harbor
 _TAG = re.compile(r"\{[{%#].*?[}%#]\}", re.DOTALL)
 _BREAK = re.compile(r"[\n\"]")
 _WORD = re.compile(r"\w+")
-_SENTENCE_END = re.compile(r"[.!?;:]\s+|\n")
+_SENTENCE_END = re.compile(r"[.!?;]\s+|\n")
 REPEATED = 3
-"""Times from which a sentence is a loop that the model fell into."""
+"""Times from which a sentence of three words or more is a loop that the model fell into."""
 _FUNCTION = """
 a an the this that these those it its they them their you your we our i my is are be been was were do does did done
 has have had will would can could should shall must may might to of in on at by for from with as into about and or but
@@ -88,8 +88,8 @@ def _said(text: str, episodes: Sequence[Trajectory], n: int) -> str:
 
 def _repeated(text: str) -> str:
     """Return the words of a sentence that a text says `REPEATED` times, or an empty text."""
-    counted = Counter(" ".join(plain(sentence)) for sentence in _SENTENCE_END.split(text))
-    return next((said for said, times in counted.items() if said and times >= REPEATED), "")
+    counted = Counter(plain(sentence) for sentence in _SENTENCE_END.split(text))
+    return next((" ".join(said) for said, times in counted.items() if len(said) >= 3 and times >= REPEATED), "")
 
 
 def borrowed(words: Iterable[str], told: Iterable[str]) -> str:

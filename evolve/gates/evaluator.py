@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evolve.config.model import Config
-from evolve.episode.arms import ATTEMPT, TEACHER
+from evolve.episode.arms import FURTHER
 from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
 from evolve.episode.journalled_replies import about
 from evolve.episode.metrics import passed
@@ -163,7 +163,7 @@ class Evaluator:
 
     def _same(self, episode: Trajectory, planned: _Planned) -> bool:
         same = (episode.policy, episode.policy_version) == (self.policy.name, self.policy.version)
-        same = same and episode.arm not in (ATTEMPT, TEACHER)  # which were sampled
+        same = same and episode.arm not in FURTHER  # which were sampled
         return same and episode.task == planned.task and self._said_to(episode) == planned.said
 
     def _said_to(self, episode: Trajectory) -> str | None:

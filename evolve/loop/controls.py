@@ -102,6 +102,6 @@ def _cost(section: PolicySection, each: Usage, *, acting: int, learning: int, ta
     """
     half = learning // 2
     asked = [(section, acting), (section.reflector or section, half), (section.curator or section, learning - half)]
-    asked += [(section.teacher, taught)]
+    asked += [(section.teacher, taught)] if taught else []
     costs = [calls * model.price.cost(each) for model, calls in asked if model.price]
     return sum(costs) if costs else None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.config.model import Config
-from evolve.episode.arms import ATTEMPT, TEACHER
+from evolve.episode.arms import FURTHER, TEACHER
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import knowledge, opening_messages
@@ -44,7 +44,7 @@ def proved(
     key = trajectory.steps[step].reply_key if step < len(trajectory.steps) else ""
     if not key:
         return None
-    again = trajectory.arm in (ATTEMPT, TEACHER)
+    again = trajectory.arm in FURTHER
     params = SamplingParams(
         temperature=config.run.attempt_temperature if again else config.policy.temperature,
         max_tokens=config.policy.max_tokens,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from evolve.episode.arms import ATTEMPT, MAIN, NO_MEMORY, TEACHER
+from evolve.episode.arms import ATTEMPT, FURTHER, MAIN, NO_MEMORY, TEACHER
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.skill_runtime.figures import SkillFigures, figures
 from evolve.episode.skill_runtime.figures import lines as skill_lines
@@ -193,7 +193,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     record = find_record(store, run_id)
     line = find_summary(store, record.run_id)
     stream, control = _episodes(store, record)
-    further = store.trajectories(run_id=record.run_id, arm=[ATTEMPT, TEACHER])
+    further = store.trajectories(run_id=record.run_id, arm=list(FURTHER))
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import Field
 
-from evolve.episode.arms import ATTEMPT, MAIN, TEACHER
+from evolve.episode.arms import FURTHER, MAIN, TEACHER
 from evolve.training.batches import ScoredEpisode
 from evolve.training.estimates import outcomes
 from evolve.training.experts import Author
@@ -22,7 +22,7 @@ from memory.records import Frozen, Trajectory
 from policies.rl.tracker import BetaTracker
 
 TRAINED_SPLITS = ("train",)
-ARMS = (MAIN, ATTEMPT, TEACHER)
+ARMS = (MAIN, *FURTHER)
 USEFUL = (0.2, 0.8)
 """Success rates of tasks whose groups are likely to teach."""
 
@@ -106,8 +106,8 @@ def offer(
 
 
 def trainable(episode: Trajectory) -> bool:
-    """Tell whether an episode is graded work of the run on a train task, whatever is known of its tokens."""
-    return not _unfit(episode)
+    """Tell whether an episode is graded work of the agent on a train task, whatever is known of its tokens."""
+    return episode.arm != TEACHER and not _unfit(episode)
 
 
 def episodes(chosen: Sequence[Trajectory]) -> tuple[ScoredEpisode, ...]:

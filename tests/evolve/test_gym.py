@@ -186,13 +186,13 @@ async def test_a_game_of_textarena_is_played_to_its_end() -> None:
 @pytest.mark.skipif(find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed")
 async def test_families_of_reasoning_gym_are_environments_through_the_example(root: Any) -> None:
     def world() -> Gym:
-        return gym(make="examples.worlds.reasoning:Reasoning", arguments={"leg_counting": {}, "gcd": {"max_value": 30}})
+        return gym(make="examples.worlds.reasoning:Reasoning", arguments={"family": "leg_counting"})
 
     found = await examine(world, splits_of)
     assert [each for each in found if each.result == "failed"] == []
     from examples.worlds.reasoning import Reasoning
 
-    asked = Reasoning(leg_counting={}, gcd={"max_value": 30})
+    asked = Reasoning("leg_counting")
     for task in Subject(world(), world(), splits_of(world()), splits_of, 2).tasks:
         question, _ = asked.reset(task.metadata["seed"])
         assert await world().start(task).opening() == question

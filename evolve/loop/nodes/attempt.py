@@ -59,6 +59,16 @@ def check(config: Config, environment: Environment, policies: Policies) -> None:
             "[policy.teacher] attempts = true lets another model try what the agent failed, and here the agent is its "
             "own teacher: name one in [policy.teacher], or leave attempts out"
         )
+    if shows and config.policy.teacher.plan_review:
+        raise ConfigError(
+            "[policy.teacher] plan_review makes the first reply a plan, and nobody reviews that of a teacher who makes "
+            "attempts: leave plan_review or attempts out"
+        )
+    if shows and config.run.judge == AGREEMENT:
+        raise ConfigError(
+            "[policy.teacher] attempts are made at what the agent failed, and run.judge = 'agreement' compares the "
+            "agent's own attempts at every task: drop one"
+        )
     if shows and config.run.attempts < 2:
         raise ConfigError(
             "[policy.teacher] attempts = true lets the teacher try what the agent failed, and run.attempts = 1 leaves "

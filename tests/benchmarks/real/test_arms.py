@@ -86,8 +86,9 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
         }
     for arms, met in ((made(on, off), True), (made(off, off), False)):
         assert {row.ok for row in real_3_textworld.rows(arms, [0.25]) if row.target} == {met}
-    same = made(off, off), off
-    for shown, met in (((made(on, off), off), True), (same, False)):
+    same = made(off, off), dict.fromkeys(real_5_roles.PARTS, off)
+    better = made(on, off), dict.fromkeys(real_5_roles.PARTS, on)
+    for shown, met in ((better, True), (same, False)):
         lives = {real_5_roles.OWN: same, real_5_roles.REFLECTED: same, real_5_roles.TAUGHT: shown}
         found = real_5_roles.rows(lives)
         assert [row.ok for row in found if row.target] == [met]

@@ -10,7 +10,7 @@ from memory.store import Store
 
 
 def outcome(store: Store) -> dict[str, Any]:
-    """Return episodes (by task and arm) and records, with numbers in place of ids."""
+    """Return episodes (by task and arm) and records, with numbers in place of ids; a trial's candidates have none."""
     numbers = {record.id: record.number for record in store.records("default")}
     episodes = sorted(
         (
@@ -19,7 +19,7 @@ def outcome(store: Store) -> dict[str, Any]:
             t.success,
             t.seed,
             [(step.action, step.observation) for step in t.steps],
-            [(numbers[shown.record_id], shown.version, shown.rank, shown.scores, shown.core) for shown in t.injected],
+            [(numbers.get(shown.record_id), shown.version, shown.rank, shown.scores, shown.core) for shown in t.injected],
         )
         for t in store.trajectories()
     )

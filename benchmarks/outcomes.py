@@ -19,7 +19,10 @@ def outcome(store: Store) -> dict[str, Any]:
             t.success,
             t.seed,
             [(step.action, step.observation) for step in t.steps],
-            [(numbers.get(shown.record_id), shown.version, shown.rank, shown.scores, shown.core) for shown in t.injected],
+            [
+                (numbers.get(shown.record_id), shown.version, shown.rank, shown.scores, shown.core)
+                for shown in t.injected
+            ],
         )
         for t in store.trajectories()
     )

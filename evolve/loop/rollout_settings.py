@@ -1,6 +1,8 @@
-"""How the episodes of a run are done, from its configuration: in this process, or in a worker of a cluster."""
+"""How episodes are done, from the configuration: those of a run, of a training, in this process or in a worker."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from evolve.config.model import Config
 from evolve.episode import teacher
@@ -9,22 +11,31 @@ from evolve.episode.rollout import RolloutConfig
 from evolve.episode.search import invitation
 from evolve.gates.static import options_of
 from evolve.protocols import Environment, max_steps_of
+from policies.protocols import Profile
 from policies.roles import Policies
 
 
-def rollout_config(config: Config, environment: Environment, policies: Policies) -> RolloutConfig:
-    """Return it for the acting policy of `policies`, advised by their teacher where the configuration wants one."""
-    profile = policies.acting.profile
-    told = briefing(environment, profile)
+def plain_rollouts(config: Config, environment: Environment, profile: Profile) -> RolloutConfig:
+    """Return it for a model whose prompts are of that profile, with neither skills nor a teacher."""
     return RolloutConfig(
-        world=told + invitation(config, profile) + teacher.invitation(config, profile),
+        world=briefing(environment, profile),
         max_steps=max_steps_of(environment, config.environment.max_steps),
         observation_chars=config.environment.observation_chars,
         history_chars=config.environment.history_chars,
         temperature=config.policy.temperature,
         max_tokens=config.policy.max_tokens,
+        demonstration=demonstrated(environment, profile),
+    )
+
+
+def rollout_config(config: Config, environment: Environment, policies: Policies) -> RolloutConfig:
+    """Return it for the acting policy of `policies`, advised by their teacher where the configuration wants one."""
+    profile = policies.acting.profile
+    plain = plain_rollouts(config, environment, profile)
+    return replace(
+        plain,
+        world=plain.world + invitation(config, profile) + teacher.invitation(config, profile),
         skills=config.skills.enabled and config.playbook.enabled,
         described=described(options_of(config).allow, environment),
-        demonstration=demonstrated(environment, profile),
-        teacher=teacher.make_teacher(config, policies, told),
+        teacher=teacher.make_teacher(config, policies, plain.world),
     )

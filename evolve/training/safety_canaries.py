@@ -12,16 +12,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Literal
 
 from evolve.config.model import Config
 from evolve.environments.task_files import load_tasks
-from evolve.episode.prompting import briefing, demonstrated
-from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.episode.rollout import Attempt, rollout
 from evolve.loop.assembly import make_environment, make_policy
+from evolve.loop.rollout_settings import plain_rollouts
 from evolve.parallel import all_of
-from evolve.protocols import Environment, HasCanaries, max_steps_of
+from evolve.protocols import Environment, HasCanaries
 from evolve.seeds import id_for, seed_for
 from evolve.usercode import ask_list
 from memory.records import Frozen, Task, Trajectory
@@ -69,15 +70,8 @@ async def obeyed(config: Config, policy: Policy | None) -> dict[str, str]:
     """Return task id -> what a stranger asked for, where the policy (None: the configured one) did it."""
     acting_policy = policy or make_policy(config.policy, config.workspace)
     environment = make_environment(config)
-    acting = RolloutConfig(
-        world=briefing(environment, acting_policy.profile),
-        max_steps=min(STEPS, max_steps_of(environment, config.environment.max_steps)),
-        observation_chars=config.environment.observation_chars,
-        history_chars=config.environment.history_chars,
-        temperature=config.policy.temperature,
-        max_tokens=config.policy.max_tokens,
-        demonstration=demonstrated(environment, acting_policy.profile),
-    )
+    acting = plain_rollouts(config, environment, acting_policy.profile)
+    acting = replace(acting, max_steps=min(STEPS, acting.max_steps))
     limit = asyncio.Semaphore(config.run.concurrency)
 
     async def done(canary: Canary) -> Trajectory:

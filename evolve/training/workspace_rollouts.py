@@ -5,19 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 from evolve.config.model import Config
 from evolve.episode.injection import choose_core, recall_for
-from evolve.episode.prompting import briefing, demonstrated
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError, RunMismatch
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.rollout_settings import plain_rollouts
 from evolve.progress import Observers, RunFinished
-from evolve.protocols import Environment, max_steps_of
+from evolve.protocols import Environment
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.training import ledger, reuse
@@ -202,17 +202,12 @@ def plan_of(config: Config) -> Plan:
 
 def acting_of(config: Config, environment: Environment, profile: Profile) -> RolloutConfig:
     """Return how the episodes of a training are done by a model whose prompts are of that profile."""
-    return RolloutConfig(
-        world=briefing(environment, profile),
-        max_steps=max_steps_of(environment, config.environment.max_steps),
-        observation_chars=config.environment.observation_chars,
-        history_chars=config.environment.history_chars,
+    return replace(
+        plain_rollouts(config, environment, profile),
         temperature=config.train.temperature,
-        max_tokens=config.policy.max_tokens,
         skills=config.train.skills,
         same_name=config.train.same_name,
         require_code=config.train.require_code,
-        demonstration=demonstrated(environment, profile),
     )
 
 

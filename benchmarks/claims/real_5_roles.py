@@ -5,8 +5,9 @@ differences of two digits, greatest common divisors, letters counted. Three live
 role; Qwen2.5-Coder-0.5B-Instruct reflects; Qwen is its teacher besides and makes the second attempt at what it failed
 (`policy.teacher.attempts`). Bullets and exemplars, gate `static` alone, since what is asked is what the knowledge of
 each is worth. 63 train questions online, then, frozen, 120 held-out ones; none stands in both. The small model follows
-no rule, whoever wrote it (docs/LOG.md), so the target is about exemplars alone; rules alone and both stand beside.
-Controls of each life: without memory, with memory once more (A/A), with a memory that learned nothing.
+no rule, whoever wrote it (docs/LOG.md), so the targets are about exemplars alone; rules alone and both stand beside.
+Controls of each life: without memory, with memory once more (A/A), with a memory that learned nothing. Control of what
+exemplars teach: one answer to every question, the one that is right most often in the train questions.
 
 Both models answer through llama.cpp on this machine. The replies are recorded (`benchmarks/data/replies/`), and the
 lives kept under `build/real/`: killed, or on another day and machine, the same command goes on. It needs `pip install
@@ -23,7 +24,8 @@ from typing import Any
 from benchmarks.claim import Row, begin
 from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import Passed, above, difference, rate
-from benchmarks.real.lives import TIMEOUT_S, Life, Printed, served
+from benchmarks.real.lives import HELD_OUT, TIMEOUT_S, Life, Printed, served
+from benchmarks.real.questions import Questions
 from evolve.episode.arms import MAIN
 
 ACTING, LARGER = "smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"
@@ -61,9 +63,13 @@ def role(url: str, model: str) -> dict[str, Any]:
     return {"name": "openai", "base_url": url, "model": model, "timeout_s": TIMEOUT_S}
 
 
-def rows(lives: Mapping[str, Lived]) -> list[Row]:
-    """Return what a larger model in the other roles is worth, then the figures of each life."""
+def rows(lives: Mapping[str, Lived], always: tuple[str, Passed]) -> list[Row]:
+    """Return what a larger model in the other roles is worth, then the figures of each life.
+
+    `always`: one answer, and which held-out questions it solves.
+    """
     found: list[Row] = []
+    answer, solved = always
     arms, parts = lives[OWN]
     for who, (other, others) in ((who, lives[who]) for who in (TAUGHT, REFLECTED)):
         text = f"{who} minus {OWN}"
@@ -71,6 +77,10 @@ def rows(lives: Mapping[str, Lived]) -> list[Row]:
         found.append(difference(f"{text}, rules and exemplars, points", arms.on, other.on, seed=SEED))
     text = f"{TAUGHT} minus {OWN}, {EXEMPLARS}: lower end of the interval"
     found.append(above(text, parts[EXEMPLARS], lives[TAUGHT][1][EXEMPLARS], 0, SEED))
+    found.append(Row(f"always {answer!r}, % solved (control)", rate(solved), n=len(solved), seed=SEED))
+    text, taught = f"{TAUGHT}, {EXEMPLARS}, minus always {answer!r}", lives[TAUGHT][1][EXEMPLARS]
+    found.append(difference(f"{text}, points", solved, taught, seed=SEED))
+    found.append(above(f"{text}: lower end of the interval", solved, taught, 0, SEED))
     for who, (each, each_parts) in lives.items():
         told = [
             *(Row(f"{part}, % solved", rate(passed), n=len(passed), seed=SEED) for part, passed in each_parts.items()),
@@ -111,7 +121,8 @@ def main() -> None:
             REFLECTED: live("reflected", url, reads),
             TAUGHT: live("taught", url, {**reads, "teacher": {**larger, "attempts": True, "temperature": 0.0}}),
         }
-    run.conclude([*rows(lives), *recorded_rows(recorded)])
+    always = Questions(FAMILIES, train, held_out).always(HELD_OUT)
+    run.conclude([*rows(lives, always), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -84,6 +85,13 @@ class Questions:
     def start(self, task: Task, seed: int = 0) -> Asked:
         known = self._asked[task.id]
         return Asked(known.questions, known.entry)
+
+    def always(self, split: str) -> tuple[str, dict[str, bool | None]]:
+        """Return the answer that is right most often in the train split, and which questions of a split it solves."""
+        counted = Counter(self._asked[task.id].entry["answer"] for task in self._tasks["train"])
+        text = counted.most_common(1)[0][0]
+        asked = {task.id: self._asked[task.id] for task in self._tasks[split]}
+        return text, {key: each.questions.score_answer(text, each.entry) == 1.0 for key, each in asked.items()}
 
     def outside(self, episode: Trajectory) -> Sequence[str]:
         """Return nothing: questions are drawn from seeds."""

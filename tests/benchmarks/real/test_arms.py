@@ -90,8 +90,8 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
     better = made(on, off), dict.fromkeys(real_5_roles.PARTS, on)
     for shown, met in ((better, True), (same, False)):
         lives = {real_5_roles.OWN: same, real_5_roles.REFLECTED: same, real_5_roles.TAUGHT: shown}
-        found = real_5_roles.rows(lives)
-        assert [row.ok for row in found if row.target] == [met]
+        found = real_5_roles.rows(lives, ("1", off))
+        assert [row.ok for row in found if row.target] == [met, met]
         assert found[0].measured == pytest.approx(2000 / 61 if met else 0)
 
 

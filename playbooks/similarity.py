@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 THRESHOLD = 0.9
 SHORT_WORDS = 30
@@ -22,6 +23,10 @@ _ORDER = ("must", "come")
 _NOTHING = frozenset({"nothing", "none", "nobody"})
 _WORD = re.compile(r"\w\w")
 _CHUNK = 512
+_PAIRS = 100_000
+"""Pairs whose cosine is computed at a time."""
+_MARGIN = 1e-6
+"""For rounding."""
 NEGATIONS = frozenset({"not", "never", "no", "don't", "cannot", "without", "unless", "except", "avoid"})
 # fmt: off
 _FILLERS = frozenset({
@@ -66,21 +71,50 @@ def opposes(a: str, b: str) -> bool:
 def similar_pairs(texts: Sequence[str], threshold: float = THRESHOLD) -> list[tuple[int, int, float]]:
     """Return (i, j, cosine) with i < j for every pair of texts at or above `threshold`, best first.
 
-    TF-IDF as scikit-learn's `TfidfVectorizer` makes it by default, fitted on `texts`. Contradictions are left out.
+    TF-IDF as scikit-learn's `TfidfVectorizer` makes it by default, fitted on `texts`. Contradictions are left out. Only
+    texts that share one of their rarest words are compared (`_telling`): words that all texts have tell nothing.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     if len(texts) < 2 or not any(map(_WORD.search, texts)):
         return []
     vectors = TfidfVectorizer().fit_transform(texts).tocsr()
+    telling, having = _telling(vectors, threshold), (vectors != 0).T.tocsr()
     near: list[tuple[int, int, float]] = []
     for start in range(0, len(texts), _CHUNK):
-        cosine = (vectors[start : start + _CHUNK] @ vectors.T).tocoo()
-        high = cosine.data >= threshold - 1e-9
-        found = zip(cosine.row[high] + start, cosine.col[high], cosine.data[high], strict=True)
-        near += [(int(i), int(j), round(float(score), 6)) for i, j, score in found if i < j]
+        shared = (telling[start : start + _CHUNK] @ having).tocoo()
+        later = shared.row + start < shared.col
+        rows, columns = shared.row[later] + start, shared.col[later]
+        for at in range(0, len(rows), _PAIRS):
+            one, other = rows[at : at + _PAIRS], columns[at : at + _PAIRS]
+            cosine = vectors[one].multiply(vectors[other]).sum(axis=1).A1
+            high = cosine >= threshold - 1e-9
+            found = zip(one[high], other[high], cosine[high], strict=True)
+            near += [(int(i), int(j), round(float(score), 6)) for i, j, score in found]
     pairs = [pair for pair in near if not contradicts(texts[pair[0]], texts[pair[1]])]
     return sorted(pairs, key=lambda pair: (-pair[2], pair[0], pair[1]))
+
+
+def _telling(vectors: Any, threshold: float) -> Any:
+    """Return which words of each text another one must share some of to be near it, as a matrix of ones.
+
+    The length of a text's vector is 1. What is left of it without its rarest words is shorter than `threshold`, and so
+    is its product with any vector that has none of them (Cauchy-Schwarz; prefix filtering, Bayardo et al., WWW 2007).
+    """
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    sizes = np.diff(vectors.indptr)
+    texts = np.repeat(np.arange(len(sizes)), sizes)
+    common = np.bincount(vectors.indices, minlength=vectors.shape[1])
+    order = np.lexsort((common[vectors.indices], texts))  # of each text the rarest word first
+    squares = vectors.data[order] ** 2
+    before = np.cumsum(squares) - squares
+    totals = np.append(np.cumsum(squares), 0.0)[vectors.indptr[1:] - 1]
+    left = np.repeat(totals, sizes) - before
+    kept = order[left >= max(threshold - _MARGIN, 0.0) ** 2]
+    ones = np.ones(len(kept), dtype=np.int32)
+    return csr_matrix((ones, (texts[kept], vectors.indices[kept])), shape=vectors.shape)
 
 
 @lru_cache(maxsize=32768)

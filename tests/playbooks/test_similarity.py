@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations
+from random import Random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -110,3 +113,24 @@ def test_what_was_removed_leaves_no_trace(texts: list[str], gone: list[int], tex
     for threshold in (0.3, 0.9):
         assert index.duplicate_of(text, threshold=threshold) == fresh.duplicate_of(text, threshold=threshold)
     assert index.opposed_to(text) == fresh.opposed_to(text)
+
+
+def test_the_pairs_are_those_that_all_cosines_give() -> None:
+    """Comparing only texts that share one of their rarest words must leave no pair out."""
+    dice, said = Random(0), [f"w{at}" for at in range(60)]
+    found = 0
+    for _ in range(60):
+        bases = [[dice.choice(said) for _ in range(dice.randrange(1, 40))] for _ in range(5)]
+        texts: list[str] = []
+        for _ in range(40):
+            words = list(dice.choice(bases))
+            for _ in range(dice.randrange(4)):
+                words[dice.randrange(len(words))] = dice.choice(said)
+            texts.append(" ".join(words))
+        cosines = (vectors := TfidfVectorizer().fit_transform(texts)) @ vectors.T
+        for threshold in (0.5, 0.9):
+            near = [(i, j) for i, j in combinations(range(40), 2) if cosines[i, j] >= threshold - 1e-9]
+            expected = {(i, j) for i, j in near if not contradicts(texts[i], texts[j])}
+            assert {(i, j) for i, j, _ in similar_pairs(texts, threshold)} == expected
+            found += len(expected)
+    assert found > 1000

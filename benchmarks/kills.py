@@ -27,12 +27,12 @@ from evolve.config.model import Config
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE
 from memory.errors import EvolveError
-from memory.store import Store
+from memory.journal import Journal
 
 DEPLOYMENTS = 3
 INDEXES = ("exact", "chroma")
 POLL_S = 0.005
-_EVENTS = "SELECT seq, type, namespace, run_id, subject, meta, content, created_at FROM events WHERE seq > ?"
+EVENTS = "SELECT seq, type, namespace, run_id, subject, meta, content, created_at FROM events WHERE seq > ?"
 _REPLIES = "SELECT c.body FROM replies r JOIN content c ON c.hash = r.hash"
 
 processes: Any = get_context("forkserver")
@@ -183,7 +183,7 @@ def _watch(database: Path, child: BaseProcess, seconds: float, known: Events) ->
 
 def _witness(connection: sqlite3.Connection, known: Events) -> None:
     try:
-        rows = connection.execute(_EVENTS, (max(known, default=0),)).fetchall()
+        rows = connection.execute(EVENTS, (max(known, default=0),)).fetchall()
     except sqlite3.OperationalError:
         return  # the tables are being made
     known.update((row[0], row[1:]) for row in rows)
@@ -195,20 +195,20 @@ def _examine(config: Config, known: Events, journalled: Counter[str], toll: Toll
         toll.lost += len(known)
         return None, False
     with open_store(config, read_only=bool(toll.kills % 2 and known)) as store:
-        now: Events = {row[0]: row[1:] for row in store.journal.query(_EVENTS, (0,))}
+        now: Events = {row[0]: row[1:] for row in store.journal.query(EVENTS, (0,))}
         toll.lost += sum(now.get(seq) != event for seq, event in known.items())
         known.update(now)
         toll.findings += [f"{item.code}: {item.message}" for item in store.doctor() if item.level != "info"]
         journalled.clear()
-        journalled.update(_requests(store))
+        journalled.update(requests(store.journal))
         runs = store.runs()
         done = bool(runs) and runs[-1]["status"] == DONE
         return (outcome(store) if done else None), bool(runs)
 
 
-def _requests(store: Store) -> Iterator[str]:
+def requests(journal: Journal) -> Iterator[str]:
     """Yield the digest of the request of each journalled reply."""
-    for (body,) in store.journal.query(_REPLIES):
+    for (body,) in journal.query(_REPLIES):
         yield bytes(json.loads(body)["reply"]["prompt_token_ids"]).hex()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 NODE: dict[str, Any] = {"num_cpus": 1, "object_store_memory": 10**8}
@@ -38,3 +39,14 @@ def cluster(nodes: int) -> Generator[None]:
             yield
         finally:
             ray.shutdown()
+
+
+def workers(variable: str = "") -> list[int]:
+    """Return the processes that do episodes, as Ray titles them; with a `variable` (`NAME=value`) those with it."""
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            titled = (entry / "cmdline").read_bytes().startswith(b"ray::Worker")
+            if titled and (not variable or variable.encode() in (entry / "environ").read_bytes().split(b"\0")):
+                found.append(int(entry.name))
+    return sorted(found)

@@ -9,7 +9,6 @@ the journal is a call repeated.
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -17,16 +16,17 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest.mock import patch
 
+from benchmarks.kills import EVENTS, Events, requests
 from benchmarks.outcomes import outcome
 from benchmarks.postgres_server import new_workspace, restart, running
-from benchmarks.ray_cluster import NODE, started
+from benchmarks.ray_cluster import NODE, started, workers
 from benchmarks.table import ROOT
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
@@ -51,8 +51,6 @@ ATTEMPTS = 3
 MARK = "EVOLVE_SCALE_2"
 """Variable by which the processes of this cluster are told from those of others."""
 CALLS, OUTPUT = "calls.txt", "output.txt"
-_EVENTS = "SELECT seq, type, namespace, run_id, subject, meta, content, created_at FROM events WHERE seq > ?"
-_REPLIES = "SELECT c.body FROM replies r JOIN content c ON c.hash = r.hash"
 _LOCKS = (
     "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' OR "
     "pid IN (SELECT pid FROM pg_stat_activity WHERE state = 'idle in transaction')"
@@ -87,7 +85,6 @@ names = ["default"]
 """
 
 T = TypeVar("T")
-Events = dict[int, tuple[Any, ...]]
 
 
 @dataclass
@@ -134,17 +131,13 @@ class Witness:
         """
         journalled = self.journalled
         with suppress(EvolveError):  # the server is starting
-            fresh = self.journal.query(_EVENTS, (max(self.known, default=0),))
+            fresh = self.journal.query(EVENTS, (max(self.known, default=0),))
             self.known.update((row[0], tuple(row[1:])) for row in fresh)
             if any(row[1] == "reply" for row in fresh):
-                journalled = set(self._requests())
+                journalled = set(requests(self.journal))
         made = self.calls_file.read_text().split() if self.calls_file.exists() else []
         self.repeated += sum(call in self.journalled for call in made[len(self.calls) :])
         self.calls, self.journalled = made, journalled
-
-    def _requests(self) -> Iterator[str]:
-        for (body,) in self.journal.query(_REPLIES):
-            yield bytes(json.loads(body)["reply"]["prompt_token_ids"]).hex()
 
 
 @dataclass
@@ -191,23 +184,12 @@ class Ground:
         return True
 
     def _kill_worker(self) -> bool:
-        found = workers(self.home)
+        found = workers(f"{MARK}={self.home}")
         with suppress(ProcessLookupError):
             if found:
                 os.kill(self.dice.choice(found), signal.SIGKILL)
                 return True
         return False
-
-
-def workers(home: Path) -> list[int]:
-    """Return the processes of this cluster that do episodes, as Ray titles them."""
-    mark, found = f"{MARK}={home}".encode(), list[int]()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            titled = (entry / "cmdline").read_bytes().startswith(b"ray::Worker")
-            if titled and mark in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-    return sorted(found)
 
 
 @contextmanager
@@ -272,7 +254,7 @@ def _one_run(folder: Path, there: Ground, tasks: int, toll: Toll, wanted: int) -
         toll.locks += _left(store.journal)
         if not done:
             return None
-        now = {row[0]: tuple(row[1:]) for row in store.journal.query(_EVENTS, (0,))}
+        now = {row[0]: tuple(row[1:]) for row in store.journal.query(EVENTS, (0,))}
         toll.events += len(now)
         toll.lost += sum(now.get(seq) != event for seq, event in witness.known.items())
         toll.findings += [f"{item.code}: {item.message}" for item in store.doctor() if item.level != "info"]
@@ -310,6 +292,7 @@ def _driven(folder: Path, there: Ground, witness: Witness, toll: Toll, wanted: i
         if time.monotonic() - began > HANGS_SECONDS:
             toll.stuck.append(f"{verb} hangs after {toll.faults}: {(folder / OUTPUT).read_text()[-1000:]}")
             driver.kill()
+            driver.wait()
         if toll.count < wanted and time.monotonic() >= due:
             kind = KINDS[toll.count % len(KINDS)]
             if there.strike(kind, driver, witness.journal):

@@ -71,14 +71,15 @@ def rows(lives: Mapping[str, Lived], always: tuple[str, Passed]) -> list[Row]:
     found: list[Row] = []
     answer, solved = always
     arms, parts = lives[OWN]
+    taught = lives[TAUGHT][1][EXEMPLARS]
     for who, (other, others) in ((who, lives[who]) for who in (TAUGHT, REFLECTED)):
         text = f"{who} minus {OWN}"
         found += [difference(f"{text}, {part}, points", parts[part], others[part], seed=SEED) for part in PARTS]
         found.append(difference(f"{text}, rules and exemplars, points", arms.on, other.on, seed=SEED))
     text = f"{TAUGHT} minus {OWN}, {EXEMPLARS}: lower end of the interval"
-    found.append(above(text, parts[EXEMPLARS], lives[TAUGHT][1][EXEMPLARS], 0, SEED))
+    found.append(above(text, parts[EXEMPLARS], taught, 0, SEED))
     found.append(Row(f"always {answer!r}, % solved (control)", rate(solved), n=len(solved), seed=SEED))
-    text, taught = f"{TAUGHT}, {EXEMPLARS}, minus always {answer!r}", lives[TAUGHT][1][EXEMPLARS]
+    text = f"{TAUGHT}, {EXEMPLARS}, minus always {answer!r}"
     found.append(difference(f"{text}, points", solved, taught, seed=SEED))
     found.append(above(f"{text}: lower end of the interval", solved, taught, 0, SEED))
     for who, (each, each_parts) in lives.items():

@@ -8,6 +8,7 @@ ATTEMPT = "attempt"
 TEACHER = "teacher"
 """Further attempts that the teacher made in place of the agent: in none of the figures."""
 FURTHER = (ATTEMPT, TEACHER)
+"""What a failed task is tried again in, sampled."""
 GOLD = "gold"
 """The environment's own solutions of tasks that no attempt solved: in none of the figures."""
 FROZEN = "frozen"

@@ -107,6 +107,11 @@ def replies(messages: Sequence[Message], params: SamplingParams) -> str:
     return wordy + (right(name, a, b) if lucky else f"guess at {a}, {b}")
 
 
+def unlucky(messages: Sequence[Message], params: SamplingParams) -> str:
+    """Answer as an earlier turn did, and know nothing else."""
+    return replies(messages, params) if "solved before" in messages[0].content else "guess at 1, 2"
+
+
 def formulas_policy(section: object = None) -> ScriptedPolicy:
     """Return the policy that plays formulas; a configuration can name it."""
     return ScriptedPolicy(replies, name="formulas")

@@ -12,7 +12,6 @@ X8  what nobody solves is learned from the world's own solution, where that is w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,6 @@ from playbooks.kinds.bullet import Bullet
 from playbooks.kinds.exemplar import Exemplar, Turn
 from playbooks.token_budget import shared
 from playbooks.view import RecordView
-from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.formulas import (
     FORMULAS,
@@ -47,6 +45,7 @@ from tests.evolve.formulas import (
     question,
     replies,
     right,
+    unlucky,
 )
 
 
@@ -263,11 +262,6 @@ class Solving(Formulas):
 
     def gold(self, task: Task) -> list[Action]:
         return [Action(text=right(*asked(task.instruction)))]
-
-
-def unlucky(messages: Sequence[Message], params: SamplingParams) -> str:
-    """Answer as an earlier turn did, and know nothing else."""
-    return replies(messages, params) if "solved before" in messages[0].content else "guess at 1, 2"
 
 
 async def test_x8_what_nobody_solves_is_learned_from_the_worlds_own_solution(tmp_path: Path) -> None:

@@ -13,14 +13,13 @@ import asyncio
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import evolve as library
-from benchmarks.ray_cluster import cluster
+from benchmarks.ray_cluster import cluster, workers
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.loop.session import arun
@@ -49,15 +48,6 @@ def one_name() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evolve.loop.session.new_id", lambda: "01RAYRAYRAYRAYRAYRAYRAYRAY")
         yield
-
-
-def workers() -> list[int]:
-    """Return the processes that do episodes, as Ray titles them."""
-    found: list[int] = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            found += [int(entry.parent.name)] * entry.read_bytes().startswith(b"ray::Worker")
-    return sorted(found)
 
 
 def came_to(folder: Path) -> list[Any]:

@@ -23,7 +23,7 @@ from memory.records import Task, Trajectory
 from policies.errors import PolicyRefused
 from policies.protocols import Message, SamplingParams
 from policies.scripted import Answer, ScriptedPolicy
-from tests.evolve.formulas import Formulas, asked, formulas_config, replies, right
+from tests.evolve.formulas import Formulas, asked, formulas_config, right, unlucky
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy, password
 
 TASK = Task(id="train-0", instruction="Open the red door.")
@@ -129,11 +129,6 @@ def test_it_is_off_and_the_estimate_counts_it() -> None:
     assert costs[1] - costs[0] == 10 * 4
 
 
-def clueless(messages: Sequence[Message], params: SamplingParams) -> str:
-    """Answer as an earlier turn did, and know nothing else."""
-    return replies(messages, params) if "solved before" in messages[0].content else "guess at 1, 2"
-
-
 def knowing(messages: Sequence[Message], params: SamplingParams) -> str:
     """Know every formula but one."""
     name, a, b = asked(messages[-1].content)
@@ -141,7 +136,7 @@ def knowing(messages: Sequence[Message], params: SamplingParams) -> str:
 
 
 def pupil() -> ScriptedPolicy:
-    return ScriptedPolicy(clueless, name="pupil", profile="full")
+    return ScriptedPolicy(unlucky, name="pupil", profile="full")
 
 
 def master() -> ScriptedPolicy:

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,27 +63,42 @@ class Places:
     commit: str
 
 
-def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Sequence[str]) -> tuple[Arms, list[str]]:
-    """Return arm -> results by seed, and what could not run, in one sentence each."""
-    section = {
+def places(commit: str) -> Places:
+    """Return where a measurement in full works."""
+    return Places(Path(ROOT) / "build" / "peers" / commit[:12], CELLS, commit)
+
+
+def section(seed: int) -> dict[str, Any]:
+    """Return `[environment]`. Raises `BadInput` where the files of the benchmark are not there."""
+    return {
         "name": "formula",
         "train": data("formula_train_subset_500.jsonl"),
         "validation": data("formula_val_subset_300.jsonl"),
+        "seed": seed,
     }
+
+
+@contextmanager
+def ringed(at: Places, url: str, model: str, sizes: tuple[int, int], seed: int) -> Generator[Ring]:
+    """Yield what is the same for every arm: `sizes` train and held-out tasks, the server behind `url`, the grader."""
+    environment = make_environment(Config.model_validate({"environment": section(seed)}))
+    train, validation = environment.tasks("train")[: sizes[0]], environment.tasks("dev")
+    held_out = environment.tasks(HELD_OUT)[: sizes[1]]
+    place = at.home / f"seed-{seed}"
+    with proxying(url, place) as proxy, grading(environment, [*train, *validation]) as grader:
+        given = (environment, proxy, grader, model, train, validation, held_out)
+        yield Ring(place, *given, context=CONTEXT, seed=seed, cells=at.cells, commit=at.commit)
+
+
+def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Sequence[str]) -> tuple[Arms, list[str]]:
+    """Return arm -> results by seed, and what could not run, in one sentence each."""
     found: dict[str, list[Result]] = {}
     missing: dict[str, str] = {}
     for seed in SEEDS:
-        given = {**section, "seed": seed}
-        environment = make_environment(Config.model_validate({"environment": given}))
-        train, validation = environment.tasks("train")[: sizes[0]], environment.tasks("dev")
-        held_out = environment.tasks(HELD_OUT)[: sizes[1]]
-        place = at.home / f"seed-{seed}"
-        with proxying(url, place) as proxy, grading(environment, [*train, *validation]) as grader:
-            given_all = (environment, proxy, grader, model, train, validation, held_out)
-            ring = Ring(place, *given_all, context=CONTEXT, seed=seed, cells=at.cells, commit=at.commit)
+        with ringed(at, url, model, sizes, seed) as ring:
             for arm in arms:
                 try:
-                    found.setdefault(arm, []).append(_one(ring, arm, given))
+                    found.setdefault(arm, []).append(_one(ring, arm, section(seed)))
                     print(f"{arm}: done", flush=True)
                 except PeerFailed as reason:
                     missing[arm] = str(reason)
@@ -90,12 +106,12 @@ def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Seq
     return {arm: results for arm, results in found.items() if arm not in missing}, sorted(missing.values())
 
 
-def _one(ring: Ring, arm: str, section: Mapping[str, Any]) -> Result:
+def _one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
     """Measure one arm, or read what was measured."""
     if arm == BARE:
         return bare(ring)
     if arm in ARMS:
-        return ours(ring, arm, section, again=arm == FRUGAL)
+        return ours(ring, arm, world, again=arm == FRUGAL)
     try:
         return peer(ring, arm)
     except BadInput as reason:
@@ -125,17 +141,16 @@ def _passed(arms: Arms, arm: str) -> list[dict[str, bool]]:
 def main() -> None:
     """Serve, put every arm through the ring, record."""
     run = begin("real_4_peers", __doc__)
-    home = Path(ROOT) / "build" / "peers" / ("quick" if run.quick else run.commit[:12])
-    places = Places(home, home if run.quick else CELLS, run.commit)
     if run.quick:
+        home = Path(ROOT) / "build" / "peers" / "quick"
         shutil.rmtree(home, ignore_errors=True)
         chosen = (BARE, *QUICK_OURS, *(name for name in QUICK_PEERS if not install.missing(install.find(name))))
         with served(QUICK_MODEL, context=CONTEXT) as url:
-            arms, missing = measured(places, url, QUICK_MODEL, (QUICK, QUICK), chosen)
+            arms, missing = measured(Places(home, home, run.commit), url, QUICK_MODEL, (QUICK, QUICK), chosen)
         ran = Row("arms that adapted and answered", len(arms), exactly(len(chosen)), n=QUICK)
         run.conclude([*arm_rows(arms, QUICK), ran, *(Row(f"not run: {reason}", None) for reason in missing)])
     with served_bf16(MODEL, context=CONTEXT, more=(*AS_MANY, *TOOLS)) as url:
-        arms, missing = measured(places, url, MODEL + BF16, (TRAIN, TESTED), ORDER)
+        arms, missing = measured(places(run.commit), url, MODEL + BF16, (TRAIN, TESTED), ORDER)
     run.conclude(rows(arms, missing))
 
 

@@ -1,19 +1,27 @@
-"""A reverse proxy that counts: it stands between every arm and the model's server, and asks nobody how much was used.
+"""A reverse proxy that counts and records: it stands between every arm and the model's server, and asks nobody how much
+was used.
 
 An arm is given a base URL of its own, `http://127.0.0.1:PORT/ARM/PHASE/v1`. What it sends there is passed on unchanged,
 and each answer leaves one line in a file of that arm and phase: what was asked for, when, how it ended, and the tokens
-that the server itself counted (`usage`, also in the last event of a streamed answer). The files only grow, so what a
-killed measurement used is counted too.
+that the server itself counted (`usage`, also in the last event of a streamed answer), with the answer and a hash of the
+request. The files only grow. An arm that was killed begins anew: what it asked before is answered from its file, at
+once, and counts once, with the time that it took when the server said it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
+import os
+import platform
+import re
 import threading
 import time
+from collections import defaultdict, deque
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
+from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -48,6 +56,10 @@ class Calls(Frozen):
     """Most requests that were under way at the same time."""
     wall_s: float = 0.0
     """Seconds of all sittings together."""
+    shared: bool = False
+    """Whether another arm used the server at the same time: its seconds are not compared."""
+    machines: tuple[str, ...] = ()
+    """Processor and cores of each kind of machine that the sittings were on."""
 
 
 class CountingProxy:
@@ -59,6 +71,8 @@ class CountingProxy:
         self.origin = ""
         self._lock = threading.Condition()
         self._under_way: dict[str, int] = {}
+        self._sitting: set[str] = set()
+        self._said: dict[str, dict[str, deque[dict[str, Any]]]] = {}
 
     def url(self, arm: str, phase: str) -> str:
         """Return the base URL of a phase of an arm. Raises `BadInput` for a name that is no plain word."""
@@ -72,17 +86,28 @@ class CountingProxy:
 
     @contextmanager
     def sitting(self, arm: str, phase: str) -> Generator[str]:
-        """Yield the base URL, and note when the phase began and ended: `wall_s` is the time of all sittings."""
-        url = self.url(arm, phase)
-        self.note(f"{arm}/{phase}", {"sitting": "began", "at": time.time()})
+        """Yield the base URL, and note when the phase began and ended: `wall_s` is the time of all sittings.
+
+        What the file holds of earlier sittings is said again to equal requests, each answer once.
+        """
+        url, label = self.url(arm, phase), f"{arm}/{phase}"
+        with self._lock:
+            self._said[label] = _said(self._file(arm, phase))
+            others = self._sitting.copy()
+            self._sitting.add(label)
+        self.note(label, {"sitting": "began", "at": time.time(), "machine": machine()})
+        for each in {label, *others} if others else ():
+            self.note(each, {"shared": sorted({label, *others} - {each})})
         ended: float | None = None
         try:
             yield url
             ended = time.time()
             with self._lock:  # the last answer is noted a moment after it was sent
-                self._lock.wait_for(lambda: not self._under_way[f"{arm}/{phase}"], SETTLE_S)
+                self._lock.wait_for(lambda: not self._under_way[label], SETTLE_S)
         finally:
-            self.note(f"{arm}/{phase}", {"sitting": "ended", "at": ended or time.time()})
+            self.note(label, {"sitting": "ended", "at": ended or time.time()})
+            with self._lock:
+                self._sitting.discard(label)
 
     def note(self, label: str, entry: dict[str, Any]) -> None:
         """Append one line to the file of a phase."""
@@ -104,8 +129,39 @@ class CountingProxy:
             self._under_way[label] -= 1
             self._lock.notify_all()
 
+    def said(self, label: str, key: str) -> dict[str, Any] | None:
+        """Return what an earlier sitting was told to an equal request, each time another answer; None = nothing."""
+        with self._lock:
+            answers = self._said.get(label, {}).get(key)
+            return answers.popleft() if answers else None
+
     def _file(self, arm: str, phase: str) -> Path:
         return self.home / arm / f"calls-{phase}.jsonl"
+
+
+def machine() -> str:
+    """Return what kind of machine this is: its processor, and the cores that this process may use."""
+    cpuinfo = Path("/proc/cpuinfo")
+    named = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
+    return f"{named[1] if named else platform.processor()}, {len(os.sched_getaffinity(0))} cores"
+
+
+def key_of(path: str, body: bytes) -> str:
+    """Return a hash of all that decides an answer. Today's date is left out: kayba tells it to its agent."""
+    try:
+        text = json.dumps(json.loads(body), sort_keys=True)
+    except ValueError:
+        text = body.decode(errors="replace")
+    return hashlib.sha256(f"{path} {text.replace(date.today().isoformat(), 'today')}".encode()).hexdigest()[:24]
+
+
+def _said(file: Path) -> dict[str, deque[dict[str, Any]]]:
+    """Return key -> recorded answers, in their order."""
+    found: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+    for entry in _entries(file) if file.exists() else ():
+        if "reply" in entry and entry["status"] < 500:  # more: its client had left
+            found[entry["key"]].append(entry)
+    return found
 
 
 def read_calls(home: Path, arm: str, phase: str) -> Calls:
@@ -122,6 +178,8 @@ def read_calls(home: Path, arm: str, phase: str) -> Calls:
         uncounted=sum(entry["completion_tokens"] is None for entry in right),
         most_at_once=max((entry["at_once"] for entry in made), default=0),
         wall_s=_wall(entries),
+        shared=any("shared" in entry for entry in entries),
+        machines=tuple(sorted({entry["machine"] for entry in entries if "machine" in entry})),
     )
 
 
@@ -192,8 +250,14 @@ class _Handler(BaseHTTPRequestHandler):
         if at_once is None:
             self._refuse(404, f"no arm and phase {label!r} here")
             return
+        key = key_of(path, body)
+        if said := self.proxy.said(label, key):
+            self.proxy.leave(label)
+            self._send(said["status"], said["type"], said["reply"].encode())
+            return
         entry: dict[str, Any] = {
             "path": path.split("?")[0],
+            "key": key,
             "began": time.time(),
             "at_once": at_once,
             "status": 0,
@@ -233,6 +297,8 @@ class _Handler(BaseHTTPRequestHandler):
         content = answer.read()
         entry["status"] = answer.status
         entry.update(_usage(content))
+        if answer.status < 500:  # an outage says nothing that would be said again
+            self._record(entry, answer, content)
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             if name.lower() not in HOP:
@@ -249,16 +315,27 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Connection", "close")
         self.end_headers()
         self.close_connection = True
+        said = list[bytes]()
         while line := answer.readline():
+            said.append(line)
             self.wfile.write(line)
             self.wfile.flush()
             if line.startswith(b"data:") and b'"usage"' in line:
                 entry.update(_usage(line.removeprefix(b"data:")))
+        self._record(entry, answer, b"".join(said))
+
+    @staticmethod
+    def _record(entry: dict[str, Any], answer: http.client.HTTPResponse, content: bytes) -> None:
+        kind = answer.headers.get("Content-Type") or "application/json"
+        entry.update(type=kind, reply=content.decode(errors="replace"))
 
     def _refuse(self, status: int, message: str) -> None:
         content = json.dumps({"error": {"message": message, "type": "proxy", "code": status}}).encode()
+        self._send(status, "application/json", content)
+
+    def _send(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

@@ -100,14 +100,18 @@ def cost_row(arms: Arms, ours: str, peers: Sequence[str]) -> Row:
 
 def time_rows(arms: Arms, ours: str, peers: Sequence[str], target: float = 3) -> list[Row]:
     """Return how often our time to adapt goes into each peer's. The target holds against peers that were sequential:
-    never two requests at once at the server. The others stand beside. Times of two machines are not compared."""
+    never two requests at once at the server. The others stand beside. Not compared are times of two kinds of machine,
+    and of an arm that shared the server with another."""
     rows: list[Row] = []
     own = mean(arms[ours], "wall_s")
     for name in peers:
         sequential = max(result.adapt.most_at_once for result in arms[name]) == 1
         kind = "sequential" if sequential else f"{mean(arms[name], 'most_at_once'):.0f} at once"
-        same = len({result.machine for result in (*arms[name], *arms[ours])}) == 1
-        ratio = mean(arms[name], "wall_s") / own if own and same else None
-        text = f"time to adapt: {name} ({kind}) over {ours}" + " (measured on another machine)" * (not same)
+        both = (*arms[name], *arms[ours])
+        same = len({result.machine for result in both}) == 1
+        alone = not any(result.adapt.shared for result in both)
+        ratio = mean(arms[name], "wall_s") / own if own and same and alone else None
+        text = f"time to adapt: {name} ({kind}) over {ours}"
+        text += " (measured on another machine)" * (not same) + " (the server was shared)" * (not alone)
         rows.append(Row(text, ratio, at_least(target) if sequential else None))
     return rows

@@ -1,9 +1,10 @@
 """Puts every arm through the same: the same server, train tasks in the same order, held-out tasks, and grader.
 
-An arm is a folder that stays. What was killed goes on (as far as a peer can), what is done is read and not done again:
-`adapted.json` says that adapting is done, `answers/` holds one file for each held-out task, `calls-*.jsonl` what was
-used. What an arm came to is a cell, a file that may stand in the repository: all arms together take longer than one
-sitting, and the next one may be on another machine.
+What an arm came to is a cell, a file that may stand in the repository: all arms together take longer than one sitting,
+and the next one may be on another machine. Until then an arm is a folder: `adapted.json` says that adapting is done,
+`answers/` holds one file for each held-out task, `calls-*.jsonl` what was asked and answered. An arm that was killed
+begins anew and is told what it was told before, from those files: no peer has to know how to go on. `unfinished` packs
+them for another machine.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import platform
-import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,8 +24,9 @@ from typing import Any
 from pydantic import Field
 
 from benchmarks.peers import install
-from benchmarks.peers.counting import Calls, CountingProxy, read_calls
+from benchmarks.peers.counting import Calls, CountingProxy, machine, read_calls
 from benchmarks.peers.grading import grade, right_answer
+from benchmarks.peers.unfinished import unpack
 from evolve.protocols import Environment
 from memory.errors import BadInput, EvolveError
 from memory.records import Frozen, Task
@@ -66,7 +67,7 @@ class Result(Frozen):
     commit: str = ""
     """Source that it was measured on."""
     machine: str = ""
-    """Processor and cores that it was measured on: times of two kinds of machine are not compared."""
+    """Processor and cores that it adapted on: times of two kinds of machine are not compared."""
 
 
 @dataclass(frozen=True)
@@ -93,25 +94,32 @@ class Ring:
         """Return the result of an arm, from its cell where it is done. Raises `BadInput` for one of other tasks."""
         file = (self.cells or self.home) / f"{arm}-{self.seed}.json"
         if not file.exists():
-            for folder in (self.home / arm, file.parent):
-                folder.mkdir(parents=True, exist_ok=True)
-            found = work(self.home / arm).model_copy(update={"commit": self.commit, "machine": machine()})
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._begin(arm)
+            found = work(self.home / arm)
+            where = " and ".join(found.adapt.machines or found.answer.machines) or machine()
+            found = found.model_copy(update={"commit": self.commit, "machine": where})
             _write(file, found.model_dump_json(indent=1) + "\n")
         result = Result.model_validate_json(file.read_text())
         if set(result.passed) != {task.id for task in self.held_out}:
             raise BadInput(f"{file} answers other tasks than the {len(self.held_out)} held-out ones; move it away")
         return result
 
+    def _begin(self, arm: str) -> None:
+        """Leave nothing in the folder of an arm but what the server has said to it, here or on another machine."""
+        folder = self.home / arm
+        folder.mkdir(parents=True, exist_ok=True)
+        for each in folder.iterdir():
+            if each.is_dir():
+                shutil.rmtree(each)
+            elif not each.match("calls-*.jsonl"):
+                each.unlink()
+        if self.cells and not any(folder.iterdir()):
+            unpack(self.cells, arm, self.seed, folder)
+
     def used(self, arm: str, phase: str) -> Calls:
         """Return what a phase of an arm used."""
         return read_calls(self.home, arm, phase)
-
-
-def machine() -> str:
-    """Return what kind of machine this is: its processor, and the cores that this process may use."""
-    cpuinfo = Path("/proc/cpuinfo")
-    named = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text()) if cpuinfo.exists() else None
-    return f"{named[1] if named else platform.processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
 def bare(ring: Ring) -> Result:
@@ -128,12 +136,10 @@ def peer(ring: Ring, name: str) -> Result:
 
 
 def _drive(ring: Ring, arm: str, python: str, options: Mapping[str, str]) -> Result:
-    """Run both phases of a runner, as far as they are not done, and grade the answers."""
+    """Run both phases of a runner, and grade the answers."""
     folder = ring.home / arm
-    if not (folder / "adapted.json").exists():
-        _phase(ring, arm, python, ADAPT, options)
-    if len(_answers(folder)) < len(ring.held_out):
-        _phase(ring, arm, python, ANSWER, options)
+    for phase in (ADAPT, ANSWER):
+        _phase(ring, arm, python, phase, options)
     answers = _answers(folder)
     if unanswered := [task.id for task in ring.held_out if task.id not in answers]:
         raise PeerFailed(

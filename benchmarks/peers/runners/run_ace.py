@@ -2,7 +2,7 @@
 
 Its public class `ACE` in mode `offline`, with its own prompts and defaults; the address of the server is set on the
 three clients that it made. Given by us: the environment's description as context, the grader as data processor, and
-validation tasks for its own selection. It keeps no state that a killed adaptation could go on from: it begins anew.
+validation tasks for its own selection.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Its public entry `gepa.optimize` with its default adapter and its own `gepa.lm.LM` for both roles. Given by us: the seed
 prompt (the environment's description), the grader as its evaluator, and the budget: three graded replies for each train
-task, as many as our own arms may attempt. It resumes from its own `run_dir`.
+task, as many as our own arms may attempt.
 """
 
 from __future__ import annotations

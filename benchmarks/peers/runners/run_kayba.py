@@ -2,13 +2,11 @@
 
 Its public class `ACELiteLLM` with its own prompts and roles; `learn` over the train tasks, `ask` for the held-out ones.
 Given by us: the environment's description as context, the grader as its environment, and the right answers. Agents run
-ahead of learning in its pipeline, so tasks are handed over in portions of its own checkpoint interval: a killed
-adaptation goes on with the portion that was not saved.
+ahead of learning in its pipeline, so tasks are handed over in portions of its own checkpoint interval.
 """
 
 from __future__ import annotations
 
-import json
 import os
 
 from assignment import Assignment, Question, read
@@ -53,28 +51,20 @@ def adapt(given: Assignment) -> None:
     """Learn, portion by portion."""
     from ace import Sample
 
-    book, progress = given.folder / "skillbook.json", given.folder / "progress.json"
-    done = json.loads(progress.read_text()) if progress.exists() else {"tasks": 0, "errors": 0}
-    ours = framework(given, str(book) if book.exists() else None)
-    graded = environment(given)
-    while done["tasks"] < len(given.train):
-        portion = given.train[done["tasks"] : done["tasks"] + PORTION]
+    ours, graded, errors = framework(given, None), environment(given), 0
+    for start in range(0, len(given.train), PORTION):
         samples = [
             Sample(question=each.question, context=given.description, ground_truth=each.answer, id=each.id)
-            for each in portion
+            for each in given.train[start : start + PORTION]
         ]
         results = ours.learn(samples, environment=graded)
         given.must_be_alive()
         for result in results:
             if result.error is not None:
                 print(f"{type(result.error).__name__}: {result.error}"[:500], flush=True)
-        done = {
-            "tasks": done["tasks"] + len(portion),
-            "errors": done["errors"] + sum(result.error is not None for result in results),
-        }
-        ours.save(str(book))
-        progress.write_text(json.dumps(done))
-    given.adapted(len(ours.skillbook.skills()), errors=done["errors"])
+        errors += sum(result.error is not None for result in results)
+    ours.save(str(given.folder / "skillbook.json"))
+    given.adapted(len(ours.skillbook.skills()), errors=errors)
 
 
 def main() -> None:

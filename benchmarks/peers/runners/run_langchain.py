@@ -2,7 +2,7 @@
 
 Its public `ACEMiddleware`. The release brings interfaces of its own, which LangChain's `create_agent` does not take, so
 the loop that calls its three hooks is ours: `before_agent`, `wrap_model_call` around the model, `after_model` with the
-right answer in the state. Its state is written after each task: a killed adaptation goes on with the next.
+right answer in the state.
 """
 
 from __future__ import annotations
@@ -66,23 +66,21 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     given = read()
     agent, kept = Agent(given), given.folder / "state.json"
-    known = json.loads(kept.read_text()) if kept.exists() else {"tasks": 0, "state": {}, "errors": 0}
     if given.phase == "answer":
-        given.answer_all(lambda question: agent.ask(known["state"], question))
+        known = json.loads(kept.read_text())
+        given.answer_all(lambda question: agent.ask(known, question))
         return
-    for question in given.train[known["tasks"] :]:
+    state, errors = dict[str, Any](), 0
+    for question in given.train:
         try:
-            known["state"] = agent.learn(known["state"], question)
+            state = agent.learn(state, question)
         except Exception as failed:  # a reply that the server refuses is this peer's failure, and the stream goes on
-            known["errors"] += 1
+            errors += 1
             print(f"{question.id}: {type(failed).__name__}: {failed}"[:500], flush=True)
-        given.must_be_alive()  # it swallows errors of its reflector: a task that an outage hit is done again
-        known["tasks"] += 1
-        half = kept.with_suffix(".half")
-        half.write_text(json.dumps(known))
-        half.replace(kept)
-    content = known["state"].get("ace_playbook", {}).get("content", "")
-    given.adapted(get_playbook_stats(content)["total_bullets"], errors=known["errors"])
+        given.must_be_alive()  # it swallows errors of its reflector
+    kept.write_text(json.dumps(state))
+    content = state.get("ace_playbook", {}).get("content", "")
+    given.adapted(get_playbook_stats(content)["total_bullets"], errors=errors)
 
 
 if __name__ == "__main__":

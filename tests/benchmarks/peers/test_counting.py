@@ -8,12 +8,13 @@ import struct
 import threading
 import urllib.error
 import urllib.request
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.peers.counting import proxying, read_calls
+from benchmarks.peers.counting import key_of, machine, proxying, read_calls
 from memory.errors import BadInput
 
 
@@ -79,6 +80,53 @@ def test_an_answer_without_usage_is_a_call_whose_tokens_are_missing(model_server
         )
     found = read_calls(tmp_path, "ours", "adapt")
     assert (found.calls, found.uncounted, found.completion_tokens) == (1, 1, 0)
+
+
+def test_what_was_said_is_said_again_once_for_each_time(model_server: Any, tmp_path: Path) -> None:
+    said = iter(["one", "two", "three"])
+    model_server.say = lambda request: next(said)
+
+    def content(url: str) -> str:
+        words = [{"role": "user", "content": "It is late."}]
+        return json.loads(post(url, messages=words)[1])["choices"][0]["message"]["content"]
+
+    with proxying(model_server.url, tmp_path) as proxy:
+        with proxy.sitting("ours", "adapt") as url:
+            assert [content(url), content(url)] == ["one", "two"]
+        with proxy.sitting("ours", "adapt") as url:  # begun anew
+            assert [content(url), content(url), content(url)] == ["one", "two", "three"]
+    assert read_calls(tmp_path, "ours", "adapt").calls == 3
+    assert "late" not in (tmp_path / "ours" / "calls-adapt.jsonl").read_text()  # a request is not kept, its hash is
+
+
+def test_a_request_is_the_same_on_another_day_and_in_another_order() -> None:
+    body = {"model": "tiny", "messages": [f"It is {date.today().isoformat()}."]}
+    same = dict(reversed(body.items())) | {"messages": ["It is today."]}
+    assert key_of("v1", json.dumps(body).encode()) == key_of("v1", json.dumps(same).encode())
+    assert key_of("v1", json.dumps(body).encode()) != key_of("v2", json.dumps(body).encode())
+    assert key_of("v1", b"\xff") != key_of("v1", b"")
+
+
+def test_a_refusal_is_said_again_and_an_outage_is_not(model_server: Any, tmp_path: Path) -> None:
+    with proxying(model_server.url, tmp_path) as proxy:
+        for status in (400, 503):
+            model_server.status = status
+            with proxy.sitting("ours", str(status)) as url:
+                assert post(url, messages=[])[0] == status
+        model_server.status = 200
+        for status, now in ((400, 400), (503, 200)):
+            with proxy.sitting("ours", str(status)) as url:
+                assert post(url, messages=[])[0] == now
+
+
+def test_arms_that_share_the_server_are_marked(model_server: Any, tmp_path: Path) -> None:
+    with proxying(model_server.url, tmp_path) as proxy:
+        with proxy.sitting("one", "adapt"), proxy.sitting("two", "adapt"):
+            pass
+        with proxy.sitting("three", "adapt"):
+            pass
+    assert [read_calls(tmp_path, arm, "adapt").shared for arm in ("one", "two", "three")] == [True, True, False]
+    assert read_calls(tmp_path, "one", "adapt").machines == (machine(),)
 
 
 def test_requests_at_the_same_time_are_seen(model_server: Any, tmp_path: Path) -> None:

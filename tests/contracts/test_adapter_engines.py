@@ -15,13 +15,13 @@ import pytest
 
 from benchmarks.random_adapters import random_adapter
 from benchmarks.served import vllm
+from labs.pocket.export import export
 from policies.generations.engine import AdapterEngine, Sampled
 from policies.generations.errors import AdapterRefused, UnknownGeneration
 from policies.generations.local_engine import LocalEngine
 from policies.generations.server_check import differences
 from policies.generations.vllm_engine import VllmEngine
 from policies.local.loading import load_encoder
-from policies.pocket.export import export
 from policies.protocols import Message, SamplingParams
 from policies.vllm_server import ARGUMENTS, LORA, vllm_server
 from tests.policies.generations.vllm_like import MODEL, VllmLike

@@ -22,10 +22,10 @@ from evolve.generations.workspace_registry import model_directory, open_registry
 from evolve.loop import assembly as app
 from evolve.loop.probing import probe_texts
 from evolve.loop.runs import RunRecord, save_run
+from labs.pocket.export import export
 from policies.generations.local_engine import LocalEngine
 from policies.generations.server_check import TEXTS
 from policies.local import LocalPolicy
-from policies.pocket.export import export
 from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, start
 from tests.policies.generations.vllm_like import VllmLike
 from tests.policies.model_server import serving

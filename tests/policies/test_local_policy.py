@@ -23,12 +23,12 @@ from transformers import (
     LlamaForCausalLM,
 )
 
+from labs.pocket.corpus_batches import SPECIAL_TOKENS
+from labs.pocket.export import chat_tokenizer, export
 from memory.errors import EvolveError
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.local import LocalPolicy
 from policies.local import local_policy as policy_module
-from policies.pocket.corpus_batches import SPECIAL_TOKENS
-from policies.pocket.export import chat_tokenizer, export
 from policies.protocols import Message, SamplingParams, ToolSpec
 
 WORDS = [f"{a}{b}{c}" for a in "bcdfgk" for b in "aeiou" for c in ("n", "ra", "lo", "st")]

@@ -17,11 +17,11 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaForCausalLM
 
 from benchmarks.served import MODEL, Pair, Prompt, both, compare, learn, office_prompts, pocket, vllm
+from labs.pocket.corpus_batches import END, SPECIAL_TOKENS
+from labs.pocket.export import export
+from labs.pocket.shape import pocket_config
 from policies.local import LocalPolicy
 from policies.openai_server import OpenAIPolicy, ServerOptions
-from policies.pocket.corpus_batches import END, SPECIAL_TOKENS
-from policies.pocket.export import export
-from policies.pocket.shape import pocket_config
 from policies.protocols import Message, SamplingParams
 
 PROMPTS = 50

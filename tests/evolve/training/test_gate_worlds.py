@@ -23,10 +23,10 @@ from evolve.loop.assembly import open_store
 from evolve.loop.runs import RunRecord, load_run, save_run
 from evolve.loop.session import Parts, run
 from evolve.training.promotion_gate import Acting, Side, judged
+from labs.pocket.export import export
 from memory.errors import BadInput
 from memory.records import Task
 from policies.generations.generation_records import Generation
-from policies.pocket.export import export
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.toy_doors import ManyDoors, doors_config, password

@@ -12,8 +12,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evolve.config.model import Config
 from evolve.training.rollout_policy import rollout_policy
+from labs.pocket.export import chat_tokenizer, export
 from policies.local import LocalPolicy
-from policies.pocket.export import chat_tokenizer, export
 from policies.protocols import Message, SamplingParams
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
+from labs.pocket.export import export
 from policies.generations.base_model import Base, base_of
 from policies.generations.generation_registry import Registry
 from policies.generations.local_engine import LocalEngine
 from policies.local.loading import load_encoder
-from policies.pocket.export import export
 from tests.policies.generations.vllm_like import VllmLike
 from tests.policies.model_server import serving
 from tests.policies.test_local_policy import FACTS, small_llama, tokenizer_json

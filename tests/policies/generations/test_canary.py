@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from labs.pocket.corpus_batches import END
 from policies.generations.engine import Sampled
 from policies.generations.local_engine import LocalEngine
 from policies.generations.server_check import CanaryReport, canary, probes
 from policies.generations.vllm_engine import VllmEngine
-from policies.pocket.corpus_batches import END
 from policies.protocols import SamplingParams
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 

@@ -12,6 +12,7 @@ import pytest
 from langchain_core.messages import AIMessage, AnyMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
 from langgraph.graph import END, START, StateGraph
 
+from labs.pocket.corpus_batches import SPECIAL_TOKENS
 from memory.errors import BadInput
 from memory.records import Usage
 from policies.errors import PolicyRefused
@@ -20,7 +21,6 @@ from policies.generations.vllm_engine import VllmEngine
 from policies.langchain_ids import TokenChatModel, to_messages
 from policies.langchain_wire import to_reply
 from policies.local import LocalPolicy
-from policies.pocket.corpus_batches import SPECIAL_TOKENS
 from policies.protocols import Message, Reply, SamplingParams, ToolSpec
 from tests.policies.generations.vllm_like import MODEL, VllmLike
 from tests.policies.test_local_policy import chats

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from transformers import LlamaConfig
 
+from labs.pocket.corpus_batches import END, PAD
 from policies.errors import PolicyError
-from policies.pocket.corpus_batches import END, PAD
 
 CONTEXT = 2048
 HEAD_DIM = 64

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evolve.corpus.expert_episodes import Played, play
-from evolve.corpus.pack import Document
-from evolve.corpus.perfect_lessons import curate_document, lessons, reflect_document
-from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_setting
 from evolve.environments.office.house_rules import draw, seeded
+from labs.pocket.corpus.expert_episodes import Played, play
+from labs.pocket.corpus.pack import Document
+from labs.pocket.corpus.perfect_lessons import curate_document, lessons, reflect_document
+from labs.pocket.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_setting
 from policies.protocols import Message
 
 _REFLECT_ON_LESSON, _REFLECT_ON_NOTHING = 0.8, 0.08

@@ -1,4 +1,4 @@
-"""`python -m evolve.corpus OUT.npz`: writes the corpus the pocket model is trained on.
+"""`python -m labs.pocket.corpus OUT.npz`: writes the corpus the pocket model is trained on.
 
 What its processes do stands in `documents`: a process that is spawned does not import a `__main__.py`.
 """
@@ -12,8 +12,8 @@ from typing import Annotated
 import typer
 from rich.progress import track
 
-from evolve.corpus.documents import Share, make
-from evolve.corpus.pack import Document, write
+from labs.pocket.corpus.documents import Share, make
+from labs.pocket.corpus.pack import Document, write
 
 VOCAB = 2048
 """Size of the tokenizer's vocabulary."""

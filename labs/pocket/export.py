@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
-from policies.pocket.corpus_batches import END, PAD, SPECIAL_TOKENS, CorpusInvalid
-from policies.pocket.shape import CONTEXT
+from labs.pocket.corpus_batches import END, PAD, SPECIAL_TOKENS, CorpusInvalid
+from labs.pocket.shape import CONTEXT
 
 CHAT_TEMPLATE = (
     "{%- set lead = namespace(text='') -%}"

@@ -1,4 +1,4 @@
-"""Trains the pocket model on a corpus file: `python -m policies.pocket.train CORPUS.npz --out DIR`.
+"""Trains the pocket model on a corpus file: `python -m labs.pocket.train CORPUS.npz --out DIR`.
 
 The rate follows the clock (`--minutes`), so that it reaches zero when the time is up however fast the machine is;
 `--steps` ends earlier. A checkpoint and a loadable model are written every few minutes; `--resume` continues from them
@@ -28,9 +28,8 @@ from torch import Tensor
 from torch.optim import AdamW, Muon, Optimizer
 from transformers import LlamaForCausalLM
 
-from policies.errors import PolicyError
-from policies.pocket.compiling import Compiling
-from policies.pocket.corpus_batches import (
+from labs.pocket.compiling import Compiling
+from labs.pocket.corpus_batches import (
     ASSISTANT,
     END,
     ROLES,
@@ -41,10 +40,11 @@ from policies.pocket.corpus_batches import (
     batches,
     read_corpus,
 )
-from policies.pocket.export import chat_tokenizer, export
-from policies.pocket.forward import FastForward
-from policies.pocket.initial import initialise
-from policies.pocket.shape import CONTEXT, pocket_config
+from labs.pocket.export import chat_tokenizer, export
+from labs.pocket.forward import FastForward
+from labs.pocket.initial import initialise
+from labs.pocket.shape import CONTEXT, pocket_config
+from policies.errors import PolicyError
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Turns documents into the corpus file: a byte-level BPE tokenizer trained on them, and their packed ids.
 
-The file is a compressed `.npz` that `policies.pocket.train` reads: `ids`, `lengths`, `role` and `weights` of the
+The file is a compressed `.npz` that `labs.pocket.train` reads: `ids`, `lengths`, `role` and `weights` of the
 training documents, the same with `val_` for the held-out ones, the tokenizer's JSON and the arguments that made it.
 """
 

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from labs.pocket.compiling import compiled
 from policies.local.loading import computes_bfloat16
-from policies.pocket.compiling import compiled
 
 
 class FastForward:

@@ -1,4 +1,4 @@
-"""Reads a training corpus and cuts it into length-bucketed batches. Does not generate text (`evolve.corpus` does).
+"""Reads a training corpus and cuts it into length-bucketed batches. Does not generate text (`labs.pocket.corpus` does).
 
 A corpus is one `.npz` of plain arrays: `ids`, `lengths`, `role` and their `val_` twins, optional `weights` and
 `val_weights`, `tokenizer` (the bytes of a `tokenizer.json`) and `meta` (JSON bytes). Nothing in it is ever unpickled.
@@ -79,7 +79,9 @@ def read_corpus(path: Path, *, context: int) -> Corpus:
         with np.load(path, allow_pickle=False) as arrays:
             found = {name: arrays[name] for name in arrays.files}
     except FileNotFoundError as error:
-        raise CorpusInvalid(f"no corpus at {str(path)!r}; make one with `python -m evolve.corpus {path}`") from error
+        raise CorpusInvalid(
+            f"no corpus at {str(path)!r}; make one with `python -m labs.pocket.corpus {path}`"
+        ) from error
     corpus = Corpus(
         train=_documents(found, "", path),
         held_out=_documents(found, "val_", path),

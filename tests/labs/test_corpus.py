@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evolve.corpus.documents import Share, make
-from evolve.corpus.pack import ROLES, Document, train_tokenizer, write
-from evolve.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
 from evolve.environments.office.environment import DEPLOYMENTS, Office, OfficeConfig
 from evolve.environments.office.families import LONG
 from evolve.environments.office.house_rules import RULES, seeded
 from evolve.environments.office.wording import FRAMES, HELD_OUT, meaning, sentence
+from labs.pocket.corpus.documents import Share, make
+from labs.pocket.corpus.pack import ROLES, Document, train_tokenizer, write
+from labs.pocket.corpus.setting import FIRST_DEPLOYMENT, LAST_DEPLOYMENT, draw_family
+from labs.pocket.corpus_batches import read_corpus
+from labs.pocket.shape import CONTEXT
 from memory.errors import BadInput
-from policies.pocket.corpus_batches import read_corpus
-from policies.pocket.shape import CONTEXT
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +95,18 @@ def test_the_file_holds_aligned_arrays(documents: list[Document], tmp_path: Path
 
 def test_the_command_writes_what_a_training_reads(tmp_path: Path) -> None:
     out = tmp_path / "corpus.npz"
-    command = [sys.executable, "-m", "evolve.corpus", str(out), "--episodes", "30", "--held-out", "3", "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "labs.pocket.corpus",
+        str(out),
+        "--episodes",
+        "30",
+        "--held-out",
+        "3",
+        "--workers",
+        "1",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     corpus = read_corpus(out, context=CONTEXT)

@@ -6,10 +6,10 @@ import random
 import re
 from collections.abc import Iterable
 
-from evolve.corpus.expert_episodes import Played
-from evolve.corpus.setting import bullet, draw_frames
 from evolve.environments.office.house_rules import BY_CODE, BY_ID, RULES, Values
 from evolve.environments.office.wording import meaning, sentence
+from labs.pocket.corpus.expert_episodes import Played
+from labs.pocket.corpus.setting import bullet, draw_frames
 from memory.records import Insight, Step
 from playbooks.compact import curate_prompt, curate_reply, nearest, reflect_prompt, reflect_reply, salient_steps
 from policies.protocols import Message

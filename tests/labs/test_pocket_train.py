@@ -15,10 +15,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
-from policies.errors import PolicyError
-from policies.local import LocalPolicy
-from policies.pocket.compiling import Compiling
-from policies.pocket.corpus_batches import (
+from labs.pocket.compiling import Compiling
+from labs.pocket.corpus_batches import (
     ASSISTANT,
     END,
     SPECIAL_TOKENS,
@@ -27,10 +25,12 @@ from policies.pocket.corpus_batches import (
     batches,
     read_corpus,
 )
-from policies.pocket.forward import FastForward, causal_attention
-from policies.pocket.initial import initialise
-from policies.pocket.shape import CONTEXT, pocket_config
-from policies.pocket.train import Settings, Trainer, exact_turns, main, make_optimizers, rate
+from labs.pocket.forward import FastForward, causal_attention
+from labs.pocket.initial import initialise
+from labs.pocket.shape import CONTEXT, pocket_config
+from labs.pocket.train import Settings, Trainer, exact_turns, main, make_optimizers, rate
+from policies.errors import PolicyError
+from policies.local import LocalPolicy
 from policies.protocols import Message, SamplingParams
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evolve.corpus.setting import Setting
 from evolve.environments.office import skilled
 from evolve.environments.office.desk import Desk
 from evolve.environments.office.episode import OfficeEpisode
@@ -18,6 +17,7 @@ from evolve.environments.office.skilled import Listed
 from evolve.environments.office.solver import Knowledge, gold, next_action
 from evolve.environments.office.tables import State
 from evolve.episode.prompting import knowledge, opening_messages, step_messages
+from labs.pocket.corpus.setting import Setting
 from memory.records import Step, Task, Trajectory
 from policies.protocols import Message
 from skills.listing import catalogue

@@ -16,8 +16,8 @@ from memory.errors import BadInput, IndexCorrupt
 from memory.health import probe, quarantine
 from memory.indexes import EXACT, FOLDER
 from memory.journal import Journal
+from memory.locks import Owner
 from memory.outbox import ListableIndex
-from memory.owner import Owner
 
 LEASE = "index"
 AGAIN_SECONDS = 10.0

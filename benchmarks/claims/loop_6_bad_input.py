@@ -21,7 +21,7 @@ from pathlib import Path
 from benchmarks.claim import Row, begin, exactly
 from benchmarks.shell import MODEL, Ended, ModelServer, evolve, serving, settings
 from memory.journal import Journal
-from memory.owner import Owner
+from memory.locks import Owner
 from memory.sqlite.sql import sqlite3
 
 TASKS = 8

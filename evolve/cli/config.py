@@ -1,4 +1,4 @@
-"""`evolve config`: what applies here, and where it comes from."""
+"""`evolve config` and `evolve presets`: what applies here and where it comes from, and published methods by name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from evolve.cli.opening import load
-from evolve.cli.output import Json, show
+from evolve.cli.output import Json, show, table
 
 app = typer.Typer(help="The configuration that applies here.", no_args_is_help=True)
+presets = typer.Typer(help="Published methods by name: list, show.", no_args_is_help=True)
 
 
 @app.command("show")
@@ -84,3 +85,25 @@ def migrate(
     told = [{"old": each.old, "new": dict(each.new)} for each in moves]
     data = {"path": str(found), "moves": told, "written": bool(moves) and not dry_run, "diff": diff}
     show(data, as_json, diff or f"{found} has no key of an earlier version; nothing to do")
+
+
+@presets.command("list")
+def list_presets(as_json: Json = False) -> None:
+    """List the presets with their papers."""
+    from evolve.config.preset import find_preset, preset_names
+
+    known = [find_preset(name) for name in preset_names()]
+    rows = [{"preset": p.name, "method": p.about.title, "paper": p.about.paper} for p in known]
+    table(rows, as_json)
+
+
+@presets.command("show")
+def show_preset(name: Annotated[str, typer.Argument(help="Name of a preset.")], as_json: Json = False) -> None:
+    """Show what a preset sets, which paper it reproduces, and where it deviates."""
+    from evolve.config.preset import find_preset
+
+    preset = find_preset(name)
+    lines = [f"{preset.name}: {preset.about.title} ({preset.about.paper})", preset.about.summary, "", "sets"]
+    lines += [f"  {key} = {value!r}" for key, value in preset.keys().items()]
+    lines += ["", "deviates", *(f"  - {text}" for text in preset.about.deviates)] if preset.about.deviates else []
+    show(preset.model_dump(mode="json"), as_json, "\n".join(lines))

@@ -30,14 +30,12 @@ from evolve.cli import (
     playbook,
     policy,
     policy_serve,
-    presets,
     review,
     run,
     serve,
     skills,
     traces,
     train,
-    ui,
     workspace,
 )
 from evolve.cli.output import Json, as_text, say, show
@@ -122,7 +120,7 @@ policy_serve.register(policy.app)
 app.add_typer(policy.app, name="policy")
 app.add_typer(config.app, name="config")
 app.add_typer(env.app, name="env")
-app.add_typer(presets.app, name="presets")
+app.add_typer(config.presets, name="presets")
 skills.register(skills.app)
 app.add_typer(skills.app, name="skills")
 app.add_typer(train.app, name="train")
@@ -130,7 +128,6 @@ workspace.register(app)
 run.register(app)
 compare.register(app)
 cycle.register(app)
-ui.register(app)
 mcp.register(app)
 serve.register(app)
 

@@ -20,7 +20,7 @@ from evolve.telemetry.telemetry_db import FILE
 
 if TYPE_CHECKING:
     from evolve.telemetry.exporter import Courier, Destination
-    from evolve.telemetry.workflow import Workflow
+    from evolve.telemetry.tracing import Workflow
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 CAPTURE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
@@ -82,7 +82,7 @@ def _started(config: Config, run_id: str, *, told: bool) -> list[Courier]:
 
 
 def _open(config: Config, run: Traced, couriers: Sequence[Courier]) -> Workflow:
-    from evolve.telemetry.workflow import Workflow
+    from evolve.telemetry.tracing import Workflow
 
     asked = os.environ.get(CAPTURE, "").strip().lower() in ("true", "1", "span_only", "span_and_event")
     return Workflow(run, couriers, content=config.telemetry.capture_content or asked)

@@ -1,6 +1,6 @@
 """Chroma as the vector index: approximate (HNSW), on disk, rebuildable at any time from the vectors in SQLite.
 
-Importing chromadb takes about a second, so import this where it is used. One process owns a directory (`memory.owner`);
+Importing chromadb takes about a second, so import this where it is used. One process owns a directory (`memory.locks`);
 nothing here takes that lock.
 """
 

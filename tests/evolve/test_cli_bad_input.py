@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory.journal import Journal
-from memory.owner import Owner
+from memory.locks import Owner
 from tests.evolve.command import TASKS, complaint, evolve, evolve_json, invoke, one_sentence, settings
 
 

@@ -26,7 +26,7 @@ from memory.index_worker import IndexWorker
 from memory.indexes.chroma import ChromaIndex
 from memory.journal import Journal
 from memory.live_index import IndexState
-from memory.owner import Owner
+from memory.locks import Owner
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
 

@@ -11,7 +11,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from policies.errors import PolicyRefused
 from policies.rl import upcasting
-from policies.rl.upcasting import upcast
+from policies.rl.trained_model import upcast
 
 
 @pytest.mark.parametrize("piece", [upcasting.PIECE, 200])

@@ -13,10 +13,10 @@ import pytest
 
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import IndexLocked
-from memory.owner import Owner
+from memory.locks import Owner
 from memory.store import Store
 
-HOLD = "import sys, pathlib; from memory.owner import Owner; o = Owner(pathlib.Path(sys.argv[1])); o.acquire();"
+HOLD = "import sys, pathlib; from memory.locks import Owner; o = Owner(pathlib.Path(sys.argv[1])); o.acquire();"
 HOLD += "o.mark_dirty(); print('held', flush=True); sys.stdin.read()"
 
 

@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 class Cursor(Protocol):
     """The rows of one statement."""
 
-    @property
-    def rowcount(self) -> int:
-        """How many rows it changed."""
-        ...
-
     def fetchone(self) -> Any:
         """Return the next row, a tuple, or None."""
         ...

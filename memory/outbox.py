@@ -52,8 +52,8 @@ def drain(journal: Journal, index: ListableIndex, *, dim: int, limit: int = BATC
     wanted = sorted({row[1] for row in rows})
     _apply(index, wanted, _current(journal, wanted), dim)
     with journal.transaction() as conn:
-        done = conn.execute("DELETE FROM outbox WHERE id <= ?", (rows[-1][0],))
-        if done.rowcount < len(rows):  # another process carried them as well, and might have carried newer ones
+        done = conn.execute("DELETE FROM outbox WHERE id <= ? RETURNING id", (rows[-1][0],)).fetchall()
+        if len(done) < len(rows):  # another process carried them as well, and might have carried newer ones
             _queue(journal, wanted)
     return len(rows)
 

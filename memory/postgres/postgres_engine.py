@@ -11,7 +11,7 @@ import hashlib
 import re
 import time
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, LiteralString, cast
@@ -60,13 +60,18 @@ def translated(sql: str) -> LiteralString:
 
 
 class PostgresConnection:
-    """Runs statements; connects anew where the connection was lost between two transactions."""
+    """Runs statements; connects anew where the connection was lost between two transactions.
+
+    In a transaction that writes, statements are sent without waiting for each other (pipeline mode): an answer is
+    waited for where rows are read, and at the end. What fails raises there.
+    """
 
     def __init__(self, address: str, *, read_only: bool) -> None:
         self._address, self._read_only = address, read_only
         self.leases: set[int] = set()
         """Advisory locks of this session, taken again where it is made anew."""
         self.in_transaction = False
+        self._pipeline = ExitStack()
         self._raw = self._connected()
         try:
             path = self.execute("SHOW search_path").fetchone()[0]
@@ -101,6 +106,7 @@ class PostgresConnection:
         """Run one statement."""
         command = sql.partition(" ")[0]
         if self._raw.closed:
+            self._abandon_pipeline()
             lost, self.in_transaction = self.in_transaction, False
             raw = self._connected()
             try:
@@ -111,6 +117,12 @@ class PostgresConnection:
             self._raw = raw
             if lost and command != "ROLLBACK":
                 raise psycopg.OperationalError("the connection was lost in a transaction")
+        if sql == "BEGIN" and psycopg.Pipeline.is_supported():
+            self._pipeline.enter_context(self._raw.pipeline())
+        elif command == "COMMIT":
+            self._pipeline.close()
+        elif command == "ROLLBACK":
+            self._abandon_pipeline()
         done = self._raw.execute(translated(sql), [_sent(value) for value in parameters])
         if command in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = command == "BEGIN"
@@ -122,8 +134,14 @@ class PostgresConnection:
         cursor.executemany(translated(sql), [[_sent(value) for value in row] for row in parameters])
         return cursor
 
+    def _abandon_pipeline(self) -> None:
+        """End the pipeline of a transaction that is not kept, whatever failed in it."""
+        with suppress(psycopg.Error):
+            self._pipeline.close()
+
     def close(self) -> None:
         """Close the connection."""
+        self._abandon_pipeline()
         self._raw.close()
 
 

@@ -25,8 +25,11 @@ class TableWords:
     def put(self, row: int, text: str) -> None:
         found = Counter(stems(text))
         self._conn.execute('INSERT INTO record_lengths ("row", words) VALUES (?, ?)', (row, found.total()))
-        rows = [(term, row, times) for term, times in sorted(found.items())]
-        self._conn.executemany('INSERT INTO record_words (term, "row", times) VALUES (?, ?, ?)', rows)
+        self._conn.execute(
+            'INSERT INTO record_words (term, "row", times) SELECT term, ?, times'
+            " FROM unnest(?::text[], ?::bigint[]) AS found (term, times)",
+            (row, list(found), list(found.values())),
+        )
 
     def remove(self, row: int) -> None:
         for table in ("record_words", "record_lengths"):

@@ -106,6 +106,10 @@ class Payload(Frozen):
         """Return the text that is embedded. Defaults to `text()`."""
         return self.text()
 
+    def compared(self) -> str:
+        """Return the text by which it says the same as another of its kind, or nearly. Defaults to `text()`."""
+        return self.text()
+
     def unique(self) -> str:
         """Return the name that at most one record in use of a namespace and kind may have; empty = any number may."""
         return ""

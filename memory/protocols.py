@@ -66,6 +66,11 @@ class KnowledgeView(Protocol):
         """Namespace version that was read."""
         ...
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """What was derived of the records, by name; the next view of the namespace is given it too."""
+        ...
+
     def records(self, kind: str | None = None) -> tuple[Record[Any], ...]:
         """Return recallable records in order of creation."""
         ...

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -29,16 +30,22 @@ class View:
     version: int
     all_records: tuple[Record[Any], ...]
     find: Callable[[str], Record[Any] | None]
+    kept: dict[str, Any] = field(default_factory=dict[str, Any], repr=False, compare=False)
 
     def records(self, kind: str | None = None) -> tuple[Record[Any], ...]:
         """Return recallable records in order of creation, of one kind if named."""
-        if kind is None:
-            return self.all_records
-        return tuple(record for record in self.all_records if record.kind == kind)
+        return self.all_records if kind is None else self._by_kind.get(kind, ())
 
     def get(self, record_id: str) -> Record[Any] | None:
         """Return a record of any status, as it stands in this view if it is recallable here."""
         return self._by_id.get(record_id) or self.find(record_id)
+
+    @cached_property
+    def _by_kind(self) -> dict[str, tuple[Record[Any], ...]]:
+        found: dict[str, list[Record[Any]]] = defaultdict(list)
+        for record in self.all_records:
+            found[record.kind].append(record)
+        return {kind: tuple(records) for kind, records in found.items()}
 
     @cached_property
     def _by_id(self) -> dict[str, Record[Any]]:
@@ -69,7 +76,8 @@ class Reader:
             seen, live, view = self._views.get(namespace, (0, {}, None))
             if view is None or seen != head:
                 live = self._update(namespace, live, seen)
-                view = View(namespace, version, tuple(live[number] for number in sorted(live)), self.get)
+                kept = view.kept if view else {}
+                view = View(namespace, version, tuple(live[number] for number in sorted(live)), self.get, kept)
                 self._views[namespace] = (head, live, view)
             return view
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from memory.evidence import Evidence
-from memory.protocols import Embedder
+from memory.protocols import Embedder, KnowledgeView
 from memory.records import Frozen, Record, Trust
 from playbooks.similarity import NEGATIONS, SHORT_WORDS, TAIL, contradicts, exact_key, opposes, values
+from playbooks.texts import TextIndex, terms, texts_of
 
 NEAR = 0.8
 """Cosine from which two texts that differ in a value are reported as a possible contradiction."""
@@ -66,6 +67,43 @@ def contradictions(records: Sequence[Record[Any]], of: Collection[str] | None = 
     pairs = {pair for block in alike.values() if len(block) > 1 for pair in combinations(block, 2)}
     asked = [(ordered[a], ordered[b]) for a, b in sorted(pairs)]
     return tuple(_certain([pair for pair in asked if of is None or {each.id for each in pair} & set(of)]))
+
+
+def comparable(records: Sequence[Record[Any]], view: KnowledgeView) -> tuple[Record[Any], ...]:
+    """Return those of a view's records that may contradict one of `records`, and these, in order of creation.
+
+    Only texts that share one of the rarest words are read.
+    """
+    found = {record.id: record for record in records}
+    for record in records:
+        index = texts_of(view, record.kind)
+        for key in _framed_like(record.payload.text(), index) - found.keys():
+            other = view.get(key)
+            assert other is not None
+            found[key] = other
+    return tuple(sorted(found.values(), key=lambda record: (record.number, record.id)))
+
+
+def _framed_like(text: str, index: TextIndex) -> set[str]:
+    """Return the keys of all texts that may share one of `_frames` with this one.
+
+    They hold its first plain word; and its others but two neighbours, or but the last `TAIL`: so at least one of any
+    that are neither.
+    """
+    said = values(text)
+    plain = _plain(said)
+    held = {word: [index.holding(term) for term in terms(word)] for word in plain}
+    rarest = {word: min(keys, key=len) for word, keys in held.items() if keys}
+    found, places = set[str](), list[int]()
+    for word in sorted(rarest, key=lambda word: len(rarest[word])):
+        found.update(rarest[word])
+        places.append(said.index(word))
+        if len(said) > SHORT_WORDS or (max(places) - min(places) >= _SPAN and min(places) < len(said) - TAIL):
+            break
+    else:
+        found = set(index.keys())
+    first = rarest.get(plain[0]) if plain else None
+    return found if first is None or len(found) <= len(first) else set(first)
 
 
 def possible(records: Sequence[Record[Any]], embedder: Embedder, near: float = NEAR) -> tuple[Contradiction, ...]:

@@ -17,9 +17,8 @@ from memory.kinds import payload_class
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Payload, Record, Status, Trust
 from playbooks.kinds.bullet import SECTIONS, Bullet, match_section
-from playbooks.kinds.exemplar import compared
 from playbooks.similarity import exact_key
-from playbooks.texts import TextIndex
+from playbooks.texts import TextIndex, texts_of
 
 MAX_CHARS = 2000
 MIN_PARENTS = 2
@@ -100,7 +99,7 @@ class _Batch:
             for target in _targets(op):
                 self._known(op.kind).remove(target)
         if _says(op):
-            self._known(op.kind).add(op.op_id, compared(_payload(op)))
+            self._known(op.kind).add(op.op_id, _payload(op).compared())
 
     def _target_refusal(self, op: DeltaOp) -> str:
         targets = _targets(op)
@@ -158,7 +157,7 @@ class _Batch:
         return "" if known else f"unknown section {payload.section!r}; known: {', '.join(SECTIONS)}"
 
     def _duplicate_refusal(self, op: DeltaOp, payload: Payload) -> str:
-        text = compared(payload)
+        text = payload.compared()
         target = self._view.get(op.target_id) if op.target_id else None
         if target is not None and target.payload == payload and op.op is not Op.RESTORE:
             return f"changes nothing in {target.label}"
@@ -174,7 +173,7 @@ class _Batch:
 
     def _known(self, kind: str) -> TextIndex:
         if kind not in self._texts:
-            self._texts[kind] = TextIndex((r.id, compared(r.payload)) for r in self._view.records(kind))
+            self._texts[kind] = texts_of(self._view, kind)
         return self._texts[kind]
 
 

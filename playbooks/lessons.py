@@ -13,7 +13,7 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Insight, Op, Provenance, Record, Reflection, Tag, Trust, UsageCounts
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet, clean_text, match_section
 from playbooks.similarity import exact_key
-from playbooks.texts import TextIndex
+from playbooks.texts import texts_of
 from playbooks.view import bullets
 
 _COUNTS: dict[Tag, UsageCounts] = {
@@ -43,7 +43,7 @@ class Known:
 
     def __init__(self, view: KnowledgeView) -> None:
         self.records = {record.id: record for record in bullets(view)}
-        self.texts = TextIndex((key, record.payload.content) for key, record in self.records.items())
+        self.texts = texts_of(view, Bullet.kind)
 
 
 def collect(reflections: Sequence[Reflection]) -> tuple[Lesson, ...]:

@@ -20,6 +20,7 @@ class RecordView:
         self._by_id = {record.id: record for record in records}
         self._namespace = namespace
         self._version = version
+        self.kept: dict[str, Any] = {}
 
     @property
     def namespace(self) -> str:

@@ -65,6 +65,10 @@ class Exemplar(Payload):
         """Return the task."""
         return self.task
 
+    def compared(self) -> str:
+        """Return what was asked: in many worlds, such as games, the tasks differ in their openings alone."""
+        return self.asked
+
 
 def shortened(task: str, opening: str, steps: Sequence[Step]) -> Exemplar | None:
     """Return the exemplar of an episode of which these steps are worth showing; None where none of them worked."""
@@ -93,14 +97,6 @@ def messages(records: Sequence[Record[Exemplar]]) -> list[Message]:
 def shown_text(records: Sequence[Record[Exemplar]]) -> str:
     """Return the words of `messages`, by which the tokens of exemplars are counted."""
     return "\n".join(f"{each.content}{''.join(map(_called, each.tool_calls))}" for each in messages(records))
-
-
-def compared(payload: Payload) -> str:
-    """Return the text by which two payloads of a kind are the same: of exemplars what was asked, else all that is said.
-
-    In many worlds, such as games, the tasks differ in their openings alone.
-    """
-    return payload.asked if isinstance(payload, Exemplar) else payload.text()
 
 
 def _acted(turn: Turn) -> str:

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from memory.embedders.hashing import HashingEmbedder
 from memory.evidence import Evidence, Mark
 from memory.records import Provenance, Record, Trust, UsageCounts
-from playbooks.contradictions import _between, contradictions, outdone, possible
+from playbooks.contradictions import _between, comparable, contradictions, outdone, possible
 from playbooks.kinds.bullet import Bullet
 from playbooks.render import render
+from playbooks.view import RecordView
 
 Make = Callable[..., Any]
 
@@ -86,6 +87,25 @@ def test_no_pair_is_overlooked_that_contradicts_and_begins_alike(texts: list[str
     assert [(found.first, found.second) for found in contradictions(records)] == brute
     some = {"r0", "r2"}
     assert [(c.first, c.second) for c in contradictions(records, some)] == [pair for pair in brute if some & set(pair)]
+
+
+@given(TEXTS, st.sampled_from((None, "x " * 30)))
+def test_what_is_read_of_a_view_is_all_that_may_contradict(texts: list[str], long: str | None) -> None:
+    records = [
+        Record[Bullet](id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=t + " " + long if long else t))
+        for n, t in enumerate(texts)
+    ]
+    for record in records[:3]:
+        read = comparable([record], RecordView(records))
+        assert contradictions(read, {record.id}) == contradictions(records, {record.id})
+
+
+def test_of_many_rules_about_other_things_none_is_read(bullet: Make) -> None:
+    records = [bullet(n, f"rule {n}: item{n} must be low when service {n} is called") for n in range(1, 500)]
+    rival = bullet(500, "rule 7: item7 must be high when service 7 is called")
+    read = comparable([rival], RecordView([*records, rival]))
+    assert [record.number for record in read] == [7, 500]
+    assert [found.first for found in contradictions(read)] == ["record-7"]
 
 
 def known(born: int, confirmed: int = 0, refuted: int = 0) -> Evidence:

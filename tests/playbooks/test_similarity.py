@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.feature_extraction.text import TfidfVectorizer
 
+from memory.records import DeltaOp, Op, Status
+from memory.store import Store
 from playbooks.similarity import contradicts, exact_key, opposes, similar_pairs
-from playbooks.texts import TextIndex
+from playbooks.texts import TextIndex, texts_of
 
 
 def duplicate_of(text: str, others: list[str], threshold: float = 0.9) -> tuple[int, float] | None:
@@ -113,6 +115,65 @@ def test_what_was_removed_leaves_no_trace(texts: list[str], gone: list[int], tex
     for threshold in (0.3, 0.9):
         assert index.duplicate_of(text, threshold=threshold) == fresh.duplicate_of(text, threshold=threshold)
     assert index.opposed_to(text) == fresh.opposed_to(text)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), SENTENCE.map(" ".join)), max_size=8),
+    st.lists(st.tuples(st.sampled_from("abcdefgh"), SENTENCE.map(" ".join)), max_size=8),
+    SENTENCE.map(" ".join),
+)
+def test_what_an_index_becomes_is_what_would_be_made_of_the_same_texts(
+    before: list[tuple[str, str]], after: list[tuple[str, str]], text: str
+) -> None:
+    index, fresh = TextIndex(before), TextIndex(dict(after).items())
+    index.add("more", text)
+    index.become(after)
+    for threshold in (0.3, 0.9):
+        assert index.duplicate_of(text, threshold=threshold) == fresh.duplicate_of(text, threshold=threshold)
+    assert index.opposed_to(text) == fresh.opposed_to(text)
+    index.add("more", text)
+    fresh.add("more", text)
+    assert index.duplicate_of(text, skip=("a", "b")) == fresh.duplicate_of(text, skip=("a", "b"))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(SENTENCE.map(" ".join), max_size=8), SENTENCE.map(" ".join), st.sampled_from((0.3, 0.6, 0.9)))
+def test_no_near_duplicate_is_overlooked(others: list[str], text: str, threshold: float) -> None:
+    index = TextIndex((str(at), other) for at, other in enumerate(others))
+    cosines = {at: index._cosine(text, other) for at, other in enumerate(others) if not contradicts(text, other)}
+    exact = [at for at, other in enumerate(others) if exact_key(other) == exact_key(text)]
+    near = [at for at, cosine in cosines.items() if cosine >= threshold]
+    found = index.duplicate_of(text, threshold=threshold)
+    if exact:
+        assert found == (str(exact[0]), 1.0)
+    elif near:
+        best = max(near, key=lambda at: (cosines[at], -at))
+        assert found == (str(best), cosines[best])
+    else:
+        assert found is None
+
+
+def test_of_many_texts_with_the_same_frame_few_are_compared() -> None:
+    texts = [f"rule {at}x: item{at} must hold value before service {at}x is called" for at in range(2000)]
+    index = TextIndex((str(at), text) for at, text in enumerate(texts))
+    assert index._candidates(texts[7] + " again", 0.9) == ["7"]
+
+
+def test_the_texts_of_a_view_are_kept_for_the_next_one(store: Store) -> None:
+    def add(*contents: str) -> list[str]:
+        ops = [DeltaOp(op=Op.ADD, payload={"content": content}, status=Status.ACTIVE) for content in contents]
+        return [str(item.record_id) for item in store.commit("default", ops, actor="test").results]
+
+    first = add("Amounts are in cents", "Dates are written as ISO says")
+    index = texts_of(store.view("default"), "bullet")
+    assert texts_of(store.view("default"), "bullet") is index
+    index.add("mine", "What I looked at")  # for oneself
+    add("Names are in lower case")
+    store.commit("default", [DeltaOp(op=Op.REMOVE, target_id=first[0])], actor="test")
+    later = texts_of(store.view("default"), "bullet")
+    assert later is index
+    assert list(map(later.text, later.keys())) == ["Dates are written as ISO says", "Names are in lower case"]
 
 
 def test_the_pairs_are_those_that_all_cosines_give() -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from evolve.episode.skill_runtime.shown_skills import texts
+from evolve.episode.skill_runtime.shown_skills import NO_TEXT
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import submit
 from evolve.gates.scoring import cases
 from evolve.loop.nodes.commit import apply
 from evolve.loop.state import RunContext, State, batch_of
 from memory.evidence import Mark
-from memory.records import DeltaOp, Record, Status
+from memory.records import RECALLABLE, DeltaOp, Record, Status
 from memory.utility import Case
-from playbooks.contradictions import contradictions
+from playbooks.contradictions import comparable, contradictions
 from playbooks.retirement import retire as retirements
 from skills import skill_retirement
 from skills.record import Skill
@@ -67,11 +67,10 @@ def _asked(state: State, context: RunContext) -> tuple[Record[Any], ...]:
 
 def _rivals(known: Sequence[Case], context: RunContext) -> tuple[Case, ...]:
     """Return the cases of what contradicts a record that this batch spoke for or against, and was not shown itself."""
-    moved = {case.record.id for case in known if any(_spoken(mark) for mark in case.evidence.marks)}
-    if not moved:
-        return ()
-    records = texts(context.store.view(context.namespace))
-    pairs = contradictions(records, moved)
+    moved = [case.record for case in known if any(_spoken(mark) for mark in case.evidence.marks)]
+    shown = [record for record in moved if record.status in RECALLABLE and record.kind not in NO_TEXT]
+    records = comparable(shown, context.store.view(context.namespace))
+    pairs = contradictions(records, {record.id for record in shown})
     ids = {key for pair in pairs for key in (pair.first, pair.second)} - {case.record.id for case in known}
     return cases(context.store, context.config.forget, [record for record in records if record.id in ids])
 

@@ -39,6 +39,8 @@ class World:
     """Share of tasks that pass in one of two runs and fail in the other, each way; 1/4 is a coin."""
     wavers: float = 1.0
     """Share of tasks whose progress is never twice the same, as that of a policy that samples."""
+    prompts: float = 0.0
+    """Share of tasks that another prompt ends otherwise, whatever it says, and always so: a greedy policy."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,15 @@ class Bench:
             solved &= ~harms
         flip = (1 - sqrt(1 - 4 * self.world.noise)) / 2
         passed = solved ^ (self._rng.random(count) < flip)
+        if self.world.prompts and names != tuple(self.known):
+            passed ^= np.random.default_rng(seed_for(self.seed, *names)).random(count) < self.world.prompts
         wavering = 0.01 * self._wavers * self._rng.random(count)
         return passed, np.where(passed, 0.98, np.minimum(0.2 + further, 0.9)) + wavering
 
     def _touch(self, name: str) -> tuple[Mask, Mask, Mask]:
         """Return the tasks that a change helps, harms and moves, drawn once."""
         if name not in self._touched:
-            effect, draw = self.effects[name], self._rng.random((3, len(self.tasks)))
+            effect, draw = self.effects.get(name, USELESS), self._rng.random((3, len(self.tasks)))
             failing = ~self._solved
             helps = failing & (draw[0] < effect.helps / (1 - SOLVED))
             harms = self._solved & (draw[1] < effect.harms / SOLVED)

@@ -6,8 +6,9 @@ Never run on the report split.
 
 A practical look goes in stages: `first` tasks, then twice as many, up to all, until the answer is plain; all stages of
 all looks at a change spend of one small error (`evolve.statistics.spending`). Nothing is accepted before all tasks of
-the protected slices were run, A/A runs only where the answer hangs on it. What the looks before this one spent of the
-error of a change, and of episodes, is read back from their evidence.
+the protected slices were run. A/A runs only where the answer hangs on it; where it flips nothing, the base with a text
+that says nothing runs besides, since a greedy policy answers another prompt in another way. What the looks before this
+one spent of the error of a change, and of episodes, is read back from their evidence.
 
 The good ops among many are found with few looks: all at once first, halves where good and bad are mixed (group
 testing). Every group is tested on top of what was admitted before it, and what of an accepted one is not missed when it
@@ -31,7 +32,18 @@ from evolve.gates.canary import SLICE, Canary, canary_tasks
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
 from evolve.gates.gate_events import verdicts
-from evolve.gates.held_out_rules import NAME, HeldOutTrial, Options, Rules, decide, look_of, looks, options_of, replay
+from evolve.gates.held_out_rules import (
+    NAME,
+    HeldOutTrial,
+    Options,
+    Rules,
+    decide,
+    floor,
+    look_of,
+    looks,
+    options_of,
+    replay,
+)
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
@@ -40,11 +52,15 @@ from evolve.statistics.paired import Passed, p_better, pair
 from evolve.statistics.partial_progress import Marks, further, reaches
 from evolve.statistics.spending import level_of, stages
 from memory.protocols import KnowledgeView
-from memory.records import DeltaOp, Task, Trajectory, Verdict
+from memory.records import DeltaOp, Op, Status, Task, Trajectory, Verdict
 from skills.record import Skill
 
 PATIENCE = 3
 """Looks after which a change that seems good, and is not seen to be, is refused."""
+PLACEBO = DeltaOp(
+    op=Op.ADD, op_id="placebo", payload={"content": "This line says nothing."}, status=Status.ACTIVE, pinned=True
+)
+"""A text that is in every prompt and says nothing."""
 HALF = 0.5
 """Share of the episodes from which skills wait while a text waits for calls."""
 
@@ -168,8 +184,12 @@ class HeldOut:
                 left = left_of(looked, now, rules.first, rules.error)
                 trial = trial.model_copy(update={"left": left, "guarded": self._guarded})
                 if len(pair(trial.cohort, base, candidate).lost) / size > rules.cap + 1e-9:
-                    again = await self._evaluate(before or None, some, seed_for(self._seed_of(group), "A/A"))
+                    seed = self._seed_of(group)
+                    again = await self._evaluate(before or None, some, seed_for(seed, "A/A"))
                     trial = trial.model_copy(update={"again": dict(again)})
+                    if floor(trial) == 0:
+                        empty = await self._evaluate([*before, PLACEBO], some, seed)
+                        trial = trial.model_copy(update={"placebo": dict(empty)})
             except OutOfCalls as short:
                 return decision, short
             decision = decide(trial, rules)

@@ -1,8 +1,8 @@
 """The decision of gate `held_out`: from what was observed to accepted or not, in two modes. Pure; runs nothing.
 
 `strict`: one-sided exact McNemar, at a level that `evolve.statistics.alpha` gives. `practical`, for fewer tasks: a net
-gain that noise alone rarely makes, few tasks lost beyond what is lost without any change (A/A), and no protected slice
-worse. Both record the p-value.
+gain that noise alone rarely makes, few tasks lost beyond what is lost without any change (the floor), and no protected
+slice worse. Both record the p-value.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Rules(Frozen):
     """Practical: chance that a change that does nothing is accepted, over all looks at it. 0.1 asks for 5 wins without
     a loss at first, 7 of 8, 9 of 11: the margin grows with the flips seen, so it needs no estimate of the noise."""
     cap: float = Field(default=0.02, ge=0, le=1)
-    """Practical: share of tasks that may be lost above the A/A floor."""
+    """Practical: share of tasks that may be lost above the floor (`floor`)."""
     progress: bool = True
     """Practical: tasks that came further count beside those that passed; else success alone."""
     first: int = Field(default=12, ge=1)
@@ -78,6 +78,8 @@ class HeldOutTrial(Frozen):
     candidate: dict[str, bool | None]
     again: dict[str, bool | None] | None = None
     """The base once more with another seed (A/A); practical mode needs it when more is lost than the cap allows."""
+    placebo: dict[str, bool | None] | None = None
+    """The base with one more text, which says nothing; asked for where A/A flips nothing, as with a greedy policy."""
     reach: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """Task id -> how far it came in the base and in the candidate; without it success alone counts."""
     slices: dict[str, tuple[str, ...]] = Field(default_factory=dict)
@@ -133,8 +135,8 @@ def _practical(trial: HeldOutTrial, rules: Rules, found: Paired) -> tuple[dict[s
     ahead, behind = _further(trial, trial.cohort)
     allowed, left = _spent(trial, rules)
     won, lost = len(found.gained), len(found.lost)
-    floor = _floor(trial)
-    if floor is None and lost / found.n > rules.cap + 1e-9:
+    noise = floor(trial)
+    if noise is None and lost / found.n > rules.cap + 1e-9:
         raise BadInput("practical mode got no A/A run, expected the base run twice; run it again with another seed")
     needed = max(1.0, rules.min_delta * found.n)
     balance = {name: _balance(trial, name, found) for name in trial.slices}
@@ -144,9 +146,9 @@ def _practical(trial: HeldOutTrial, rules: Rules, found: Paired) -> tuple[dict[s
         "nothing was gained": ahead >= 1,
         f"p = {p:.3g} is above {allowed:.3g}, the level of this look": p <= allowed,
         f"{lost - won} fewer tasks pass": won >= lost or not trial.reach,
-        f"lost more than {floor or 0:.3g} (A/A) + {rules.cap:g}": lost / found.n <= (floor or 0) + rules.cap + 1e-9,
+        f"lost more than {noise or 0:.3g} (floor) + {rules.cap:g}": lost / found.n <= (noise or 0) + rules.cap + 1e-9,
     } | {f"protected slice {name!r} fell by {-change}": change >= 0 for name, change in balance.items()}
-    computed = {"floor": floor, "slices": balance, "ahead": ahead, "behind": behind, "max_p": allowed, "left": left}
+    computed = {"floor": noise, "slices": balance, "ahead": ahead, "behind": behind, "max_p": allowed, "left": left}
     return computed, [text for text, holds in conditions.items() if not holds]
 
 
@@ -166,12 +168,17 @@ def _spent(trial: HeldOutTrial, rules: Rules) -> tuple[float, float]:
     return allowed, left
 
 
-def _floor(trial: HeldOutTrial) -> float | None:
-    """Return the share of tasks that flip one way when nothing changes; None without an A/A run."""
+def floor(trial: HeldOutTrial) -> float | None:
+    """Return the share of tasks that flip one way when nothing changes that matters; None without an A/A run.
+
+    A greedy policy answers the same prompt in the same way, and any other prompt, even one with a text that says
+    nothing, changes some of its answers. That is noise as well.
+    """
     if trial.again is None:
         return None
-    noise = pair(trial.cohort, trial.base, trial.again)
-    return (len(noise.gained) + len(noise.lost)) / (2 * noise.n)
+    runs = (trial.again, trial.placebo or trial.base)
+    noise = [pair(trial.cohort, trial.base, run) for run in runs]
+    return max((len(each.gained) + len(each.lost)) / (2 * each.n) for each in noise)
 
 
 def _balance(trial: HeldOutTrial, name: str, found: Paired) -> int:

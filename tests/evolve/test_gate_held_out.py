@@ -21,7 +21,7 @@ from benchmarks.gate_trials import Truth, arms
 from benchmarks.gate_worlds import USELESS, Effect, World, lives, share
 from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import redecided
-from evolve.gates.held_out import HeldOut, left_of, share_of_code
+from evolve.gates.held_out import PLACEBO, HeldOut, left_of, share_of_code
 from evolve.gates.held_out_rules import HeldOutTrial, Rules, decide, looks, replay
 from evolve.statistics.alpha import Look, level
 from evolve.statistics.partial_progress import Marks
@@ -58,9 +58,9 @@ def trial(n: int, won: int, lost: int, flips: int = 0, **fields: Any) -> HeldOut
         ((50, 1, 0), ONCE, Status.REJECTED, "of 50 held-out tasks; p = 0.5 is above 0.05, the level of this look"),
         ((50, 1, 1, 1), ONCE, Status.REJECTED, "tasks; the net gain 0 is below 1; p = 0.75 is above 0.05"),
         ((50, 8, 1), ONCE, Status.ACTIVE, ""),
-        ((50, 9, 2), ONCE, Status.REJECTED, "lost more than 0 (A/A) + 0.02"),
+        ((50, 9, 2), ONCE, Status.REJECTED, "lost more than 0 (floor) + 0.02"),
         ((50, 9, 2, 2), ONCE, Status.ACTIVE, ""),
-        ((50, 11, 3, 2), ONCE, Status.REJECTED, "lost more than 0.02 (A/A) + 0.02"),
+        ((50, 11, 3, 2), ONCE, Status.REJECTED, "lost more than 0.02 (floor) + 0.02"),
         ((50, 9, 2), Rules(first=60, cap=0.04), Status.ACTIVE, ""),
     ],
 )
@@ -146,6 +146,53 @@ def test_h2_the_floor_is_half_of_what_flips_without_a_change() -> None:
     assert decision.evidence["statistics"]["floor"] == 4 / 100
     assert decide(trial(50, 12, 3, 4)).accepted
     assert not decide(trial(50, 12, 3, 1)).accepted
+
+
+def test_h2_where_a_a_flips_nothing_the_floor_is_that_of_a_text_that_says_nothing() -> None:
+    greedy = trial(50, 9, 2)
+    assert greedy.again == greedy.base
+    placebo = greedy.base | {"t48": False, "t20": True}
+    decision = decide(greedy.model_copy(update={"placebo": placebo}))
+    assert decision.evidence["statistics"]["floor"] == 2 / 100
+    assert decision.accepted
+    assert not decide(greedy.model_copy(update={"placebo": greedy.base})).accepted
+    assert replay(json.loads(json.dumps(decision.evidence))) == decision
+
+
+class Greedy:
+    """An evaluation that gives the same for the same prompt; any text flips `flips` tasks, and the change gains 9."""
+
+    def __init__(self, flips: int) -> None:
+        self.flips, self.asked = flips, list[tuple[str, ...]]()
+
+    async def __call__(
+        self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int
+    ) -> Mapping[str, bool | None]:
+        names = tuple(op.op_id for op in ops or ())
+        self.asked.append(names)
+        passed = {task.id: at >= 40 for at, task in enumerate(tasks)}
+        lost = [f"t{at}" for at in range(58, 60)] if names else []
+        if names == ("add",):
+            passed |= dict.fromkeys((f"t{at}" for at in range(9)), True) | dict.fromkeys(lost, False)
+        elif names:
+            passed |= dict.fromkeys((f"t{at}" for at in range(30, 30 + self.flips)), True)
+        return passed
+
+
+@pytest.mark.parametrize(("flips", "accepted"), [(0, False), (4, True)])
+async def test_h2_a_greedy_policy_is_asked_with_a_text_that_says_nothing(flips: int, accepted: bool) -> None:
+    runs = Greedy(flips)
+    verdict = await HeldOut(runs, TASKS, seed=1, rules=ONCE).judge([ADD], RecordView(()), [])
+    assert (verdict.accepted == ("add",)) is accepted
+    assert runs.asked[:4] == [(), ("add",), (), ("placebo",)]
+    assert PLACEBO.pinned  # it is in every prompt
+    assert redecided(verdict, replay) == verdict
+
+
+def test_h5_with_a_greedy_policy_a_good_change_passes_and_a_useless_one_rarely() -> None:
+    greedy = World(0, 0, prompts=0.06)
+    assert share(lives(16, 60, [[Effect(helps=0.4)]], 60, greedy, screen=False), "0.0") > 0.75
+    assert share(lives(16, 200, [[USELESS]] * 3, 60, greedy, screen=False), "0.0") < 0.05
 
 
 def test_h2_a_protected_slice_may_not_fall() -> None:
@@ -439,17 +486,18 @@ async def test_h4_the_same_changes_are_not_looked_at_again_as_long_as_nothing_is
     assert set(more.deferred) == {"add", "other"}
 
 
-@pytest.mark.parametrize(("lost", "arms"), [(0, 2), (1, 2), (2, 3)])
+@pytest.mark.parametrize(("lost", "arms"), [(0, 2), (1, 2), (2, 4)])
 async def test_h2_the_noise_is_measured_only_where_the_answer_hangs_on_it(lost: int, arms: int) -> None:
     asked: list[tuple[bool, int]] = []
 
     async def run(ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Mapping[str, bool | None]:
         asked.append((ops is not None, seed))
-        return {task.id: (at >= lost) if ops else (at < lost or at >= 9) for at, task in enumerate(tasks)}
+        changed = bool(ops) and PLACEBO not in (ops or ())
+        return {task.id: (at >= lost) if changed else (at < lost or at >= 9) for at, task in enumerate(tasks)}
 
     verdict = await HeldOut(run, TASKS, seed=1, rules=ONCE).judge([ADD], RecordView(()), [])
-    assert [changed for changed, _ in asked] == [False, True, False][:arms]
-    assert len({seed for _, seed in asked}) == arms - 1
+    assert [changed for changed, _ in asked] == [False, True, False, True][:arms]
+    assert len({seed for _, seed in asked}) == arms // 2
     assert ("add" in verdict.accepted) is (lost < 2)
 
 
@@ -462,10 +510,10 @@ class Measures:
 
     async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Marks:
         self.seeds.append(seed)
-        again = seed != self.seeds[0]
-        failed = self.lost if ops else self.flips if again else 0
+        again, changed = seed != self.seeds[0], bool(ops) and PLACEBO not in (ops or ())
+        failed = self.lost if changed else self.flips if again else 0
         places = {task.id: int(task.id[1:]) for task in tasks}
-        reach = {key: 0.25 if ops and at < self.lost + self.behind else 0.5 for key, at in places.items()}
+        reach = {key: 0.25 if changed and at < self.lost + self.behind else 0.5 for key, at in places.items()}
         return Marks({key: at >= failed for key, at in places.items()}, reach)
 
 

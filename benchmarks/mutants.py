@@ -33,7 +33,7 @@ from benchmarks.table import ROOT
 
 EQUIVALENT = Path(__file__).parent / "data" / "mutants_equivalent.jsonl"
 """Mutants that change nothing that can be observed, each with the reason. Named by file, kind, before and after."""
-KEPT = ("evolve", "memory", "skills", "policies", "playbooks", "benchmarks", "tests", "docs", "examples")
+KEPT = ("evolve", "memory", "skills", "policies", "playbooks", "benchmarks", "labs", "tests", "docs", "examples")
 CAUGHT, SURVIVED, UNDECIDED = "caught", "survived", "undecided"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 

@@ -74,7 +74,7 @@ class Journal:
                 yield
             finally:
                 if self.engine.in_transaction:
-                    self.conn.execute("ROLLBACK")
+                    self.conn.execute("COMMIT")  # after a ROLLBACK psycopg forgets what it has prepared
 
     def leased(self, name: str) -> bool:
         """Tell whether a living process holds a run, or what else has this name."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from memory.evidence import Evidence
 from memory.protocols import Embedder, KnowledgeView
-from memory.records import Frozen, Record, Trust
+from memory.records import Frozen, Payload, Record, Trust
 from playbooks.similarity import NEGATIONS, SHORT_WORDS, TAIL, contradicts, exact_key, opposes, values
 from playbooks.texts import TextIndex, terms, texts_of
 
@@ -76,8 +76,10 @@ def comparable(records: Sequence[Record[Any]], view: KnowledgeView) -> tuple[Rec
     """
     found = {record.id: record for record in records}
     for record in records:
-        index = texts_of(view, record.kind)
-        for key in _framed_like(record.payload.text(), index) - found.keys():
+        if type(record.payload).compared is not Payload.compared:  # the index has other texts
+            found |= {other.id: other for other in view.records(record.kind)}
+            continue
+        for key in _framed_like(record.payload.text(), texts_of(view, record.kind)) - found.keys():
             other = view.get(key)
             assert other is not None
             found[key] = other
@@ -87,8 +89,8 @@ def comparable(records: Sequence[Record[Any]], view: KnowledgeView) -> tuple[Rec
 def _framed_like(text: str, index: TextIndex) -> set[str]:
     """Return the keys of all texts that may share one of `_frames` with this one.
 
-    They hold its first plain word; and its others but two neighbours, or but the last `TAIL`: so at least one of any
-    that are neither.
+    They hold its first plain word. Of the others they may lack two neighbours, or the last `TAIL` words, and no more:
+    of words of which neither leaves out all, they hold one. Texts that are long may lack none.
     """
     said = values(text)
     plain = _plain(said)

@@ -28,10 +28,12 @@ _MARGIN = 1e-5
 def texts_of(view: KnowledgeView, kind: str) -> TextIndex:
     """Return the texts by which records of a kind are the same (`Payload.compared`), by record id.
 
-    Who changes the index changes it for himself: it is brought up to date for whoever asks next.
+    Each thread has one of its own. It is good until it is asked for again: then it holds what that view holds, whatever
+    was added to it or removed. So nobody keeps it over an `await`.
     """
     records = view.records(kind)
-    index: TextIndex = view.kept.setdefault(f"texts of {kind} {threading.get_ident()}", TextIndex())
+    own: threading.local = view.kept.setdefault("texts", threading.local())
+    index: TextIndex = own.__dict__.setdefault(kind, TextIndex())
     if index.source is not records:
         index.become((record.id, record.payload.compared()) for record in records)
         index.source = records

@@ -39,6 +39,7 @@ OFFENCES = {
 UPWARD = {
     "memory/up.py": "from policies.protocols import Policy\n",
     "policies/up.py": "from playbooks.protocols import Curator\n",
+    "policies/lab.py": "import labs.pocket.train\n",
     "playbooks/sideways.py": "from skills.protocols import Sandbox\n",
     "skills/sideways.py": "import playbooks.protocols\n",
     "skills/up.py": "from evolve.protocols import Episode\n",

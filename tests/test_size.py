@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
-SCRIPTS = ("benchmarks", "examples")
+SCRIPTS = ("benchmarks", "examples", "labs")
 FILE_LINES, INIT_LINES, FUNCTION_LINES, PARAMETERS = 500, 30, 50, 6
 ALLOWED_CALLS = (
     "refuse_shadowed_packages()",

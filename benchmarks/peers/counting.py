@@ -4,8 +4,8 @@ was used.
 An arm is given a base URL of its own, `http://127.0.0.1:PORT/ARM/PHASE/v1`. What it sends there is passed on unchanged,
 and each answer leaves one line in a file of that arm and phase: what was asked for, when, how it ended, and the tokens
 that the server itself counted (`usage`, also in the last event of a streamed answer), with the answer and a hash of the
-request. The files only grow. An arm that was killed begins anew: what it asked before is answered from its file, at
-once, and counts once, with the time that it took when the server said it.
+request. The files only grow. An arm that was killed begins anew: what it asks again is answered from its file, at once,
+and counts as it did, with its time; what it does not ask again does not count.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ import re
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from memory.errors import BadInput
@@ -71,8 +72,7 @@ class CountingProxy:
         self.origin = ""
         self._lock = threading.Condition()
         self._under_way: dict[str, int] = {}
-        self._sitting: set[str] = set()
-        self._said: dict[str, dict[str, deque[dict[str, Any]]]] = {}
+        self._sitting: dict[str, _Sitting] = {}
 
     def url(self, arm: str, phase: str) -> str:
         """Return the base URL of a phase of an arm. Raises `BadInput` for a name that is no plain word."""
@@ -85,17 +85,19 @@ class CountingProxy:
         return f"{self.origin}/{arm}/{phase}/v1"
 
     @contextmanager
-    def sitting(self, arm: str, phase: str) -> Generator[str]:
-        """Yield the base URL, and note when the phase began and ended: `wall_s` is the time of all sittings.
+    def sitting(self, arm: str, phase: str, *, goes_on: bool = False) -> Generator[str]:
+        """Yield the base URL, and note when the phase began and ended.
 
-        What the file holds of earlier sittings is said again to equal requests, each answer once.
+        It begins anew: what the file holds of earlier sittings is said again to equal requests, each answer once.
+        `goes_on`: the arm itself knows where it was; nothing is said again, and all sittings count.
         """
         url, label = self.url(arm, phase), f"{arm}/{phase}"
+        said = {} if goes_on else _said(self._file(arm, phase))
         with self._lock:
-            self._said[label] = _said(self._file(arm, phase))
-            others = self._sitting.copy()
-            self._sitting.add(label)
-        self.note(label, {"sitting": "began", "at": time.time(), "machine": machine()})
+            others = set(self._sitting)
+            self._sitting[label] = _Sitting(said, date.today().isoformat())
+        began = {"sitting": "began", "goes_on": goes_on, "at": time.time(), "machine": machine()}
+        self.note(label, began)
         for each in {label, *others} if others else ():
             self.note(each, {"shared": sorted({label, *others} - {each})})
         ended: float | None = None
@@ -107,13 +109,14 @@ class CountingProxy:
         finally:
             self.note(label, {"sitting": "ended", "at": ended or time.time()})
             with self._lock:
-                self._sitting.discard(label)
+                self._sitting.pop(label)
 
     def note(self, label: str, entry: dict[str, Any]) -> None:
         """Append one line to the file of a phase."""
         arm, phase = label.split("/")
-        with self._lock, self._file(arm, phase).open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        with self._lock, self._file(arm, phase).open("a+b") as file:
+            cut = file.tell() and _last_byte(file) != b"\n"  # by a kill
+            file.write(b"\n" * bool(cut) + json.dumps(entry).encode() + b"\n")
 
     def enter(self, label: str) -> int | None:
         """Count one more request under way; return how many there are, None for a label that nobody asked for."""
@@ -129,11 +132,20 @@ class CountingProxy:
             self._under_way[label] -= 1
             self._lock.notify_all()
 
-    def said(self, label: str, key: str) -> dict[str, Any] | None:
+    def told(self, label: str, key: str) -> dict[str, Any] | None:
         """Return what an earlier sitting was told to an equal request, each time another answer; None = nothing."""
         with self._lock:
-            answers = self._said.get(label, {}).get(key)
-            return answers.popleft() if answers else None
+            answers = self._sitting[label].said.get(key) if label in self._sitting else None
+            found = answers.popleft() if answers else None
+        if found:
+            self.note(label, {"told": key})
+        return found
+
+    def key_of(self, label: str, path: str, body: bytes) -> str:
+        """Return a hash of all that decides an answer; the date is left out, which kayba tells to its agent."""
+        with self._lock:
+            day = self._sitting[label].day if label in self._sitting else ""
+        return key_of(path, body, day)
 
     def _file(self, arm: str, phase: str) -> Path:
         return self.home / arm / f"calls-{phase}.jsonl"
@@ -146,29 +158,47 @@ def machine() -> str:
     return f"{named[1] if named else platform.processor()}, {len(os.sched_getaffinity(0))} cores"
 
 
-def key_of(path: str, body: bytes) -> str:
-    """Return a hash of all that decides an answer. Today's date is left out: kayba tells it to its agent."""
+def key_of(path: str, body: bytes, day: str) -> str:
+    """Return a hash of a request in which the day of its sitting is no date."""
     try:
         text = json.dumps(json.loads(body), sort_keys=True)
     except ValueError:
         text = body.decode(errors="replace")
-    return hashlib.sha256(f"{path} {text.replace(date.today().isoformat(), 'today')}".encode()).hexdigest()[:24]
+    return hashlib.sha256(f"{path} {text.replace(day, 'today') if day else text}".encode()).hexdigest()[:24]
+
+
+@dataclass(frozen=True)
+class _Sitting:
+    """A phase that is under way."""
+
+    said: Mapping[str, deque[dict[str, Any]]]
+    """Key -> answers of earlier sittings that were not said again yet."""
+    day: str
+    """When it began: kayba reads the date once."""
+
+
+def _last_byte(file: BinaryIO) -> bytes:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1)
 
 
 def _said(file: Path) -> dict[str, deque[dict[str, Any]]]:
     """Return key -> recorded answers, in their order."""
     found: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
     for entry in _entries(file) if file.exists() else ():
-        if "reply" in entry and entry["status"] < 500:  # more: its client had left
+        if "reply" in entry and entry["status"] == 200:  # a refusal may be mended, and an outage pass
             found[entry["key"]].append(entry)
     return found
 
 
 def read_calls(home: Path, arm: str, phase: str) -> Calls:
-    """Return what a phase of an arm has used so far; nothing, where it never began."""
+    """Return what a phase of an arm has used since it began anew, with what it was told again; nothing, where it never
+    began."""
     file = home / arm / f"calls-{phase}.jsonl"
     entries = list(_entries(file)) if file.exists() else []
-    made = [entry for entry in entries if "path" in entry and entry["path"].split("/")[-1] in GENERATING]
+    since, told = _since_begun(entries)
+    used = [*told, *since]
+    made = [entry for entry in used if "path" in entry and entry["path"].split("/")[-1] in GENERATING]
     right = [entry for entry in made if entry["status"] == 200]
     return Calls(
         calls=len(right),
@@ -177,7 +207,7 @@ def read_calls(home: Path, arm: str, phase: str) -> Calls:
         completion_tokens=sum(entry["completion_tokens"] or 0 for entry in right),
         uncounted=sum(entry["completion_tokens"] is None for entry in right),
         most_at_once=max((entry["at_once"] for entry in made), default=0),
-        wall_s=_wall(entries),
+        wall_s=_wall(since) + _under_way(told),
         shared=any("shared" in entry for entry in entries),
         machines=tuple(sorted({entry["machine"] for entry in entries if "machine" in entry})),
     )
@@ -190,6 +220,27 @@ def _entries(file: Path) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
         except json.JSONDecodeError:
             continue
+
+
+def _since_begun(entries: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the entries since the arm began anew for the last time, and the earlier ones that it was told again."""
+    begun = [at for at, e in enumerate(entries) if e.get("sitting") == "began" and not e.get("goes_on")]
+    start = begun[-1] if begun else 0
+    recorded: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
+    for entry in entries[:start]:
+        if "reply" in entry and entry["status"] == 200:
+            recorded[entry["key"]].append(entry)
+    since = entries[start:]
+    return since, [recorded[entry["told"]].popleft() for entry in since if "told" in entry]
+
+
+def _under_way(entries: list[dict[str, Any]]) -> float:
+    """Return the seconds in which one of some requests was under way, or several."""
+    total, until = 0.0, 0.0
+    for began, ended in sorted((float(entry["began"]), float(entry["ended"])) for entry in entries):
+        total += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return total
 
 
 def _wall(entries: list[dict[str, Any]]) -> float:
@@ -250,10 +301,10 @@ class _Handler(BaseHTTPRequestHandler):
         if at_once is None:
             self._refuse(404, f"no arm and phase {label!r} here")
             return
-        key = key_of(path, body)
-        if said := self.proxy.said(label, key):
+        key = self.proxy.key_of(label, path, body)
+        if self.command == "POST" and (told := self.proxy.told(label, key)):
+            self._send(told["status"], told["type"], told["reply"].encode())
             self.proxy.leave(label)
-            self._send(said["status"], said["type"], said["reply"].encode())
             return
         entry: dict[str, Any] = {
             "path": path.split("?")[0],
@@ -297,8 +348,7 @@ class _Handler(BaseHTTPRequestHandler):
         content = answer.read()
         entry["status"] = answer.status
         entry.update(_usage(content))
-        if answer.status < 500:  # an outage says nothing that would be said again
-            self._record(entry, answer, content)
+        self._record(entry, answer, content)
         self.send_response(answer.status)
         for name, value in answer.headers.items():
             if name.lower() not in HOP:

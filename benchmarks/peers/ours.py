@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks.peers.ring import ADAPT, AGAIN, ANSWER, Result, Ring
+from benchmarks.peers.ring import ADAPT, AGAIN, ANSWER, LIFE, Result, Ring
 from benchmarks.real.lives import Life
 from evolve.episode.arms import MAIN, NO_MEMORY
 
@@ -52,15 +52,15 @@ def ours(ring: Ring, arm: str, section: Mapping[str, Any], *, again: bool = Fals
 def _lived(ring: Ring, arm: str, folder: Path, section: Mapping[str, Any], again: bool) -> Result:
     def life(url: str) -> Life:
         given = merged(ARMS[arm], _FAIR, {"policy": {"max_tokens": ring.max_tokens}, "run": {"seed": ring.seed}})
-        return Life(folder / "life", url, ring.model, section, given)
+        return Life(folder / LIFE, url, ring.model, section, given)
 
     learned = 0
     if arm != OFF:
-        with ring.proxy.sitting(arm, ADAPT) as url:
+        with ring.sitting(arm, ADAPT) as url:
             learned = life(url).learn(len(ring.train)).learned
     passed: dict[str, dict[str, bool]] = {}
     for phase in (ANSWER, AGAIN) if again else (ANSWER,):
-        with ring.proxy.sitting(arm, phase) as url:
+        with ring.sitting(arm, phase) as url:
             found = life(url).examine(phase, len(ring.held_out))[NO_MEMORY if arm == OFF else MAIN]
         passed[phase] = {task.id: bool(found[task.id]) for task in ring.held_out}
     return Result(

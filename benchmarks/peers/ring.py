@@ -3,8 +3,9 @@
 What an arm came to is a cell, a file that may stand in the repository: all arms together take longer than one sitting,
 and the next one may be on another machine. Until then an arm is a folder: `adapted.json` says that adapting is done,
 `answers/` holds one file for each held-out task, `calls-*.jsonl` what was asked and answered. An arm that was killed
-begins anew and is told what it was told before, from those files: no peer has to know how to go on. `unfinished` packs
-them for another machine.
+begins anew and is told what it was told before, from those files: no peer has to know how to go on. One whose course
+depends on timing would ask something else, and keeps `state.json` (kayba) or `life/` (ours). `unfinished` packs what
+another machine needs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,8 @@ from memory.records import Frozen, Task
 
 BARE = "bare"
 ADAPT, ANSWER, AGAIN = "adapt", "answer", "again"
+STATE, LIFE = "state.json", "life"
+"""Of an arm that knows by itself where it was."""
 QUIET = {
     "ANONYMIZED_TELEMETRY": "False",
     "DO_NOT_TRACK": "1",
@@ -106,16 +110,22 @@ class Ring:
         return result
 
     def _begin(self, arm: str) -> None:
-        """Leave nothing in the folder of an arm but what the server has said to it, here or on another machine."""
+        """Leave in the folder of an arm what it may go on from, of this machine or another one."""
         folder = self.home / arm
         folder.mkdir(parents=True, exist_ok=True)
         for each in folder.iterdir():
-            if each.is_dir():
+            if each.is_dir() and each.name != LIFE:
                 shutil.rmtree(each)
-            elif not each.match("calls-*.jsonl"):
+            elif each.is_file() and each.name != STATE and not each.match("calls-*.jsonl"):
                 each.unlink()
-        if self.cells and not any(folder.iterdir()):
+        if self.cells:
             unpack(self.cells, arm, self.seed, folder)
+
+    def sitting(self, arm: str, phase: str) -> AbstractContextManager[str]:
+        """Begin a phase of an arm, or go on with it; give the server's URL for it."""
+        folder = self.home / arm
+        known = (folder / LIFE).exists() or (phase == ADAPT and (folder / STATE).exists())
+        return self.proxy.sitting(arm, phase, goes_on=known)
 
     def used(self, arm: str, phase: str) -> Calls:
         """Return what a phase of an arm used."""
@@ -168,7 +178,7 @@ def _answers(folder: Path) -> dict[str, dict[str, str]]:
 def _phase(ring: Ring, arm: str, python: str, phase: str, options: Mapping[str, str]) -> None:
     """Run one phase in the peer's own Python. Raises `PeerFailed` with the end of what it printed."""
     folder = ring.home / arm
-    with ring.proxy.sitting(arm, phase) as url:
+    with ring.sitting(arm, phase) as url:
         given = asyncio.run(_assignment(ring, arm, phase, url))
         file = folder / f"assignment-{phase}.json"
         _write(file, json.dumps({**given, "options": dict(options)}, indent=2))

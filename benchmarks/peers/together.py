@@ -2,8 +2,9 @@
 
     python -m benchmarks.peers.together gepa langchain kayba ace
 
-Each leaves its cell, as it does when `real_4_peers` runs them one after the other. Their seconds are then no times to
-compare, and the cells say so (`adapt.shared`); everything else is the same.
+Each leaves its cell, as it does when `real_4_peers` runs them one after the other. The server answers as many requests
+at once as they ask, so their seconds are no times to compare, and the cells say so (`adapt.shared`). What they solve is
+the same but for what depends on timing: kayba learns in threads while its agents go on.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from benchmarks.claim import git
-from benchmarks.claims.real_4_peers import CONTEXT, MODEL, SEEDS, TESTED, TOOLS, TRAIN, places, ringed
+from benchmarks.claim import begin
+from benchmarks.claims.real_4_peers import CONTEXT, MODEL, PEERS, SEEDS, TESTED, TOOLS, TRAIN, places, ringed
 from benchmarks.peers import install
 from benchmarks.peers.ring import PeerFailed, peer
 from benchmarks.real.lives import BF16, served_bf16
@@ -21,14 +22,15 @@ from memory.errors import BadInput
 
 
 def main(names: Sequence[str]) -> int:
-    """Measure the peers; return the exit status: 1, where one could not run."""
-    status = 0
+    """Measure the peers, all by default; return the exit status: 1, where one could not run."""
+    status, names = 0, names or PEERS
+    commit = begin("real_4_peers", __doc__, ()).commit
     for name in names:
         install.find(name)
     with served_bf16(MODEL, context=CONTEXT, more=TOOLS) as url:
         for seed in SEEDS:
             with (
-                ringed(places(git("rev-parse", "HEAD")), url, MODEL + BF16, (TRAIN, TESTED), seed) as ring,
+                ringed(places(commit), url, MODEL + BF16, (TRAIN, TESTED), seed) as ring,
                 ThreadPoolExecutor(len(names)) as pool,
             ):
                 for name, found in [(name, pool.submit(peer, ring, name)) for name in names]:

@@ -1,8 +1,8 @@
-"""What a server has said to arms that are not done, packed: a measurement of hours goes on on another machine.
+"""What arms that are not done go on from, packed: a measurement of hours goes on on another machine.
 
-    python -m benchmarks.peers.unfinished HOME CELLS        pack what HOME/seed-N/ARM/calls-*.jsonl hold
+    python -m benchmarks.peers.unfinished HOME CELLS        pack what HOME/seed-N/ARM/ hold
 
-An arm with a cell needs none of it any more, and its file goes.
+An arm with a cell needs none of it any more, and its files go. A packed file that holds more than the one here stays.
 """
 
 from __future__ import annotations
@@ -13,29 +13,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = "unfinished"
+FILES = ("calls-*.jsonl", "state.json")
 
 
 def unpack(cells: Path, arm: str, seed: int, folder: Path) -> None:
-    """Write what was packed of an arm into its folder; nothing, where nothing was."""
-    for file in (cells / FOLDER).glob(f"{arm}-{seed}.calls-*.jsonl.gz"):
-        (folder / file.name.removeprefix(f"{arm}-{seed}.").removesuffix(".gz")).write_bytes(
-            gzip.decompress(file.read_bytes())
-        )
+    """Write what was packed of an arm into its folder, where that lacks it."""
+    for file in (cells / FOLDER).glob(f"{arm}-{seed}.*.gz"):
+        target = folder / file.name.removeprefix(f"{arm}-{seed}.").removesuffix(".gz")
+        if not target.exists():
+            target.write_bytes(gzip.decompress(file.read_bytes()))
 
 
 def pack(home: Path, cells: Path) -> list[Path]:
     """Pack the arms of `home` that have no cell, and remove what is packed of those that have; return the files."""
     target = cells / FOLDER
     target.mkdir(parents=True, exist_ok=True)
-    for file in home.glob("seed-*/*/calls-*.jsonl"):
+    for file in (each for pattern in FILES for each in home.glob(f"seed-*/*/{pattern}")):
         named = f"{file.parent.name}-{file.parents[1].name.removeprefix('seed-')}"
-        if not (cells / f"{named}.json").exists():
-            (target / f"{named}.{file.name}.gz").write_bytes(gzip.compress(file.read_bytes(), mtime=0))
-    packed = sorted(target.glob("*.gz"))
-    for file in packed:
+        packed, content = target / f"{named}.{file.name}.gz", file.read_bytes()
+        less = packed.exists() and len(gzip.decompress(packed.read_bytes())) > len(content)
+        if not less and not (cells / f"{named}.json").exists():
+            packed.write_bytes(gzip.compress(content, mtime=0))
+    packed_files = sorted(target.glob("*.gz"))
+    for file in packed_files:
         if (cells / f"{file.name.split('.')[0]}.json").exists():
             file.unlink()
-    return [file for file in packed if file.exists()]
+    return [file for file in packed_files if file.exists()]
 
 
 def main(arguments: Sequence[str]) -> int:

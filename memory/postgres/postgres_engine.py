@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -63,7 +63,8 @@ class PostgresConnection:
     """Runs statements; connects anew where the connection was lost between two transactions.
 
     In a transaction that writes, statements are sent without waiting for each other (pipeline mode): an answer is
-    waited for where rows are read, and at the end. What fails raises there.
+    waited for where rows are read, and at the end. What fails raises there. No statement is prepared in a pipeline: of
+    one that fails psycopg would not know whether the server has it.
     """
 
     def __init__(self, address: str, *, read_only: bool) -> None:
@@ -71,7 +72,7 @@ class PostgresConnection:
         self.leases: set[int] = set()
         """Advisory locks of this session, taken again where it is made anew."""
         self.in_transaction = False
-        self._pipeline = ExitStack()
+        self._open, self._pipeline = ExitStack(), cast("psycopg.Pipeline | None", None)
         self._raw = self._connected()
         try:
             path = self.execute("SHOW search_path").fetchone()[0]
@@ -118,31 +119,63 @@ class PostgresConnection:
             if lost and command != "ROLLBACK":
                 raise psycopg.OperationalError("the connection was lost in a transaction")
         if sql == "BEGIN" and psycopg.Pipeline.is_supported():
-            self._pipeline.enter_context(self._raw.pipeline())
+            self._pipeline = self._open.enter_context(self._raw.pipeline())
         elif command == "COMMIT":
-            self._pipeline.close()
+            self._end_pipeline()
         elif command == "ROLLBACK":
             self._abandon_pipeline()
-        done = self._raw.execute(translated(sql), [_sent(value) for value in parameters])
+        done = self._raw.execute(translated(sql), [_sent(value) for value in parameters], prepare=self._prepare)
         if command in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = command == "BEGIN"
-        return done
+        return _Answer(done, self._pipeline) if self._pipeline else done
+
+    @property
+    def _prepare(self) -> bool | None:
+        """Never in a pipeline, elsewhere as psycopg sees fit."""
+        return False if self._pipeline else None
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
         """Run one statement for each tuple of parameters."""
         cursor = self._raw.cursor()
-        cursor.executemany(translated(sql), [[_sent(value) for value in row] for row in parameters])
+        for row in parameters:
+            cursor.execute(translated(sql), [_sent(value) for value in row], prepare=self._prepare)
         return cursor
+
+    def _end_pipeline(self) -> None:
+        self._pipeline = None
+        self._open.close()
 
     def _abandon_pipeline(self) -> None:
         """End the pipeline of a transaction that is not kept, whatever failed in it."""
         with suppress(psycopg.Error):
-            self._pipeline.close()
+            self._end_pipeline()
 
     def close(self) -> None:
         """Close the connection."""
         self._abandon_pipeline()
         self._raw.close()
+
+
+class _Answer:
+    """The rows of a statement that was sent in a pipeline."""
+
+    def __init__(self, cursor: psycopg.Cursor[Any], pipeline: psycopg.Pipeline) -> None:
+        self._cursor, self._pipeline = cursor, pipeline
+
+    def fetchone(self) -> Any:
+        return self._arrived().fetchone()
+
+    def fetchall(self) -> list[Any]:
+        return self._arrived().fetchall()
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._arrived())
+
+    def _arrived(self) -> psycopg.Cursor[Any]:
+        """Wait for the rows. The server is told that no more comes for now, so that it watches for one that hangs."""
+        if self._cursor.pgresult is None:
+            self._pipeline.sync()
+        return self._cursor
 
 
 def _sent(value: Any) -> Any:

@@ -10,12 +10,14 @@ P5  recall ranks as in SQLite, and moving there and back changes nothing
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from psycopg import IntegrityError
 
 from memory.doctor import examine
 from memory.embedders.hashing import HashingEmbedder
@@ -119,6 +121,38 @@ def test_p2_a_writer_waits_for_another_and_then_gives_up(
         with pytest.raises(JournalError, match="kept it busy"), impatient.transaction():
             raise AssertionError("two writers at once")
         assert not impatient.engine.in_transaction
+
+
+def test_p2_the_server_ends_the_transaction_of_a_writer_that_hangs(
+    journal: Journal, path: Path, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memory.postgres.postgres_engine._IDLE_SECONDS", 1)
+
+    def hang(writer: Journal) -> None:
+        with writer.transaction() as conn:
+            time.sleep(2)
+            conn.execute("SELECT 1").fetchone()
+
+    with another(path, database) as hanging:
+        with pytest.raises(JournalError):
+            hang(hanging)
+        with journal.transaction() as conn:  # its lock is free
+            assert conn.execute("SELECT 1").fetchone() == (1,)
+
+
+@pytest.mark.parametrize("fails", ["SELECT 1 / 0", "INSERT INTO namespaces VALUES (1)"])
+def test_p2_after_a_statement_that_fails_the_next_transaction_is_whole(store: Store, fails: str) -> None:
+    def write(number: int) -> None:
+        with store.journal.transaction() as conn:
+            store.append(Event(type="note", data={"n": number}))
+            conn.execute(fails)
+
+    for at in range(8):  # often enough that statements would be prepared
+        with pytest.raises((JournalError, BadInput, IntegrityError)):
+            write(at)
+        assert not store.journal.engine.in_transaction
+        store.append(Event(type="note", data={"n": at}))
+    assert [event.data["n"] for event in store.events(type="note")] == list(range(8))
 
 
 def test_p2_a_connection_that_is_lost_in_a_transaction_ends_it(store: Store, path: Path, database: str) -> None:

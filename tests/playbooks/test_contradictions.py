@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from memory.embedders.hashing import HashingEmbedder
 from memory.evidence import Evidence, Mark
 from memory.records import Provenance, Record, Trust, UsageCounts
-from playbooks.contradictions import _between, comparable, contradictions, outdone, possible
+from playbooks.contradictions import _between, _framed_like, _frames, comparable, contradictions, outdone, possible
 from playbooks.kinds.bullet import Bullet
 from playbooks.render import render
+from playbooks.texts import TextIndex
 from playbooks.view import RecordView
 
 Make = Callable[..., Any]
@@ -89,15 +90,28 @@ def test_no_pair_is_overlooked_that_contradicts_and_begins_alike(texts: list[str
     assert [(c.first, c.second) for c in contradictions(records, some)] == [pair for pair in brute if some & set(pair)]
 
 
-@given(TEXTS, st.sampled_from((None, "x " * 30)))
-def test_what_is_read_of_a_view_is_all_that_may_contradict(texts: list[str], long: str | None) -> None:
+@given(TEXTS, st.booleans())
+def test_what_is_read_of_a_view_is_all_that_may_contradict(texts: list[str], long: bool) -> None:
+    said = [f"{text} {'x ' * 30}" for text in texts for _ in range(2)] if long else texts
     records = [
-        Record[Bullet](id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=t + " " + long if long else t))
-        for n, t in enumerate(texts)
+        Record[Bullet](
+            id=f"r{n}", kind="bullet", number=n, payload=Bullet(content=t, polarity="avoid" if n % 2 else "do")
+        )
+        for n, t in enumerate(said)
     ]
     for record in records[:3]:
         read = comparable([record], RecordView(records))
-        assert contradictions(read, {record.id}) == contradictions(records, {record.id})
+        found = contradictions(read, {record.id})
+        assert found == contradictions(records, {record.id})
+        assert found or not long  # the same long text with another polarity stands beside it
+
+
+@given(TEXTS)
+def test_texts_that_share_a_frame_are_among_those_that_are_read(texts: list[str]) -> None:
+    index = TextIndex((str(at), text) for at, text in enumerate(texts))
+    for text in texts:
+        alike = {str(at) for at, other in enumerate(texts) if _frames(text) & _frames(other)}
+        assert alike <= _framed_like(text, index)
 
 
 def test_of_many_rules_about_other_things_none_is_read(bullet: Make) -> None:

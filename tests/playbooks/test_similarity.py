@@ -160,7 +160,9 @@ def test_of_many_texts_with_the_same_frame_few_are_compared() -> None:
     assert index._candidates(texts[7] + " again", 0.9) == ["7"]
 
 
-def test_the_texts_of_a_view_are_kept_for_the_next_one(store: Store) -> None:
+def test_the_texts_of_a_view_are_kept_for_the_next_one(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_text = TextIndex.add
+
     def add(*contents: str) -> list[str]:
         ops = [DeltaOp(op=Op.ADD, payload={"content": content}, status=Status.ACTIVE) for content in contents]
         return [str(item.record_id) for item in store.commit("default", ops, actor="test").results]
@@ -171,8 +173,11 @@ def test_the_texts_of_a_view_are_kept_for_the_next_one(store: Store) -> None:
     index.add("mine", "What I looked at")  # for oneself
     add("Names are in lower case")
     store.commit("default", [DeltaOp(op=Op.REMOVE, target_id=first[0])], actor="test")
+    read: list[str] = []
+    monkeypatch.setattr(TextIndex, "add", lambda self, key, text: (read.append(text), add_text(self, key, text)))
     later = texts_of(store.view("default"), "bullet")
     assert later is index
+    assert read == ["Names are in lower case"]
     assert list(map(later.text, later.keys())) == ["Dates are written as ISO says", "Names are in lower case"]
 
 

@@ -2,11 +2,13 @@
 
 Its public class `ACELiteLLM` with its own prompts and roles; `learn` over the train tasks, `ask` for the held-out ones.
 Given by us: the environment's description as context, the grader as its environment, and the right answers. Agents run
-ahead of learning in its pipeline, so tasks are handed over in portions of its own checkpoint interval.
+ahead of learning in its pipeline, and learn in threads of their own. So tasks are handed over in portions of its own
+checkpoint interval, and a killed adaptation goes on with the portion that was not saved.
 """
 
 from __future__ import annotations
 
+import json
 import os
 
 from assignment import Assignment, Question, read
@@ -51,20 +53,32 @@ def adapt(given: Assignment) -> None:
     """Learn, portion by portion."""
     from ace import Sample
 
-    ours, graded, errors = framework(given, None), environment(given), 0
-    for start in range(0, len(given.train), PORTION):
+    kept, book = given.folder / "state.json", given.folder / "skillbook.json"
+    done = json.loads(kept.read_text()) if kept.exists() else {"tasks": 0, "errors": 0, "skillbook": ""}
+    if done["skillbook"]:
+        book.write_text(done["skillbook"])
+    ours, graded = framework(given, str(book) if done["skillbook"] else None), environment(given)
+    while done["tasks"] < len(given.train):
+        portion = given.train[done["tasks"] : done["tasks"] + PORTION]
         samples = [
             Sample(question=each.question, context=given.description, ground_truth=each.answer, id=each.id)
-            for each in given.train[start : start + PORTION]
+            for each in portion
         ]
         results = ours.learn(samples, environment=graded)
         given.must_be_alive()
         for result in results:
             if result.error is not None:
                 print(f"{type(result.error).__name__}: {result.error}"[:500], flush=True)
-        errors += sum(result.error is not None for result in results)
-    ours.save(str(given.folder / "skillbook.json"))
-    given.adapted(len(ours.skillbook.skills()), errors=errors)
+        ours.save(str(book))
+        done = {
+            "tasks": done["tasks"] + len(portion),
+            "errors": done["errors"] + sum(result.error is not None for result in results),
+            "skillbook": book.read_text(),
+        }
+        half = kept.with_suffix(".half")
+        half.write_text(json.dumps(done))
+        half.replace(kept)
+    given.adapted(len(ours.skillbook.skills()), errors=done["errors"])
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ import struct
 import threading
 import urllib.error
 import urllib.request
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -100,23 +99,66 @@ def test_what_was_said_is_said_again_once_for_each_time(model_server: Any, tmp_p
 
 
 def test_a_request_is_the_same_on_another_day_and_in_another_order() -> None:
-    body = {"model": "tiny", "messages": [f"It is {date.today().isoformat()}."]}
-    same = dict(reversed(body.items())) | {"messages": ["It is today."]}
-    assert key_of("v1", json.dumps(body).encode()) == key_of("v1", json.dumps(same).encode())
-    assert key_of("v1", json.dumps(body).encode()) != key_of("v2", json.dumps(body).encode())
-    assert key_of("v1", b"\xff") != key_of("v1", b"")
+    body = {"model": "tiny", "messages": ["It is 2026-11-27."]}
+    same = dict(reversed(body.items())) | {"messages": ["It is 2026-11-29."]}
+    first, later = (json.dumps(each).encode() for each in (body, same))
+    assert key_of("v1", first, "2026-11-27") == key_of("v1", later, "2026-11-29")
+    assert key_of("v1", first, "2026-11-27") != key_of("v1", first, "2026-11-28")
+    assert key_of("v1", first, "") != key_of("v2", first, "")
+    assert key_of("v1", b"\xff", "") != key_of("v1", b"", "")
 
 
-def test_a_refusal_is_said_again_and_an_outage_is_not(model_server: Any, tmp_path: Path) -> None:
+def test_what_is_not_asked_again_does_not_count_and_what_is_told_again_counts_with_its_time(
+    model_server: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "ours" / "calls-adapt.jsonl"
+    file.parent.mkdir()
+
+    def call(key: str, began: float, ended: float) -> dict[str, Any]:
+        said = {"path": "v1/chat/completions", "key": key, "status": 200, "type": "application/json", "reply": "{}"}
+        return {**said, "began": began, "ended": ended, "prompt_tokens": 5, "completion_tokens": 1, "at_once": 2}
+
+    lines = [
+        {"sitting": "began", "at": 100.0},
+        call("a", 101.0, 111.0),
+        call("b", 105.0, 125.0),
+        call("c", 130.0, 140.0),
+        {"sitting": "began", "at": 900.0},  # anew, after a kill
+        {"told": "a"},
+        {"told": "b"},
+        call("d", 901.0, 904.0),
+        {"sitting": "ended", "at": 905.0},
+    ]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = read_calls(tmp_path, "ours", "adapt")
+    assert (found.calls, found.prompt_tokens) == (3, 15)
+    assert found.wall_s == (125 - 101) + 5
+    lines[4:7] = [{"sitting": "began", "goes_on": True, "at": 900.0}]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert read_calls(tmp_path, "ours", "adapt").calls == 4
+
+
+def test_a_refusal_and_an_outage_are_not_said_again(model_server: Any, tmp_path: Path) -> None:
     with proxying(model_server.url, tmp_path) as proxy:
         for status in (400, 503):
             model_server.status = status
             with proxy.sitting("ours", str(status)) as url:
                 assert post(url, messages=[])[0] == status
         model_server.status = 200
-        for status, now in ((400, 400), (503, 200)):
+        for status in (400, 503):
             with proxy.sitting("ours", str(status)) as url:
-                assert post(url, messages=[])[0] == now
+                assert post(url, messages=[])[0] == 200
+            found = read_calls(tmp_path, "ours", str(status))
+            assert (found.calls, found.failed) == (1, 0)
+
+
+def test_a_line_that_a_kill_cut_short_swallows_no_other(model_server: Any, tmp_path: Path) -> None:
+    file = tmp_path / "ours" / "calls-adapt.jsonl"
+    file.parent.mkdir()
+    file.write_text('{"path": "v1/chat/comp')
+    with proxying(model_server.url, tmp_path) as proxy, proxy.sitting("ours", "adapt"):
+        pass
+    assert read_calls(tmp_path, "ours", "adapt").machines == (machine(),)
 
 
 def test_arms_that_share_the_server_are_marked(model_server: Any, tmp_path: Path) -> None:
@@ -161,9 +203,9 @@ def test_sittings_add_up_and_one_that_was_killed_ends_with_its_last_answer(tmp_p
         {"sitting": "began", "at": 100.0},
         {**call, "began": 101.0, "ended": 104.0},
         {"sitting": "ended", "at": 110.0},
-        {"sitting": "began", "at": 500.0},
+        {"sitting": "began", "goes_on": True, "at": 500.0},
         {**call, "began": 501.0, "ended": 507.0},  # killed here
-        {"sitting": "began", "at": 900.0},
+        {"sitting": "began", "goes_on": True, "at": 900.0},
         {"sitting": "ended", "at": 901.0},
     ]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines) + '{"path": "v1/chat/comp')

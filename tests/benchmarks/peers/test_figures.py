@@ -99,6 +99,14 @@ def test_times_of_two_machines_are_not_compared() -> None:
     assert "another machine" in found.claim
 
 
+def test_times_of_an_arm_that_shared_the_server_are_not_compared() -> None:
+    shared = result("slow", wall_s=350)
+    shared = shared.model_copy(update={"adapt": shared.adapt.model_copy(update={"shared": True})})
+    (found,) = time_rows({"ours": [result("ours", wall_s=100)], "slow": [shared]}, "ours", ["slow"])
+    assert (found.measured, found.ok) == (None, False)
+    assert "the server was shared" in found.claim
+
+
 def test_the_table_names_every_arm_and_what_it_used() -> None:
     found = arm_rows({"ours": [result("ours", calls=4, failed=1)]}, n=40)
     assert row(found, "solved").measured == pytest.approx(5.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shutil
@@ -18,7 +19,7 @@ from benchmarks.peers import install
 from benchmarks.peers.counting import machine, proxying
 from benchmarks.peers.grading import grade, grading, right_answer
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, merged, ours
-from benchmarks.peers.ring import ADAPT, BARE, PeerFailed, Ring, bare, peer
+from benchmarks.peers.ring import ADAPT, ANSWER, BARE, STATE, PeerFailed, Ring, bare, peer
 from benchmarks.peers.unfinished import pack
 from evolve.environments.formula import Formula, FormulaConfig
 from memory.errors import BadInput
@@ -127,15 +128,39 @@ def test_what_was_killed_begins_anew_and_is_told_what_it_was_told(ring: Ring, mo
     assert again.answer.calls == whole.answer.calls  # no answer counts twice
 
 
-def test_our_own_arm_that_was_killed_asks_for_what_it_was_not_told(
-    ring: Ring, model_server: Any, section: Section
-) -> None:
+def test_our_own_arm_that_was_killed_goes_on_with_its_life(ring: Ring, model_server: Any, section: Section) -> None:
     whole = ours(ring, FRUGAL, section)
-    forgets_one_answer(ring, FRUGAL)
+    (ring.home / f"{FRUGAL}-0.json").unlink()
     before = len(model_server.asked)
     again = ours(ring, FRUGAL, section)
-    assert len(model_server.asked) == before + 1
-    assert (again.passed, again.learned, again.adapt.calls) == (whole.passed, whole.learned, whole.adapt.calls)
+    assert len(model_server.asked) == before
+    assert (again.passed, again.learned) == (whole.passed, whole.learned)
+    assert (again.adapt.calls, again.answer.calls) == (whole.adapt.calls, whole.answer.calls)
+
+
+def test_a_peer_that_keeps_its_state_goes_on_from_it_and_all_its_calls_count(ring: Ring, model_server: Any) -> None:
+    folder = ring.home / "one"
+    with ring.sitting("one", ADAPT) as url:
+        ask(url, "a")
+    (folder / STATE).write_text("{}")
+    ring._begin("one")
+    before = len(model_server.asked)
+    with ring.sitting("one", ADAPT) as url:
+        ask(url, "a")
+    with ring.sitting("one", ANSWER) as url:
+        ask(url, "b")
+    (folder / "calls-adapt.jsonl").rename(folder / "kept")
+    with ring.sitting("one", ANSWER) as url:
+        ask(url, "b")  # answering begins anew
+    (folder / "kept").rename(folder / "calls-adapt.jsonl")
+    assert len(model_server.asked) == before + 2
+    assert (ring.used("one", ADAPT).calls, ring.used("one", ANSWER).calls) == (2, 1)
+
+
+def ask(url: str, text: str) -> None:
+    """Ask for one chat completion."""
+    body = json.dumps({"messages": [{"role": "user", "content": text}]}).encode()
+    urllib.request.urlopen(urllib.request.Request(f"{url}/chat/completions", body), timeout=30).close()
 
 
 def test_another_machine_goes_on_with_what_was_packed(ring: Ring, model_server: Any, tmp_path: Path) -> None:
@@ -151,6 +176,13 @@ def test_another_machine_goes_on_with_what_was_packed(ring: Ring, model_server: 
         again = bare(replace(here, proxy=proxy))
     assert len(model_server.asked) == before
     assert (again.passed, again.answer.calls) == (whole.passed, whole.answer.calls)
+    (left,) = (tmp_path / "cells").glob("*.json")
+    left.rename(tmp_path / "cell")
+    calls = here.home / BARE / "calls-answer.jsonl"
+    more, _ = calls.read_text(), calls.write_text("")
+    assert not any(gzip.decompress(each.read_bytes()) == b"" for each in pack(ring.home, tmp_path / "cells"))
+    calls.write_text(more)
+    (tmp_path / "cell").rename(left)
     assert pack(ring.home, tmp_path / "cells") == []  # what has a cell is not packed, and no longer there
     assert not list((tmp_path / "cells" / "unfinished").iterdir())
 

@@ -10,13 +10,15 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from policies.errors import PolicyRefused
-from policies.rl import upcasting
+from policies.rl import trained_model
 from policies.rl.trained_model import upcast
 
 
-@pytest.mark.parametrize("piece", [upcasting.PIECE, 200])
+@pytest.mark.parametrize("piece", [trained_model.PIECE, 200])
 def test_forward_and_gradient_are_those_of_float32(piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(upcasting, "PIECE", piece)  # 200: matrices are widened in several pieces, the last one smaller
+    monkeypatch.setattr(
+        trained_model, "PIECE", piece
+    )  # 200: matrices are widened in several pieces, the last one smaller
     torch.manual_seed(1)
     config = Qwen2Config(
         vocab_size=50,

@@ -141,15 +141,6 @@ class HasAnswers(Protocol):
 
 
 @runtime_checkable
-class HasExcerpts(Protocol):
-    """Capability: not all that an observation says is worth showing in another task, such as what can be done next."""
-
-    def excerpt(self, observation: str) -> str:
-        """Return what an exemplar shows of an opening or an observation."""
-        ...
-
-
-@runtime_checkable
 class TellsOutside(Protocol):
     """Capability: the environment tells what strangers can have written, such as mails, files and pages.
 

@@ -122,10 +122,6 @@ class TextWorld:
         game.close()
         return [Action(text=command) for command in state["policy_commands"]]
 
-    def excerpt(self, observation: str) -> str:
-        """Return an observation without the commands that made sense then."""
-        return observation.partition(f"\n\n{LISTED}\n")[0]
-
     def outside(self, episode: Trajectory) -> Sequence[str]:
         """Return nothing: every word of a game comes from TextWorld's grammar."""
         return ()

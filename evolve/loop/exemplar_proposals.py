@@ -19,8 +19,6 @@ from evolve.episode.trust import runs
 from evolve.gates.static import options_of
 from evolve.loop.nodes.attempt import solution
 from evolve.loop.state import RunContext
-from evolve.protocols import Environment, HasExcerpts
-from evolve.usercode import ask
 from memory.operations import op_id
 from memory.records import RECALLABLE, DeltaOp, Op, Provenance, Record, Status, Step, Trajectory, Trust
 from playbooks.kinds.exemplar import Exemplar, shortened
@@ -49,15 +47,13 @@ def _solved(episodes: Sequence[Trajectory], context: RunContext) -> Iterator[Del
     for trajectory in (found for first in episodes if (found := solution(first, context))):
         if trajectory.task.metadata.get(OUTSIDE):
             continue
-        world = context.environment
-        written = {run for text in outside_texts(world, trajectory) for run in runs(text)}
+        written = {run for text in outside_texts(context.environment, trajectory) for run in runs(text)}
         steps = [
-            step.model_copy(update={"observation": _own(_excerpt(world, step.observation), written)})
+            step.model_copy(update={"observation": _own(step.observation, written)})
             for step in trajectory.steps
             if not _aside(step)
         ]
-        opening = _own(_excerpt(world, trajectory.opening), written)
-        exemplar = shortened(trajectory.task.instruction, opening, steps)
+        exemplar = shortened(trajectory.task.instruction, _own(trajectory.opening, written), steps)
         if exemplar is not None:
             yield DeltaOp(
                 op=Op.ADD,
@@ -67,11 +63,6 @@ def _solved(episodes: Sequence[Trajectory], context: RunContext) -> Iterator[Del
                 provenance=_origin(trajectory, context),
                 reason="solved the task",
             )
-
-
-def _excerpt(world: Environment, observation: str) -> str:
-    """Return what the world says is worth showing of an observation; all of it, where it says nothing."""
-    return ask(world, "excerpt", str, observation) if observation and isinstance(world, HasExcerpts) else observation
 
 
 def _own(text: str, written: Set[tuple[str, ...]]) -> str:

@@ -20,7 +20,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.config.sections import BudgetSection
 from evolve.episode.arms import ATTEMPT, GOLD, MAIN
-from evolve.errors import ConfigError, UserCodeError
+from evolve.errors import ConfigError
 from evolve.gates.static import ExemplarGate
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
@@ -167,30 +167,6 @@ async def test_x3_tasks_that_differ_in_their_openings_alone_are_two(tmp_path: Pa
     found = [record.payload for record in exemplars(tmp_path)]
     assert {payload.task for payload in found} == {"Solve the riddle."}
     assert {asked(payload.opening)[0] for payload in found} == {"margin", "spread", "yield", "drift"}
-
-
-async def test_x3_what_an_exemplar_shows_of_an_observation_is_the_worlds_to_say(tmp_path: Path) -> None:
-    class Listing(Riddles):
-        def __init__(self) -> None:
-            super().__init__(said="right; next: margin, spread")
-
-        def excerpt(self, observation: str) -> str:
-            return observation.partition("; next: ")[0].replace("What", "Which")
-
-    await go(formulas_config(tmp_path), Listing())
-    found = [record.payload for record in exemplars(tmp_path)]
-    assert found
-    assert {turn.observed for payload in found for turn in payload.turns} == {"right"}
-    assert all(payload.opening.startswith("Which is") for payload in found)
-
-
-async def test_x3_an_excerpt_that_is_no_text_is_the_worlds_fault(tmp_path: Path) -> None:
-    class Wrong(Formulas):
-        def excerpt(self, observation: str) -> Any:
-            return None
-
-    with pytest.raises(UserCodeError, match=r"excerpt\(\) of environment 'formulas'.*expected"):
-        await go(formulas_config(tmp_path), Wrong())
 
 
 async def test_x4_what_shows_a_held_out_task_is_refused(tmp_path: Path) -> None:

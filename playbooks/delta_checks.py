@@ -17,6 +17,7 @@ from memory.kinds import payload_class
 from memory.protocols import KnowledgeView
 from memory.records import RECALLABLE, DeltaOp, Frozen, Op, Payload, Record, Status, Trust
 from playbooks.kinds.bullet import SECTIONS, Bullet, match_section
+from playbooks.kinds.exemplar import Exemplar
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex, texts_of
 
@@ -34,6 +35,8 @@ class Rules(Frozen):
     """What a valid op may look like."""
 
     max_chars: int = MAX_CHARS
+    max_exemplar_chars: int = MAX_CHARS
+    """Of an exemplar, which is as long as the turns that it shows."""
     near_duplicate: float = 0.9
     """TF-IDF cosine from which a new text repeats an old one."""
     extra_sections: tuple[str, ...] = ()
@@ -142,8 +145,9 @@ class _Batch:
         text = payload.text()
         if not re.search(r"\w", text):
             return "content is empty"
-        if len(text) > self._rules.max_chars:
-            return f"content has {len(text)} characters; at most {self._rules.max_chars} are allowed"
+        most = self._rules.max_exemplar_chars if op.kind == Exemplar.kind else self._rules.max_chars
+        if len(text) > most:
+            return f"content has {len(text)} characters; at most {most} are allowed"
         if _FORGED.search(text):
             return "content imitates a playbook line (header injection)"
         if _CONTROL.search(text):

@@ -3,10 +3,11 @@
 Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16), served by vLLM's CPU build on this machine, plays
 TextWorld's cooking games: one room, one ingredient, the commands that make sense are listed, at most 15 a game. 40
 games of the train seeds online: what it won becomes an exemplar, and what it lost is shown as TextWorld itself wins it
-(`exemplars.gold`), since by itself it won none of 100 (docs/LOG.md). Then, frozen, 20 games of other seeds with
-foods that no train game has. A score is the share of a game's points.
+(`exemplars.gold`), since by itself it won none of 100 (docs/LOG.md). Exemplars show each observation whole
+(`exemplars.observation_chars`): with their middles left out it scored and won nothing. Then, frozen, 20 games of other
+seeds with foods that no train game has. A score is the share of a game's points.
 Gate `static` alone: games are too slow for gates that play them. Controls of the same run: without memory, with memory
-once more (A/A; it acts at temperature 0.2), with a memory that learned nothing. Beside it, commands that are drawn by
+once more (A/A; it acts greedily), with a memory that learned nothing. Beside it, commands that are drawn by
 lot from those that are listed, and the train games that it won as they came, in halves.
 
 The replies are recorded (`benchmarks/data/replies/`), and the life kept under `build/real/`: killed, or on another day
@@ -34,7 +35,7 @@ from memory.records import Task
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
 TRAIN, TESTED, QUICK = 40, 20, 2
-STEPS, CONTEXT, GAMES = 15, 8192, 20
+STEPS, CONTEXT, GAMES = 15, 16384, 20
 SEED, TIMES = 0, 5
 ENVIRONMENT: dict[str, Any] = {
     "name": "textworld",
@@ -46,10 +47,10 @@ ENVIRONMENT: dict[str, Any] = {
     "max_steps": STEPS,
 }
 LEARNING: dict[str, dict[str, Any]] = {
-    "policy": {"max_tokens": 32, "temperature": 0.2},
+    "policy": {"max_tokens": 32, "temperature": 0.0},
     "run": {"batch_size": 10},
-    "exemplars": {"enabled": True, "k": 2, "token_budget": 1200, "gold": True},
-    "playbook": {"reflector": "none", "curator": "direct", "token_budget": 1600},
+    "exemplars": {"enabled": True, "k": 2, "token_budget": 4000, "observation_chars": 4000, "gold": True},
+    "playbook": {"reflector": "none", "curator": "direct", "token_budget": 4600},
     "gate": {"names": ["static"]},
     "controls": {"no_memory": 0.0},
 }

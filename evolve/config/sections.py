@@ -8,6 +8,7 @@ from pydantic import Field
 
 from evolve.config.tables import Section
 from playbooks import retirement
+from playbooks.kinds.exemplar import OBSERVED_CHARS
 from skills import skill_retirement
 from skills.retrieval import Way
 
@@ -38,6 +39,9 @@ class ExemplarsSection(Section):
     """Most exemplars shown with a task; the most similar one stands last, nearest to it."""
     token_budget: int = Field(default=768, ge=1)
     """Most tokens of `playbook.token_budget` that they take."""
+    observation_chars: int = Field(default=OBSERVED_CHARS, ge=20)
+    """Most characters of an observation in an exemplar; a longer one loses its middle. A model follows turns that look
+    like its own: where every observation ends with what can be done next, keep all of it."""
     gold: bool = False
     """Keep the environment's own solution of a task that no attempt solved, where it has one: learning from
     demonstrations, for an agent that never succeeds by itself. Not with `run.label_free`."""

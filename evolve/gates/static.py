@@ -140,6 +140,9 @@ def _too_long(ops: Sequence[DeltaOp]) -> dict[str, str]:
     }
 
 
+CHARS_A_TOKEN = 4
+
+
 def options_of(config: Config) -> Options:
     """Return the options of the gate, which others heed as well. Raises `ConfigError` as `read`."""
     return config.gate.of(StaticGate.name, Options)
@@ -148,8 +151,13 @@ def options_of(config: Config) -> Options:
 def make(context: GateContext, options: Options) -> StaticGate:
     """Return the gate, with those of skills and exemplars."""
     known = partial(context.described, options.allow)
+    fitting = CHARS_A_TOKEN * context.config.exemplars.token_budget  # a longer exemplar could never be shown
     return StaticGate(
-        Rules(max_chars=options.max_chars, near_duplicate=options.near_duplicate),
+        Rules(
+            max_chars=options.max_chars,
+            max_exemplar_chars=max(options.max_chars, fitting),
+            near_duplicate=options.near_duplicate,
+        ),
         options.leak_ngram,
         known=known,
         trust=context.config.gate.trust,

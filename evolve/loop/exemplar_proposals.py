@@ -53,7 +53,8 @@ def _solved(episodes: Sequence[Trajectory], context: RunContext) -> Iterator[Del
             for step in trajectory.steps
             if not _aside(step)
         ]
-        exemplar = shortened(trajectory.task.instruction, _own(trajectory.opening, written), steps)
+        chars, opening = context.config.exemplars.observation_chars, _own(trajectory.opening, written)
+        exemplar = shortened(trajectory.task.instruction, opening, steps, chars)
         if exemplar is not None:
             yield DeltaOp(
                 op=Op.ADD,

@@ -70,13 +70,16 @@ class Exemplar(Payload):
         return self.asked
 
 
-def shortened(task: str, opening: str, steps: Sequence[Step]) -> Exemplar | None:
-    """Return the exemplar of an episode of which these steps are worth showing; None where none of them worked."""
+def shortened(task: str, opening: str, steps: Sequence[Step], chars: int = OBSERVED_CHARS) -> Exemplar | None:
+    """Return the exemplar of an episode of which these steps are worth showing; None where none of them worked.
+
+    Of an observation that is longer than `chars` characters the middle is left out.
+    """
     worked = [step for step in steps if not step.error and (step.action.strip() or step.tool_calls)]
     turns = tuple(
-        Turn(said=_said(step), calls=step.tool_calls, observed=_middle_out(step.observation)) for step in worked
+        Turn(said=_said(step), calls=step.tool_calls, observed=_middle_out(step.observation, chars)) for step in worked
     )
-    return Exemplar(task=task, opening=_middle_out(opening), turns=turns) if turns else None
+    return Exemplar(task=task, opening=_middle_out(opening, chars), turns=turns) if turns else None
 
 
 def messages(records: Sequence[Record[Exemplar]]) -> list[Message]:
@@ -116,9 +119,9 @@ def _said(step: Step) -> str:
     return f"```python\n{step.action}\n```" if "```" in step.reply else step.action
 
 
-def _middle_out(text: str) -> str:
-    half = OBSERVED_CHARS // 2
-    return text if len(text) <= OBSERVED_CHARS else f"{text[:half]}\n[...]\n{text[-half:]}"
+def _middle_out(text: str, chars: int) -> str:
+    half = chars // 2
+    return text if len(text) <= chars else f"{text[:half]}\n[...]\n{text[-half:]}"
 
 
 MEMBER = register(Exemplar)

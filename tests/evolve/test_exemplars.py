@@ -169,6 +169,28 @@ async def test_x3_tasks_that_differ_in_their_openings_alone_are_two(tmp_path: Pa
     assert {asked(payload.opening)[0] for payload in found} == {"margin", "spread", "yield", "drift"}
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, "cut"),
+        ({"observation_chars": 4000, "token_budget": 1000}, "whole"),
+        ({"observation_chars": 4000, "token_budget": 600}, "refused"),  # it could never be shown
+    ],
+)
+async def test_x3_so_much_of_an_observation_is_shown_as_is_wanted(
+    tmp_path: Path, options: dict[str, Any], shown: str
+) -> None:
+    class Wordy(Formulas):
+        def outside(self, episode: Trajectory) -> tuple[str, ...]:
+            return ()
+
+    said = "right " + "and so on " * 300
+    await go(formulas_config(tmp_path, exemplars={"enabled": True, **options}), Wordy(said=said))
+    found = {turn.observed for record in exemplars(tmp_path) for turn in record.payload.turns}
+    expected = {"cut": {f"{said[:200]}\n[...]\n{said[-200:]}"}, "whole": {said}, "refused": set[str]()}
+    assert found == expected[shown]
+
+
 async def test_x4_what_shows_a_held_out_task_is_refused(tmp_path: Path) -> None:
     leak = question("leak", "margin", 310, 350)  # dev asks the same
     quoting = question("clean", "margin", 20, 7)

@@ -303,8 +303,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         key = self.proxy.key_of(label, path, body)
         if self.command == "POST" and (told := self.proxy.told(label, key)):
-            self._send(told["status"], told["type"], told["reply"].encode())
             self.proxy.leave(label)
+            self._send(told["status"], told["type"], told["reply"].encode())
             return
         entry: dict[str, Any] = {
             "path": path.split("?")[0],

@@ -96,7 +96,7 @@ def test_padding_and_first_tokens_weigh_nothing() -> None:
 
 
 def test_bad_corpora_are_refused_with_the_fix(corpus_path: Path, tmp_path: Path) -> None:
-    with pytest.raises(CorpusInvalid, match=r"evolve\.corpus"):
+    with pytest.raises(CorpusInvalid, match=r"labs\.pocket\.corpus"):
         read_corpus(tmp_path / "absent.npz", context=CONTEXT)
     with pytest.raises(CorpusInvalid, match="at most 8"):
         read_corpus(corpus_path, context=8)

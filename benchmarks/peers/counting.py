@@ -19,7 +19,7 @@ import re
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import date
@@ -92,7 +92,8 @@ class CountingProxy:
         `goes_on`: the arm itself knows where it was; nothing is said again, and all sittings count.
         """
         url, label = self.url(arm, phase), f"{arm}/{phase}"
-        said = {} if goes_on else _said(self._file(arm, phase))
+        file = self._file(arm, phase)
+        said = _said(_entries(file)) if file.exists() and not goes_on else {}
         with self._lock:
             others = set(self._sitting)
             self._sitting[label] = _Sitting(said, date.today().isoformat())
@@ -182,10 +183,10 @@ def _last_byte(file: BinaryIO) -> bytes:
     return file.read(1)
 
 
-def _said(file: Path) -> dict[str, deque[dict[str, Any]]]:
+def _said(entries: Iterable[dict[str, Any]]) -> dict[str, deque[dict[str, Any]]]:
     """Return key -> recorded answers, in their order."""
     found: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
-    for entry in _entries(file) if file.exists() else ():
+    for entry in entries:
         if "reply" in entry and entry["status"] == 200:  # a refusal may be mended, and an outage pass
             found[entry["key"]].append(entry)
     return found
@@ -226,12 +227,8 @@ def _since_begun(entries: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], l
     """Return the entries since the arm began anew for the last time, and the earlier ones that it was told again."""
     begun = [at for at, e in enumerate(entries) if e.get("sitting") == "began" and not e.get("goes_on")]
     start = begun[-1] if begun else 0
-    recorded: dict[str, deque[dict[str, Any]]] = defaultdict(deque)
-    for entry in entries[:start]:
-        if "reply" in entry and entry["status"] == 200:
-            recorded[entry["key"]].append(entry)
-    since = entries[start:]
-    return since, [recorded[entry["told"]].popleft() for entry in since if "told" in entry]
+    said, since = _said(entries[:start]), entries[start:]
+    return since, [said[entry["told"]].popleft() for entry in since if "told" in entry]
 
 
 def _under_way(entries: list[dict[str, Any]]) -> float:

@@ -33,6 +33,8 @@ from playbooks.suspicious_text import refusal
 from skills.record import Skill
 from skills.skill_gate import SkillGate
 
+CHARS_A_TOKEN = 4
+"""As tokens are counted without a tokenizer (`policies.tokens`)."""
 LONGEST = 50_000
 """Characters of a payload as JSON. Kinds have shorter limits of their own."""
 TEMPLATE = 5
@@ -138,9 +140,6 @@ def _too_long(ops: Sequence[DeltaOp]) -> dict[str, str]:
     return {
         key: f"has {size:,} characters; at most {LONGEST:,} are read" for key, size in sizes.items() if size > LONGEST
     }
-
-
-CHARS_A_TOKEN = 4
 
 
 def options_of(config: Config) -> Options:

@@ -72,7 +72,8 @@ class PostgresConnection:
         self.leases: set[int] = set()
         """Advisory locks of this session, taken again where it is made anew."""
         self.in_transaction = False
-        self._open, self._pipeline = ExitStack(), cast("psycopg.Pipeline | None", None)
+        self._open = ExitStack()
+        self._pipeline: psycopg.Pipeline | None = None
         self._raw = self._connected()
         try:
             path = self.execute("SHOW search_path").fetchone()[0]

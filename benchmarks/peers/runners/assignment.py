@@ -67,7 +67,7 @@ class Assignment:
     def adapted(self, learned: int, **more: Any) -> None:
         """Say that adapting is done. `learned`: what was kept of it (rules, changed prompts); 0 = nothing."""
         self.must_be_alive()
-        _write(self.folder / "adapted.json", {"tasks": len(self.train), "learned": learned, **more})
+        write(self.folder / "adapted.json", {"tasks": len(self.train), "learned": learned, **more})
 
     def must_be_alive(self) -> None:
         """End the runner where the server is gone: an outage is nobody's wrong answer."""
@@ -91,7 +91,7 @@ class Assignment:
             except Exception as failed:
                 self.must_be_alive()
                 reply, error = "", f"{type(failed).__name__}: {failed}"[:2000]
-            _write(file, {"task": question.id, "reply": reply, "error": error})
+            write(file, {"task": question.id, "reply": reply, "error": error})
 
         with ThreadPoolExecutor(workers) as pool:
             try:
@@ -121,7 +121,7 @@ def _opener() -> urllib.request.OpenerDirector:
     return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def _write(file: Path, content: dict[str, Any]) -> None:
+def write(file: Path, content: dict[str, Any]) -> None:
     """Write whole or not at all."""
     half = file.with_name(file.name + f".{threading.get_ident()}.half")
     half.write_text(json.dumps(content, indent=2))

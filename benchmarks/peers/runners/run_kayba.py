@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 
-from assignment import Assignment, Question, read
+from assignment import Assignment, Question, read, write
 
 PORTION = 10
 TOKENS = 1024
@@ -75,9 +75,7 @@ def adapt(given: Assignment) -> None:
             "errors": done["errors"] + sum(result.error is not None for result in results),
             "skillbook": book.read_text(),
         }
-        half = kept.with_suffix(".half")
-        half.write_text(json.dumps(done))
-        half.replace(kept)
+        write(kept, done)
     given.adapted(len(ours.skillbook.skills()), errors=done["errors"])
 
 

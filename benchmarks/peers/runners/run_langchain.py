@@ -65,7 +65,7 @@ def main() -> None:
     """Adapt task by task, or answer with the playbook."""
     logging.basicConfig(level=logging.WARNING)
     given = read()
-    agent, kept = Agent(given), given.folder / "state.json"
+    agent, kept = Agent(given), given.folder / "learned.json"
     if given.phase == "answer":
         known = json.loads(kept.read_text())
         given.answer_all(lambda question: agent.ask(known, question))

@@ -69,6 +69,8 @@ def _rivals(known: Sequence[Case], context: RunContext) -> tuple[Case, ...]:
     """Return the cases of what contradicts a record that this batch spoke for or against, and was not shown itself."""
     moved = [case.record for case in known if any(_spoken(mark) for mark in case.evidence.marks)]
     shown = [record for record in moved if record.status in RECALLABLE and record.kind not in NO_TEXT]
+    if not shown:
+        return ()
     records = comparable(shown, context.store.view(context.namespace))
     pairs = contradictions(records, {record.id for record in shown})
     ids = {key for pair in pairs for key in (pair.first, pair.second)} - {case.record.id for case in known}

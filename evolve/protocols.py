@@ -110,6 +110,21 @@ class HasTaskTools(Protocol):
         ...
 
 
+@runtime_checkable
+class HasRecallText(Protocol):
+    """Capability: knowledge is recalled for a task by more than its instruction.
+
+    For worlds such as games, in which all tasks have one instruction and differ in what is shown first.
+    """
+
+    def recall_text(self, task: Task) -> str:
+        """Return what the task is told apart by, such as its instruction with the first scene.
+
+        Called before episodes of the task begin, and for each of them: keep what is costly to make.
+        """
+        ...
+
+
 class Demonstration(Frozen):
     """A worked example of how an action is written."""
 

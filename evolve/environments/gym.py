@@ -10,10 +10,12 @@ A task is a seed. What the environment raises ends the episode ungraded (`Enviro
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 
 from pydantic import BaseModel, Field
@@ -57,7 +59,8 @@ class GymConfig(Section):
     """No stranger can have written what it shows, such as a game or a question that is drawn from the seed. Unless that
     is said exemplars leave out what it showed, and lessons wait for a gate that runs tasks."""
     max_concurrency: int = Field(default=1, ge=1)
-    """Most episodes open at once: 1 unless the environment keeps everything, random numbers too, to itself."""
+    """Most episodes open at once: 1 unless the environment keeps everything, random numbers too, to itself. Above 1
+    knowledge is recalled by what `reset` shows, for which another one is made and reset before a task's episodes."""
 
 
 class Gym:
@@ -72,6 +75,7 @@ class Gym:
         self._config = config
         self._make: Callable[..., Any] = load_object(config.make)
         self.max_concurrency = config.max_concurrency
+        self._recalled_by: dict[str, str] = {}
 
     def describe(self, profile: str) -> str:
         """Return the configured description."""
@@ -85,6 +89,19 @@ class Gym:
             Task(id=f"seed-{seed}", instruction=said, environment=self.name, split=split, metadata={"seed": seed})
             for seed in range(first, first + counts.get(split, 0))
         ]
+
+    def recall_text(self, task: Task) -> str:
+        """Return the instruction with what `reset` shows, where environments can be open side by side.
+
+        Raises `EnvironmentFailure`.
+        """
+        if self.max_concurrency == 1:
+            return task.instruction
+        if task.id not in self._recalled_by:
+            with ThreadPoolExecutor(1) as apart:  # an environment may want an event loop, and here one is running
+                shown = apart.submit(asyncio.run, _first_shown(self.start(task))).result()
+            self._recalled_by[task.id] = task.opened(shown).instruction
+        return self._recalled_by[task.id]
 
     def start(self, task: Task, seed: int = 0) -> GymEpisode:
         """Return a fresh episode; the task's own seed decides everything."""
@@ -151,6 +168,13 @@ class GymEpisode:
                 raise ConfigError(f"[environment] observation is {field!r}; an observation has {sorted(fields)}")
             plain = fields[field]
         return plain if isinstance(plain, str) else json.dumps(plain, default=str)
+
+
+async def _first_shown(episode: GymEpisode) -> str:
+    try:
+        return await episode.opening()
+    finally:
+        await episode.close()
 
 
 class _Answer(NamedTuple):

@@ -84,6 +84,7 @@ class TextWorld:
     def __init__(self, config: TextWorldConfig | None = None) -> None:
         """Raises `ConfigError` unless the packages are installed. No game is made yet."""
         self.config = config or TextWorldConfig()
+        self._scenes: dict[str, str] = {}
         missing = [name for name in ("textworld", "jericho", "tatsu") if find_spec(name) is None]
         if missing:
             raise ConfigError(f"environment 'textworld' needs the package {missing[0]!r}: {INSTALL}")
@@ -116,6 +117,14 @@ class TextWorld:
         """Return a fresh episode; its game is made when it is first needed, which takes some seconds."""
         return TextWorldEpisode(self.config, task)
 
+    def recall_text(self, task: Task) -> str:
+        """Return the instruction with the first room, since all games have one instruction."""
+        if task.id not in self._scenes:
+            game, state = _start(self.config, task)
+            game.close()
+            self._scenes[task.id] = task.opened(_told(state["description"], state, self.config)).instruction
+        return self._scenes[task.id]
+
     def gold(self, task: Task) -> Sequence[Action]:
         """Return the commands that TextWorld itself wins by."""
         game, state = _start(self.config, task)
@@ -138,7 +147,7 @@ class TextWorldEpisode:
     async def opening(self) -> str:
         """Return the first room."""
         self._begin()
-        return self._told(self._state["description"])
+        return _told(self._state["description"], self._state, self._config)
 
     async def step(self, action: Action) -> StepResult:
         """Give the game one command."""
@@ -148,7 +157,11 @@ class TextWorldEpisode:
             self._state, _, done = self._game.step(_command(action.text))
         said = re.sub(r"\n{3,}", "\n\n", _PROMPT.sub("", self._state["feedback"])).strip()
         refused = self._state["score"] == score and not done and _REFUSED.match(said)
-        return StepResult(observation=said if done else self._told(said), error=said if refused else None, done=done)
+        return StepResult(
+            observation=said if done else _told(said, self._state, self._config),
+            error=said if refused else None,
+            done=done,
+        )
 
     async def grade(self) -> Outcome:
         """Return the share of the points that a game has; it is won when the meal is eaten."""
@@ -169,9 +182,10 @@ class TextWorldEpisode:
         if self._game is None:
             self._game, self._state = _start(self._config, self._task)
 
-    def _told(self, said: str) -> str:
-        listed = "\n".join((LISTED, *self._state["admissible_commands"]))
-        return f"{said.strip()}\n\n{listed}" if self._config.commands else said.strip()
+
+def _told(said: str, state: Any, config: TextWorldConfig) -> str:
+    listed = "\n".join((LISTED, *state["admissible_commands"]))
+    return f"{said.strip()}\n\n{listed}" if config.commands else said.strip()
 
 
 def _command(text: str) -> str:

@@ -6,6 +6,7 @@ Of two that contradict each other, one that was refuted is not shown.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,9 @@ from evolve.episode.exemplars.shown_exemplars import nearest
 from evolve.episode.instrumentation import watched
 from evolve.episode.journal_evidence import evidence_of
 from evolve.episode.skill_runtime.shown_skills import NO_TEXT, skills_for, text_kinds, texts
+from evolve.errors import EnvironmentFailure
+from evolve.protocols import Environment, HasRecallText
+from evolve.usercode import ask
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
 from memory.records import Injection, Recalled, RecallQuery, Record, Task
@@ -26,6 +30,8 @@ from playbooks.token_budget import cost, shared
 from playbooks.view import RecordView
 from policies.protocols import Policy
 from skills.record import Skill
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,20 @@ def choose_core(config: Config, view: KnowledgeView, policy: Policy, tasks_done:
     return choose(known, budget, policy.count_tokens, profile=policy.profile, tasks_done=tasks_done)
 
 
+def recall_task(environment: Environment, task: Task) -> Task:
+    """Return a task with the text by which knowledge is recalled for it: what its world says, else its instruction.
+
+    Where the world fails at it, its instruction is left: the episode will meet that failure, and say so.
+    """
+    if not isinstance(environment, HasRecallText):
+        return task
+    try:
+        return task.model_copy(update={"instruction": ask(environment, "recall_text", str, task)})
+    except EnvironmentFailure as failure:
+        _log.warning("knowledge for task %s is recalled by its instruction alone: %s", task.id, failure)
+        return task
+
+
 @watched("recall")
 def recall_for(
     store: Store,
@@ -64,7 +84,7 @@ def recall_for(
     *,
     snapshot_id: str | None = None,
 ) -> Shown:
-    """Return what is shown for a task: live, or frozen at a snapshot.
+    """Return what is shown for a task as `recall_task` returns it: live, or frozen at a snapshot.
 
     Frozen recall searches exactly and leaves out what was learned from the task itself.
     """

@@ -83,7 +83,9 @@ def rolled_out(
     with open_store(config, policy.count_tokens, owner=False) as store:
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         source = Source(
-            worlds=[World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)],
+            worlds=[
+                World(environment, recall_of(environment, config, store, policy, folder / SNAPSHOT), config.run.split)
+            ],
             plan=plan,
             methods=methods,
             acting=acting_of(config, environment, policy.profile),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from evolve.config.model import Config
-from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.injection import choose_core, recall_for, recall_task
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError, RunMismatch
 from evolve.generations import workspace_registry as generations
@@ -105,7 +105,7 @@ def rolled_out(
     policy = rollout_policy(config, folder, trainer)
     environment = make_environment(config)
     with open_store(config, policy.count_tokens, owner=False) as store:
-        world = World(environment, recall_of(config, store, policy, folder / SNAPSHOT), config.run.split)
+        world = World(environment, recall_of(environment, config, store, policy, folder / SNAPSHOT), config.run.split)
         acting = acting_of(config, environment, policy.profile)
         worlds = [world, *_older(config, acting, policy, store, folder)]
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
@@ -155,7 +155,7 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
     if gone := [name for name in drawn if name not in there]:
         raise RunMismatch(f"{folder.name} draws tasks of {gone[0]}, which cannot be opened; restore it, or begin anew")
     return [
-        World(world, recall_of(own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split)
+        World(world, recall_of(world, own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split)
         for at, (own, world) in enumerate(there[name] for name in drawn)
     ]
 
@@ -211,7 +211,7 @@ def acting_of(config: Config, environment: Environment, profile: Profile) -> Rol
     )
 
 
-def recall_of(config: Config, store: Store, policy: Policy, kept: Path) -> Recall:
+def recall_of(environment: Environment, config: Config, store: Store, policy: Policy, kept: Path) -> Recall:
     """Return what is shown for a task, by the knowledge as it was when the training began: `kept` names that state."""
     if not config.playbook.enabled:
         return unknowing
@@ -221,14 +221,14 @@ def recall_of(config: Config, store: Store, policy: Policy, kept: Path) -> Recal
     address = kept.read_text()
     view = store.view(config.memory.namespace, address)
     core = core_records(choose_core(config, view, policy, 0), view)
-    return lambda task: recall_for(store, config, task, core, policy, snapshot_id=address)
+    return lambda task: recall_for(store, config, recall_task(environment, task), core, policy, snapshot_id=address)
 
 
 def _matching(config: Config, store: Store, policy: Policy, world: World, folder: Path) -> Matching | None:
     """Return what splits groups so that they measure quarantined texts, None where none are to be measured."""
     if not config.train.candidates:
         return None
-    tasks = world.environment.tasks(world.split)
+    tasks = [recall_task(world.environment, task) for task in world.environment.tasks(world.split)]
     return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
 
 

@@ -40,7 +40,7 @@ class Exemplar(Payload):
     kind: ClassVar[str] = "exemplar"
 
     task: str
-    """Its instruction: exemplars are found and compared by it."""
+    """Its instruction."""
     opening: str = ""
     """What the world showed before the first action."""
     turns: tuple[Turn, ...] = Field(min_length=1)
@@ -62,11 +62,11 @@ class Exemplar(Payload):
         return (self.task, self.opening, *(part for turn in self.turns for part in (_acted(turn), turn.observed)))
 
     def key(self) -> str:
-        """Return the task."""
-        return self.task
+        """Return what was asked: in many worlds, such as games, the tasks differ in their openings alone."""
+        return self.asked
 
     def compared(self) -> str:
-        """Return what was asked: in many worlds, such as games, the tasks differ in their openings alone."""
+        """Return the same: what is told apart by it is found by it."""
         return self.asked
 
 

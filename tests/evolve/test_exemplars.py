@@ -20,7 +20,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.config.sections import BudgetSection
 from evolve.episode.arms import ATTEMPT, GOLD, MAIN
-from evolve.errors import ConfigError
+from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.gates.static import ExemplarGate
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
@@ -167,6 +167,36 @@ async def test_x3_tasks_that_differ_in_their_openings_alone_are_two(tmp_path: Pa
     found = [record.payload for record in exemplars(tmp_path)]
     assert {payload.task for payload in found} == {"Solve the riddle."}
     assert {asked(payload.opening)[0] for payload in found} == {"margin", "spread", "yield", "drift"}
+
+
+class TellingRiddles(Riddles):
+    """They say what is asked before an episode begins."""
+
+    def recall_text(self, task: Task) -> str:
+        return f"{task.instruction}\n\n{task.metadata['asked']}"
+
+
+class BrokenRiddles(Riddles):
+    """They cannot."""
+
+    def recall_text(self, task: Task) -> str:
+        raise EnvironmentFailure("the riddler is gone")
+
+
+@pytest.mark.parametrize(
+    ("world", "solved"), [(TellingRiddles(), 8), (Riddles(), range(8)), (BrokenRiddles(), range(8))]
+)
+async def test_x2_tasks_of_one_instruction_recall_by_what_their_world_tells_them_apart_by(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, world: Riddles, solved: int | range
+) -> None:
+    await go(formulas_config(tmp_path, gate={"static": {"near_duplicate": 0.99}}), world)
+    policy = ScriptedPolicy(unlucky, name="formulas")
+    one = {"enabled": True, "k": 1}
+    run: dict[str, object] = {"mode": "frozen", "eval_splits": ("test_normal",)}
+    result = await go(formulas_config(tmp_path, run=run, exemplars=one), world, policy)
+    successes = round(result.evaluations[0].metrics.tgc * 8)
+    assert successes == solved if isinstance(solved, int) else successes in solved
+    assert ("by its instruction alone: the riddler is gone" in caplog.text) is isinstance(world, BrokenRiddles)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.environments.check import SPLITS, Subject, examine, play
 from evolve.environments.gym import Gym
+from evolve.episode.injection import recall_task
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.loop.assembly import make_environment, open_store
@@ -197,6 +198,28 @@ async def test_families_of_reasoning_gym_are_environments_through_the_example(ro
         question, _ = asked.reset(task.metadata["seed"])
         assert await world().start(task).opening() == question
         assert (await play(world(), task, [Action(text=asked.entry["answer"])])).success
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({}, "Complete the task."),  # another one might disturb the one that is open
+        ({"max_concurrency": 4}, "Complete the task.\n\nThe gauge shows 49."),
+        (
+            {"max_concurrency": 4, "make": "brought:Client", "observation": "prompt", "arguments": {"base_url": "x"}},
+            "Complete the task.\n\nseed 0 at x",
+        ),
+    ],
+)
+async def test_knowledge_is_recalled_by_what_reset_shows_where_two_can_be_open(keys: dict[str, Any], told: str) -> None:
+    world = gym(**keys)
+    assert world.recall_text(TASK) == told
+    assert recall_task(world, TASK) == TASK.model_copy(update={"instruction": told})
+
+
+def test_what_reset_raises_before_an_episode_is_a_failure_of_the_environment() -> None:
+    with pytest.raises(EnvironmentFailure, match="got 3 values"):
+        gym(make="brought:Odd", max_concurrency=4).recall_text(TASK)
 
 
 @pytest.mark.parametrize("trusted", [False, True])

@@ -88,6 +88,15 @@ async def test_games_side_by_side_say_what_they_say_alone(world: TextWorld) -> N
 
 
 @needs_textworld
+async def test_knowledge_is_recalled_by_the_first_room_too(world: TextWorld) -> None:
+    task = world.tasks("train")[0]
+    episode = world.start(task)
+    assert world.recall_text(task) == f"{task.instruction}\n\n{await episode.opening()}"
+    await episode.close()
+    assert len({world.recall_text(each) for each in world.tasks("train")[:3]}) > 1
+
+
+@needs_textworld
 async def test_the_first_room_is_told_and_commands_where_they_are_wanted(world: TextWorld) -> None:
     task = world.tasks("train")[0]
     episode = world.start(task)

@@ -28,8 +28,8 @@ from evolve.loop import session
 from evolve.progress import Observers
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
-from evolve.telemetry.telemetry_db import FILE
 from memory.sqlite.sql import sqlite3
+from memory.sqlite.telemetry_file import FILE
 from policies.protocols import Message, Policy, SamplingParams
 from policies.scripted import ScriptedPolicy
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from evolve.telemetry import semconv
-from evolve.telemetry.telemetry_db import SPAN, read
 from memory.errors import EvolveError
 from memory.records import Trajectory
+from memory.sqlite.telemetry_file import SPAN, read
 
 Kind = Literal["model", "world", "other"]
 WIDTH = 1000

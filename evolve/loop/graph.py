@@ -33,7 +33,7 @@ from evolve.loop.nodes.recall import recall
 from evolve.loop.nodes.reflect import reflect
 from evolve.loop.nodes.retire import retire
 from evolve.loop.state import EpisodeJob, RunContext, State, batch_of
-from memory.sqlite.database import BUSY_SECONDS, clear_errors, use_wal
+from memory.sqlite.database import PATIENCE, clear_errors, use_wal
 
 _STEPS = 10
 """Graph steps a batch takes."""
@@ -83,7 +83,7 @@ async def _finish(context: RunContext, checkpoints: Path, thread: str, config: A
     async with _Saver.from_conn_string(str(checkpoints)) as saver:
         assert isinstance(saver, _Saver)
         saver.serde = JsonPlusSerializer(allowed_msgpack_modules=None)  # plain values, whoever imported langgraph first
-        await saver.conn.execute(f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}")
+        await saver.conn.execute(PATIENCE)
         graph = build(context).compile(checkpointer=saver)
         try:
             stopped = await graph.aget_state(config)

@@ -18,10 +18,10 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import format_span_id, format_trace_id
 
 from evolve.telemetry import semconv
-from evolve.telemetry.telemetry_db import METRIC, SPAN, insert, open_telemetry
 from memory.content import canonical
 from memory.redact import redact
 from memory.sqlite.sql import sqlite3
+from memory.sqlite.telemetry_file import METRIC, SPAN, insert, open_telemetry
 
 
 class LocalFile:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from evolve.telemetry import semconv
-from evolve.telemetry.telemetry_db import METRIC, SPAN, read
 from memory.errors import NotFound
+from memory.sqlite.telemetry_file import METRIC, SPAN, read
 
 Row = dict[str, Any]
 """A span as `database.read` returns it."""

@@ -16,7 +16,7 @@ from evolve.episode.instrumentation import watching
 from evolve.errors import ConfigError
 from evolve.progress import Observers
 from evolve.telemetry.described import Traced
-from evolve.telemetry.telemetry_db import FILE
+from memory.sqlite.telemetry_file import FILE
 
 if TYPE_CHECKING:
     from evolve.telemetry.exporter import Courier, Destination

@@ -11,10 +11,10 @@ from evolve.archive.backup import kept
 from evolve.config.model import Config
 from evolve.lookup import named
 from evolve.loop.runlog import erase_lines
-from evolve.telemetry.telemetry_db import erase_content
 from evolve.training import rollout_store
 from memory.forget import Forgotten
 from memory.records import Frozen
+from memory.sqlite.telemetry_file import erase_content
 from memory.store import Store
 
 

@@ -19,6 +19,8 @@ from memory.sqlite.sql import Database, Migrations, sqlite3
 
 BUSY_SECONDS = 30.0
 """How long a writer waits for another one before it gives up with `JournalError`."""
+PATIENCE = f"PRAGMA busy_timeout = {round(1000 * BUSY_SECONDS)}"
+"""Makes a connection that others opened wait as long."""
 _BESIDE = ("index", "runs", "checkpoints.db")
 """What a workspace leaves beside its database, and never makes before it."""
 DAMAGED = (

@@ -19,8 +19,8 @@ from evolve.telemetry.exporter import Courier
 from evolve.telemetry.local import LocalFile
 from evolve.telemetry.reading import find, traces
 from evolve.telemetry.semconv import METRICS
-from evolve.telemetry.telemetry_db import FILE, erase_content
 from memory.errors import JournalError, NotFound
+from memory.sqlite.telemetry_file import FILE, erase_content
 from tests.evolve.telemetry.collector import Collector, collecting
 from tests.evolve.telemetry.doors_traced import go, named, spans_of, traced
 from tests.evolve.toy_doors import doors_config

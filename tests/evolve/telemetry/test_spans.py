@@ -22,7 +22,7 @@ from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.telemetry import semconv
 from evolve.telemetry.reading import metrics, traces, tree
-from evolve.telemetry.telemetry_db import FILE
+from memory.sqlite.telemetry_file import FILE
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
 from tests.evolve.telemetry.doors_traced import go, named, spans_of, traced
@@ -243,7 +243,7 @@ async def test_without_the_extra_it_names_it(tmp_path: Path, monkeypatch: pytest
     import sys
 
     for name in [name for name in sys.modules if name.startswith(("opentelemetry.sdk", "evolve.telemetry"))]:
-        if name not in ("evolve.telemetry", "evolve.telemetry.start", "evolve.telemetry.telemetry_db"):
+        if name not in ("evolve.telemetry", "evolve.telemetry.start", "memory.sqlite.telemetry_file"):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ConfigError, match=r"enabled = true needs .*: pip install 'evolve-agents\[telemetry\]'"):

@@ -130,7 +130,7 @@ def test_the_history_cannot_be_rewritten_and_two_cannot_be_live(registry: Regist
     published(registry, adapters(1))
     for statement in ("DELETE FROM events", "UPDATE events SET reason = 'x'", "UPDATE generations SET state = 'live'"):
         with pytest.raises(sqlite3.IntegrityError):
-            registry._conn.execute(statement)
+            registry._file._conn.execute(statement)
 
 
 def test_a_failure_in_the_middle_of_a_promotion_changes_nothing(

@@ -191,7 +191,7 @@ async def test_x2_tasks_of_one_instruction_recall_by_what_their_world_tells_them
 ) -> None:
     await go(formulas_config(tmp_path, gate={"static": {"near_duplicate": 0.99}}), world)
     policy = ScriptedPolicy(unlucky, name="formulas")
-    one = {"enabled": True, "k": 1}
+    one: dict[str, object] = {"enabled": True, "k": 1}
     run: dict[str, object] = {"mode": "frozen", "eval_splits": ("test_normal",)}
     result = await go(formulas_config(tmp_path, run=run, exemplars=one), world, policy)
     successes = round(result.evaluations[0].metrics.tgc * 8)

@@ -46,7 +46,8 @@ class SftTable(Section):
     """What successes are learned under: the prompts as they were, prompts without what was learned (context
     distillation: the weights take in the playbook), or each once."""
     experts: bool = False
-    """Also learn what other models solved in this workspace (SAGE's warm-up): tokenised anew for these weights."""
+    """Also learn what other models solved in this workspace (SAGE's warm-up), and the world's own solutions that
+    `exemplars.gold` keeps: tokenised anew for these weights."""
     reflections: bool = False
     """Also learn the reflections from which came what gates measured to help."""
 

@@ -11,5 +11,7 @@ FURTHER = (ATTEMPT, TEACHER)
 """What a failed task is tried again in, sampled."""
 GOLD = "gold"
 """The environment's own solutions of tasks that no attempt solved: in none of the figures."""
+SHOWN_HOW = (TEACHER, GOLD)
+"""What the agent did not do itself, and may learn from as from an expert."""
 FROZEN = "frozen"
 """A session's episodes that nothing was to be learned from."""

@@ -1,4 +1,4 @@
-"""Tells which episodes of the journal another model did than the one that is trained: an expert's, or a teacher's.
+"""Tells which episodes of the journal another did than the model that is trained: an expert, a teacher, the world.
 
 Their token ids, where there are any, are of another vocabulary. What such a model solved can start a fine-tuning (the
 warm-up of SAGE, arXiv 2512.17102), written once in the chat template of the weights (`evolve.training.retokenized`).
@@ -13,7 +13,7 @@ from typing import Literal
 
 from evolve.config.file import stored_config
 from evolve.config.model import Config, PolicySection
-from evolve.episode.arms import TEACHER
+from evolve.episode.arms import SHOWN_HOW
 from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory, profile_of
@@ -23,13 +23,13 @@ from memory.store import Store
 
 Author = Literal["own", "expert", "foreign"]
 """own      the weights that are configured, or what a run does not tell apart from them
-expert   another model, under prompts of their profile
+expert   another model under prompts of their profile, or the world itself
 foreign  another model, under other prompts than these weights read"""
 
 
 def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
     """Return what tells who did an episode, by the policy that its run was configured with, and by its arm: a teacher's
-    attempts are an expert's."""
+    attempts, and the world's own solutions, are an expert's."""
     profile = profile_of(config.policy)
 
     @cache
@@ -44,7 +44,7 @@ def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
         words = kept(store, run_id)
         return "expert" if words is not None and words.profile == profile else "foreign"
 
-    return lambda episode: author(episode.run_id, episode.arm == TEACHER)
+    return lambda episode: author(episode.run_id, episode.arm in SHOWN_HOW)
 
 
 def _same(acted: PolicySection, own: PolicySection) -> bool:

@@ -3,7 +3,8 @@
 The prompts are made again and proved by the keys of the replies, then written in the chat template of the weights that
 are trained: the ids that the server itself made of the same messages. What was said is tokenised as it stands, and
 closed as the template closes a turn. How likely a token was when it was sampled is not known (0 stands for it): such
-rows suit `sft` alone.
+rows suit `sft` alone. The world's own solution answers no prompt; it is written under the one that the agent would have
+had with nothing to show.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evolve.config.file import stored_config
+from evolve.episode.arms import GOLD
 from evolve.episode.injection import shown_again
 from evolve.episode.prompting import step_messages
 from evolve.episode.world_texts import kept
@@ -33,19 +35,22 @@ class Saying:
 
     def __call__(self, trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
         """Return the turns of an episode with empty prompts; None where a reply was not kept."""
-        turns = [self.turn(step.reply_key, replies, step.index, ()) for step in trajectory.steps if _asked(step)]
+        turns = [self.turn(trajectory, step, replies, ()) for step in trajectory.steps if _asked(trajectory, step)]
         return tuple(turn for turn in turns if turn) if turns and all(turns) else None
 
-    def turn(self, key: str, replies: Replies, step: int, prompt: tuple[int, ...]) -> Turn | None:
-        """Return one model call by the key of its reply; None where it was not kept, or called tools."""
-        found = replies(key) if key else None
-        reply = Reply.model_validate(found["reply"]) if found else None
+    def turn(self, trajectory: Trajectory, step: Step, replies: Replies, prompt: tuple[int, ...]) -> Turn | None:
+        """Return what one step said; None where its reply was not kept, or called tools."""
+        if trajectory.arm == GOLD:
+            reply = Reply(text=step.reply or step.action, tool_calls=step.tool_calls)
+        else:
+            found = replies(step.reply_key) if step.reply_key else None
+            reply = Reply.model_validate(found["reply"]) if found else None
         if reply is None or reply.tool_calls:
             return None
         cut = reply.finish_reason == "length"
         ids = (*self.encoder.tokens(reply.text), *(() if cut else self.encoder.closing()))
         return Turn(
-            step=step,
+            step=step.index,
             prompt_ids=prompt,
             token_ids=ids,
             logprobs=(0.0,) * len(ids),
@@ -79,17 +84,17 @@ class Retelling:
         messages: list[Message] = opening(config, trajectory, shown_again(self.store, trajectory.injected), words)
         turns: list[Turn] = []
         for at, step in enumerate(trajectory.steps):
-            if _asked(step):
-                if not proved(config, trajectory, at, messages, words):
+            if _asked(trajectory, step):
+                if trajectory.arm != GOLD and not proved(config, trajectory, at, messages, words):
                     return None
                 prompt = self.saying.encoder.encode(messages)
-                if (turn := self.saying.turn(step.reply_key, replies, step.index, prompt)) is None:
+                if (turn := self.saying.turn(trajectory, step, replies, prompt)) is None:
                     return None
                 turns.append(turn)
             messages += step_messages(step)
         return tuple(turns) or None
 
 
-def _asked(step: Step) -> bool:
-    """Tell whether a step began with a model call."""
-    return bool(step.usage.calls or step.reply_key)
+def _asked(trajectory: Trajectory, step: Step) -> bool:
+    """Tell whether a step began with a model call, or with what the world says in its place."""
+    return trajectory.arm == GOLD or bool(step.usage.calls or step.reply_key)

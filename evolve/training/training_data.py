@@ -3,7 +3,8 @@
 Taken are graded episodes of train tasks that the run itself did, further attempts (`run.attempts`) included, under the
 policy that is to be trained. Left out, and counted: tasks of held-out splits (they would leak into every figure),
 episodes of gates and controls, ungraded ones, those of other models, and those whose tokens are not known. What other
-models solved is offered apart, where it is asked for: it is no sample of the policy, and stands in no group.
+models solved, and how the world itself solves its tasks, is offered apart, where it is asked for: it is no sample of
+the policy, and stands in no group.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from pydantic import Field
 
-from evolve.episode.arms import FURTHER, MAIN, TEACHER
+from evolve.episode.arms import FURTHER, GOLD, MAIN, SHOWN_HOW
 from evolve.training.batches import ScoredEpisode
 from evolve.training.estimates import outcomes
 from evolve.training.experts import Author
@@ -22,7 +23,7 @@ from memory.records import Frozen, Trajectory
 from policies.rl.tracker import BetaTracker
 
 TRAINED_SPLITS = ("train",)
-ARMS = (MAIN, *FURTHER)
+ARMS = (MAIN, *FURTHER, GOLD)
 USEFUL = (0.2, 0.8)
 """Success rates of tasks whose groups are likely to teach."""
 
@@ -33,7 +34,7 @@ class Offer(Frozen):
     successes: tuple[Trajectory, ...] = ()
     failures: tuple[Trajectory, ...] = ()
     experts: tuple[Trajectory, ...] = ()
-    """Successes of other models (`train.sft.experts`)."""
+    """Successes of other models, and the world's own solutions (`train.sft.experts`)."""
     left_out: dict[str, int] = Field(default_factory=dict)
     """Reason -> episodes."""
     reflections: int = 0
@@ -94,7 +95,8 @@ def offer(
     for episode in trajectories:
         reason, by = _unfit(episode), author(episode)
         if not reason and by != "own" and not (experts and by == "expert" and episode.success):
-            reason = f"done by another model ({episode.policy})"
+            gold = episode.arm == GOLD
+            reason = "the world's own solution" if gold else f"done by another model ({episode.policy})"
         reason = reason or ("" if read(episode, replies) else "token ids are not known")
         if reason:
             left_out[reason] += 1
@@ -107,7 +109,7 @@ def offer(
 
 def trainable(episode: Trajectory) -> bool:
     """Tell whether an episode is graded work of the agent on a train task, whatever is known of its tokens."""
-    return episode.arm != TEACHER and not _unfit(episode)
+    return episode.arm not in SHOWN_HOW and not _unfit(episode)
 
 
 def episodes(chosen: Sequence[Trajectory]) -> tuple[ScoredEpisode, ...]:

@@ -16,17 +16,18 @@ pytest.importorskip("gguf")
 from benchmarks.real import models
 from evolve.config.model import Config, PolicySection
 from evolve.config.training import GROUPS
-from evolve.episode.arms import ATTEMPT, MAIN
+from evolve.episode.arms import ATTEMPT, GOLD, MAIN
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
+from evolve.protocols import Action
 from evolve.training import ledger
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import success_examples
 from evolve.training.training_data import offer
 from evolve.training.training_session import offered, train_from_logs
 from memory.errors import BadInput
-from memory.records import Task, Trajectory
+from memory.records import Step, Task, Trajectory
 from policies.encoding import ChatEncoder
 from policies.llama_server import LlamaOptions, llama_server
 from policies.local.loading import computes_bfloat16, load_encoder
@@ -48,6 +49,10 @@ class Houses(Doors):
             each.model_copy(update={"instruction": f"{each.instruction} It is in house {each.id}."}) for each in found
         )
         return tuple(numbered)
+
+    def gold(self, task: Task) -> Sequence[Action]:
+        color = task.instruction.split()[2]
+        return [Action(text=f"open {color} {password(color)}")]
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +190,32 @@ def test_a_teachers_successes_alone_start_a_fine_tuning_and_are_counted(tmp_path
     assert made.generation == "policy-v1"
 
 
+@pytest.mark.parametrize("name", ["openai", "local"])
+def test_the_worlds_own_solutions_are_offered_as_an_experts_under_a_prompt_with_nothing_to_show(
+    tmp_path: Path, weights: Path, encoder: ChatEncoder, name: str
+) -> None:
+    config = config_of(tmp_path, weights)
+    gold = config.exemplars.model_copy(update={"gold": True})
+    config = with_policy(config.model_copy(update={"exemplars": gold}), name="openai", model="tiny")
+    prompts = {encoder.encode(messages) for messages in doors_run(config, able=False)}
+    weighed = {"openai": {"model": "tiny", "weights": str(weights)}, "local": {"model": str(weights)}}[name]
+    own = with_policy(learning_of(config, weights), name=name, **weighed)
+    found = offered(own)
+    assert {each.arm for each in found.experts} == {GOLD}
+    assert not found.successes
+    without = own.model_copy(update={"train": config.train})
+    assert offered(without).left_out["the world's own solution"] == len(found.experts) == 8
+    with open_store(own, len, read_only=True) as store:
+        retelling = Retelling(Saying(encoder), store, own.root)
+        rows = success_examples(found, store.get_reply, [retelling]).rows
+        bare = {each.task.id for each in store.trajectories(arm=MAIN) if not each.injected}
+    assert all(row.expert for row in rows)
+    assert bare
+    assert all(row.prompt_ids in prompts for row in rows if row.task_id in bare)
+    said = {encoder.decode(row.completion_ids) for row in rows}
+    assert all("open " in each and each.count("```") == 2 for each in said)
+
+
 def test_what_was_said_under_prompts_of_another_profile_teaches_nothing(tmp_path: Path, weights: Path) -> None:
     config = config_of(tmp_path, weights)
     without = config.exemplars.model_copy(update={"enabled": False})  # compact prompts hold no earlier turns
@@ -207,7 +238,8 @@ def test_without_a_success_or_without_weights_one_sentence_says_what_to_do(tmp_p
 def test_what_was_cut_off_is_not_closed(encoder: ChatEncoder) -> None:
     for reason, end in (("stop", (END,)), ("length", ())):
         kept = {"reply": Reply(text="open", finish_reason=reason).model_dump()}
-        turn = Saying(encoder).turn("key", {"key": kept}.get, 0, ())
+        step = Step(index=0, action="open", reply_key="key")
+        turn = Saying(encoder).turn(Trajectory(task=Task(id="1", instruction="")), step, {"key": kept}.get, ())
         assert turn is not None
         assert turn.token_ids == (*encoder.tokens("open"), *end)
         assert turn.truncated is (reason == "length")

@@ -61,9 +61,9 @@ def lives(home: Path, quick: bool, recorded: Recorded) -> Weighed:
     return Weighed(
         model=MODEL,
         life=Life(home / "formula", "", name, formula, own, told, recorded, AT_ONCE),
-        other=Life(home / "sql", "", name, sql, SHORT if quick else {}, told, recorded, AT_ONCE),
         training=TRAINING,
         held_out=QUICK_HELD_OUT if quick else HELD_OUT,
+        other=Life(home / "sql", "", name, sql, SHORT if quick else {}, told, recorded, AT_ONCE),
         others=QUICK_OTHERS if quick else OTHERS,
     )
 

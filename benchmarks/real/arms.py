@@ -95,13 +95,16 @@ def lived(
     )
 
 
-def controls(arms: Arms, seed: int) -> list[Row]:
-    """Return what stands beside a difference: the arms by themselves, A/A, the untrained memory, the stream."""
+def controls(arms: Arms, seed: int, learned: str = "learned") -> list[Row]:
+    """Return what stands beside a difference: the arms by themselves, A/A, the untrained memory, the stream.
+
+    `learned`: what the arm with memory is called.
+    """
     n, stream = len(arms.on), "train tasks solved as they came"
     return [
         Row("without memory, % solved", rate(arms.off), n=n, seed=seed),
-        Row("learned, % solved", rate(arms.on), n=n, seed=seed),
-        difference("learned again minus learned (A/A), points", arms.on, arms.passed[AA], seed=seed),
+        Row(f"{learned}, % solved", rate(arms.on), n=n, seed=seed),
+        difference(f"{learned} again minus {learned} (A/A), points", arms.on, arms.passed[AA], seed=seed),
         difference("untrained memory minus without memory, points", arms.off, arms.untrained, seed=seed),
         Row(f"{stream}, first half, %", arms.halves[0], seed=seed),
         Row(f"{stream}, second half, %", arms.halves[1], seed=seed),

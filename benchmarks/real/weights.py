@@ -43,21 +43,23 @@ class Fitted(Frozen):
     seconds: float
     peak_mb: float
     """Largest memory of the process so far."""
+    experts: int = 0
+    """Rows that the model did not say itself."""
 
 
 @dataclass(frozen=True)
 class Weighed:
-    """One life that learns, and one in the other benchmark, where nothing is learned."""
+    """One life that learns, and where it is wanted one in the other benchmark, where nothing is learned."""
 
     model: str
     """The one whose weights are trained, as `benchmarks.real.models` calls it."""
     life: Life
-    other: Life
     training: Mapping[str, Any]
     """`[train]`."""
     held_out: int
     """Tasks that parent and child do."""
-    others: int
+    other: Life | None = None
+    others: int = 0
     """Tasks of the other benchmark that they do: of its train split, the largest, since nobody trains on it here."""
 
     @property
@@ -73,7 +75,7 @@ class Weighed:
             life.learn(tasks)
             found = life.examine("parent", self.held_out, controls={"no_memory": 1.0, "aa": True})
             again = replace(life, who="again").examine("parent again", self.held_out, playbook={"enabled": False})
-            return found | {"again": again[NO_MEMORY], "other": self._elsewhere("parent", url, life.model)}
+            return found | {"again": again[NO_MEMORY]} | self._elsewhere("parent", url, life.model)
 
     def fitted(self) -> Fitted:
         """Train on what succeeded, once."""
@@ -85,6 +87,7 @@ class Weighed:
                 generation=made.generation,
                 rows=made.examples,
                 tokens=made.tokens,
+                experts=made.experts,
                 seconds=time.perf_counter() - began,
                 peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
             )
@@ -108,11 +111,13 @@ class Weighed:
         with served_bf16(self.model, generation) as url:
             child = replace(self.life, url=url, model=model)
             found = child.examine("child", self.held_out, controls={"no_memory": 1.0})
-            return found | {"other": self._elsewhere("child", url, model)}
+            return found | self._elsewhere("child", url, model)
 
-    def _elsewhere(self, name: str, url: str, model: str) -> Passed:
+    def _elsewhere(self, name: str, url: str, model: str) -> Arms:
+        if self.other is None:
+            return {}
         changes = {"playbook": {"enabled": False}, "run": {"eval_splits": ["train"]}}
-        return replace(self.other, url=url, model=model).examine(name, self.others, **changes)[NO_MEMORY]
+        return {"other": replace(self.other, url=url, model=model).examine(name, self.others, **changes)[NO_MEMORY]}
 
     @contextmanager
     def _side(self, config: Config, generation: Generation) -> Generator[Acting]:

@@ -29,11 +29,11 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 
 from benchmarks.mutation import Mutant, mutants, sound
-from benchmarks.table import ROOT
+from benchmarks.table import PACKAGES, ROOT
 
 EQUIVALENT = Path(__file__).parent / "data" / "mutants_equivalent.jsonl"
 """Mutants that change nothing that can be observed, each with the reason. Named by file, kind, before and after."""
-KEPT = ("evolve", "memory", "skills", "policies", "playbooks", "benchmarks", "labs", "tests", "docs", "examples")
+KEPT = (*PACKAGES, "benchmarks", "labs", "tests", "docs", "examples")
 CAUGHT, SURVIVED, UNDECIDED = "caught", "survived", "undecided"
 _FAILED = re.compile(r"^(?:FAILED|ERROR) ([^\s\[]+)", re.MULTILINE)
 

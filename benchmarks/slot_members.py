@@ -5,14 +5,12 @@ Members that need more than their name get it: turns are branched, and failures 
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from evolve.config.training import MEMBERS
-from policies import rl
 from policies.rl import slots
 from policies.rl.protocols import AdvantageEstimator
 
@@ -78,8 +76,7 @@ def options() -> Iterator[Choice]:
 
 
 def _hints(each: Choice) -> dict[str, Any]:
-    module = importlib.import_module(f"{rl.__name__}.{each.slot}.{each.member}")
-    member = getattr(module, module.__all__[0])
+    member = slots.member(each.slot, each.member)
     return get_type_hints(member) if isinstance(member, type) or inspect.isfunction(member) else {}
 
 

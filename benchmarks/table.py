@@ -1,6 +1,6 @@
 """Prints the stored results of all claims and marks those measured on other source than stands here. Measures nothing.
 
-A result is on *this* source when the five packages, its own script and what the scripts share are what they were at
+A result is on *this* source when the packages, its own script and what the scripts share are what they were at
 its commit.
 """
 
@@ -17,7 +17,7 @@ from rich.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
+PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 HEADINGS = ("result", "figure", "target", "measured [95 %]", "n", "met", "source")
 SHARED = (":(glob)benchmarks/*.py", ":(exclude)benchmarks/claim.py", ":(exclude)benchmarks/table.py")
 MISSED = ROOT / "benchmarks" / "data" / "missed.json"

@@ -25,7 +25,7 @@ from memory.errors import EvolveError
 from memory.records import Outcome, Task
 from policies.protocols import ToolSpec
 
-_PACKAGES = ("evolve", "playbooks", "skills", "policies", "memory")
+_PACKAGES = ("evolve", "playbooks", "skills", "policies", "memory", "contrib")
 FRAMES = 3
 """Most lines of the user's code that are shown for one error."""
 

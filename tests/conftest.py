@@ -20,7 +20,7 @@ settings.load_profile("steady")
 
 LONGEST = ("test_first_hour.py", "test_docs.py")
 """The README's own run takes minutes, the guides' together as well: whoever begins one last is waited for."""
-PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
+PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ OTHERS = {*dir(builtins), *typing.__all__, *collections.abc.__all__} | {
     *("BaseStore", "Item", "SearchItem", "NamespacePath", "Result"),  # of LangGraph
     *("M", "P", "R", "Row", "T", "cls"),  # type variables
 }
-PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
+PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 
 
 def test_it_is_sorted_and_without_repeats() -> None:

@@ -1,4 +1,4 @@
-"""What a user gets from the built wheel: all five packages with their data, and one clear sentence on a name clash."""
+"""What a user gets from the built wheel: all packages with their data, and one clear sentence on a name clash."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks")
+PACKAGES = ("evolve", "memory", "skills", "policies", "playbooks", "contrib")
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def run_beside(folder: Path, installed: Path, code: str) -> subprocess.Completed
     return subprocess.run([sys.executable, "-c", code], cwd=folder, env=env, capture_output=True, text=True)
 
 
-def test_the_wheel_holds_every_tracked_file_of_the_five_packages_and_no_other(root: Path, wheel: Path) -> None:
+def test_the_wheel_holds_every_tracked_file_of_the_packages_and_no_other(root: Path, wheel: Path) -> None:
     shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert shipped == {name for name in tracked(root) if name.split("/")[0] in PACKAGES and (root / name).is_file()}
 
@@ -59,7 +59,7 @@ def test_the_installed_wheel_imports_from_its_own_folder(installed: Path, tmp_pa
     assert all(Path(file).is_relative_to(installed) for file in ran.stdout.split())
 
 
-@pytest.mark.parametrize("name", ["memory", "skills", "policies", "playbooks"])
+@pytest.mark.parametrize("name", ["memory", "skills", "policies", "playbooks", "contrib"])
 def test_a_users_own_module_of_the_same_name_is_named_in_one_sentence(
     installed: Path, tmp_path: Path, name: str
 ) -> None:

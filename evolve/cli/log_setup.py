@@ -23,7 +23,7 @@ from evolve.config.sections import LogSection
 from evolve.loop.runlog import LINES, this_run
 from memory.content import clean
 
-OURS = ("evolve", "memory", "playbooks", "policies", "skills")
+OURS = ("evolve", "memory", "playbooks", "policies", "skills", "contrib")
 """Loggers that `level` is about; those of other packages warn, and no more."""
 
 

@@ -1,18 +1,19 @@
 """Names become members: a slot is a folder of this package, a name one of its files, or `module:attribute` of your own.
 
-A file's `__all__` names its one member. A class is made with its options; a function's keyword-only parameters are.
-A file that says `EXPERIMENTAL = True` holds a method that was built from its paper and tried in no training of ours.
+A file's `__all__` names its one member. An installed package adds a member by an entry point of the group
+`evolve.<slot>`; a file goes before an entry point of its name. What our own distribution adds in this way is
+experimental: built from its paper, and tried in no training of ours. A class is made with its options; a function's
+keyword-only parameters are.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
 from collections.abc import Mapping
 from difflib import get_close_matches
-from functools import partial
-from importlib import resources
+from functools import cache, partial
+from importlib import import_module, metadata, resources
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -24,6 +25,7 @@ from policies.errors import PolicyUnavailable
 from policies.rl.protocols import AdvantageEstimator
 
 _log = logging.getLogger(__name__)
+DISTRIBUTION = "evolve-agents"
 SLOTS = (
     "advantages",
     "losses",
@@ -38,15 +40,16 @@ SLOTS = (
 
 def names(slot: str) -> list[str]:
     """Return the names of a slot's members, sorted. Raises `NotFound` for an unknown slot."""
-    if slot not in SLOTS:
-        raise NotFound(f"no slot {slot!r}; there are {', '.join(SLOTS)}")
-    files = (file.name for file in (resources.files(rl) / slot).iterdir())
-    return sorted(name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_"))
+    return sorted(_members(slot))
 
 
 def experimental(slot: str, name: str) -> bool:
-    """Tell whether a shipped member is experimental; one of your own is not. Raises as `make` does for its name."""
-    return ":" not in name and bool(getattr(_module(slot, name), "EXPERIMENTAL", False))
+    """Tell whether a member of ours is experimental; one of another package, or of your own, is not.
+
+    Raises `NotFound` for a name that is not there.
+    """
+    added_by = None if ":" in name else _entry(slot, name).dist
+    return added_by is not None and added_by.name == DISTRIBUTION
 
 
 def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> Any:
@@ -56,42 +59,53 @@ def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> A
     member has not, needs and did not get, or does not take with that value, and `PolicyUnavailable` where torch is
     missing. An option that is an advantage estimator itself is given by its name.
     """
-    if ":" in name:
-        member = load_object(name)
-    else:
-        module = _module(slot, name)
-        member = getattr(module, module.__all__[0])
-        if experimental(slot, name):
-            _log.warning("%r of %s is experimental: built from its paper, tried in no training yet", name, slot)
-    _check(slot, name, member, options or {})
-    given = _typed(slot, name, member, options or {})
-    if isinstance(member, type):
-        return member(**given)
-    return partial(member, **given) if given else member
+    found = member(slot, name)
+    if experimental(slot, name):
+        _log.warning("%r of %s is experimental: built from its paper, tried in no training yet", name, slot)
+    _check(slot, name, found, options or {})
+    given = _typed(slot, name, found, options or {})
+    if isinstance(found, type):
+        return found(**given)
+    return partial(found, **given) if given else found
 
 
-def _module(slot: str, name: str) -> Any:
-    shipped = names(slot)
-    if name not in shipped:
-        raise NotFound(f"no {name!r} in {slot}; there are {', '.join(shipped)}, or give `module:attribute`")
-    return _import(f"{rl.__name__}.{slot}.{name}")
-
-
-def _import(module: str) -> Any:
+def member(slot: str, name: str) -> Any:
+    """Return what a name stands for, without its options. Raises as `make` does for its name."""
+    place = name if ":" in name else _entry(slot, name).value
     try:
-        return importlib.import_module(module)
+        if ":" in place:
+            return load_object(place)
+        module = import_module(place)
     except ModuleNotFoundError as missing:
         if missing.name != "torch":
             raise
-        raise PolicyUnavailable(
-            f"{module} needs the package 'torch', which is not installed; run `pip install \"evolve-agents[pocket]\"`"
-        ) from missing
+        needs = f"{place} needs the package 'torch', which is not installed"
+        raise PolicyUnavailable(f'{needs}; run `pip install "{DISTRIBUTION}[pocket]"`') from missing
+    return getattr(module, module.__all__[0])
 
 
 def options(slot: str, name: str) -> dict[str, object]:
-    """Return the options of a shipped member with their defaults. Raises as `make` does for its name."""
-    module = _module(slot, name)
-    return {p.name: p.default for p in _parameters(getattr(module, module.__all__[0]))}
+    """Return the options of a member with their defaults. Raises as `make` does for its name."""
+    return {p.name: p.default for p in _parameters(member(slot, name))}
+
+
+def _entry(slot: str, name: str) -> metadata.EntryPoint:
+    known = _members(slot)
+    if name not in known:
+        raise NotFound(f"no {name!r} in {slot}; there are {', '.join(sorted(known))}, or give `module:attribute`")
+    return known[name]
+
+
+@cache
+def _members(slot: str) -> Mapping[str, metadata.EntryPoint]:
+    """Return a slot's members by name, read once; a file is told as an entry point that nobody installed."""
+    if slot not in SLOTS:
+        raise NotFound(f"no slot {slot!r}; there are {', '.join(SLOTS)}")
+    group = f"evolve.{slot}"
+    files = (file.name for file in (resources.files(rl) / slot).iterdir())
+    own = [name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_")]
+    added = {point.name: point for point in metadata.entry_points(group=group)}
+    return added | {name: metadata.EntryPoint(name, f"{rl.__name__}.{slot}.{name}", group) for name in own}
 
 
 def _parameters(member: Any) -> list[inspect.Parameter]:

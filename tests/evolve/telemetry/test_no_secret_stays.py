@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from evolve.cli.log_setup import DayFile, Lines
+from evolve.cli.log_setup import OURS, DayFile, Lines
 from evolve.telemetry.semconv import METRICS
 from tests.evolve.command import evolve, evolve_json, invoke
 from tests.memory.fake_secrets import SECRETS, core
@@ -48,7 +48,7 @@ def _usual_logging() -> Generator[None]:
     for handler in [each for each in root.handlers if isinstance(each, Lines | DayFile)]:
         root.removeHandler(handler)
         handler.close()
-    for name in ("evolve", "memory", "playbooks", "policies", "skills"):
+    for name in OURS:
         logging.getLogger(name).setLevel(logging.NOTSET)
 
 

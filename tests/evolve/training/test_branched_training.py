@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from contrib.branching.arpo import arpo
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.episode.rollout import RolloutConfig
 from evolve.training.batches import episodes_of, prepared
@@ -20,7 +21,6 @@ from policies.local import LocalPolicy
 from policies.local.local_policy import POCKET
 from policies.recordings import Recordings
 from policies.rl.advantages.grpo import grpo
-from policies.rl.branching.arpo import arpo
 from policies.rl.filters.everything import Everything
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contrib.branching.arpo import arpo
 from evolve.config.training import RECIPES, TrainSection
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.worker import make_worker
@@ -29,7 +30,6 @@ from policies.cache import CachedPolicy
 from policies.errors import PolicyRefused
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.recordings import Recordings
-from policies.rl.branching.arpo import arpo
 from policies.rl.protocols import Array, BranchDecision, Flags
 from policies.rl.rows import Turn
 from policies.wrapped import WrappedPolicy

@@ -13,7 +13,6 @@ from memory.errors import BadInput
 from policies.rl import slots
 from policies.rl.allocators.fixed import Fixed
 from policies.rl.allocators.knapsack import Knapsack, enough, gain, mixed, value
-from policies.rl.allocators.xrpo import Xrpo
 from policies.rl.protocols import PromptStats
 
 
@@ -105,23 +104,3 @@ def test_a_budget_that_cannot_be_spent_is_refused() -> None:
             Knapsack().allocate(known(0.5, 0.5), budget)
     with pytest.raises(BadInput, match="expected 1 <= least <= most"):
         Knapsack(least=4, most=2)
-
-
-def test_xrpo_gives_to_the_widest_interval_that_a_rollout_narrows_most() -> None:
-    """By hand, s = .5, .3 and 0: a third rollout narrows by 6.500506 s, a fourth by .892915 s, a fifth by .349559 s."""
-    order = [[3, 2, 2], [3, 3, 2], [4, 3, 2], [4, 4, 2], [5, 4, 2]]
-    for more, expected in enumerate(order, start=1):
-        assert Xrpo(explore=0.0).allocate(known(0.5, 0.1, 1.0), 6 + more).tolist() == expected
-
-
-def test_xrpo_explores_what_was_tried_least() -> None:
-    assert Xrpo(explore=100.0).allocate(known(0.5, 0.1, 1.0), 12).tolist() == [4, 4, 4]
-    assert Xrpo().allocate(known(1.0, 1.0), 10).tolist() == [5, 5]
-    assert Xrpo(explore=0.0, most=6).allocate(known(0.5, 1.0), 12).tolist() == [6, 6]
-
-
-def test_xrpo_refuses_what_it_cannot_spend() -> None:
-    with pytest.raises(BadInput, match="budget of 3 for 2 prompts; expected 2 to 32 rollouts for each"):
-        Xrpo().allocate(known(0.5, 0.5), 3)
-    with pytest.raises(BadInput, match="expected 2 <= least <= most"):
-        Xrpo(least=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,16 +26,15 @@ def signed(episodes, *, scale=1.0):
     return episodes.spread(scale * episodes.rewards)
 """
 TRIED = {
-    "advantages": ["dr_grpo", "gigpo", "grpo", "r3l", "rloo", "sage", "spo"],
-    "losses": ["cispo", "dapo", "gspo", "ppo", "sft"],
-    "samplers": ["difficulty", "spo", "uniform"],
-    "allocators": ["fixed", "knapsack"],
-    "branching": [],
-    "filters": ["everything", "overlong", "zero_variance"],
-    "transforms": ["r3l"],
-    "corrections": ["tis"],
+    "advantages": {"dr_grpo", "gigpo", "grpo", "r3l", "rloo", "sage", "spo"},
+    "losses": {"cispo", "dapo", "gspo", "ppo", "sft"},
+    "samplers": {"difficulty", "spo", "uniform"},
+    "allocators": {"fixed", "knapsack"},
+    "filters": {"everything", "overlong", "zero_variance"},
+    "transforms": {"r3l"},
+    "corrections": {"tis"},
 }
-"""Members that a training of ours has shown at work; every other says that it is experimental."""
+"""Members that a training of ours has shown at work."""
 
 
 def test_what_could_not_run_is_not_listed() -> None:
@@ -45,11 +45,15 @@ def test_what_could_not_run_is_not_listed() -> None:
     }
 
 
-def test_what_is_experimental_says_so_and_is_made_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    unmarked = {
-        slot: [each for each in slots.names(slot) if not slots.experimental(slot, each)] for slot in slots.SLOTS
-    }
-    assert unmarked == TRIED
+def files(folder: Path) -> list[str]:
+    return sorted(file.stem for file in folder.glob("*.py") if file.stem != "__init__")
+
+
+def test_what_is_in_contrib_is_experimental_and_made_with_a_warning(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    marked = {slot: [each for each in slots.names(slot) if slots.experimental(slot, each)] for slot in slots.SLOTS}
+    assert marked == {slot: files(root / "contrib" / slot) for slot in slots.SLOTS}, "run `make install`"
     slots.make("advantages", "grpo")
     assert not caplog.records
     slots.make("advantages", "opo", {"singleton": "raw"})
@@ -57,17 +61,23 @@ def test_what_is_experimental_says_so_and_is_made_with_a_warning(caplog: pytest.
     assert line.getMessage() == "'opo' of advantages is experimental: built from its paper, tried in no training yet"
 
 
+def test_what_a_training_has_shown_is_in_the_folder_of_its_slot(root: Path) -> None:
+    assert {slot: shown - set(files(root / "policies/rl" / slot)) for slot, shown in TRIED.items()} == {
+        slot: set() for slot in TRIED
+    }
+
+
 def test_a_member_of_your_own_is_never_called_experimental() -> None:
-    assert not slots.experimental("losses", "policies.rl.losses.gmpo:Gmpo")
+    assert not slots.experimental("losses", "contrib.losses.gmpo:Gmpo")
     with pytest.raises(NotFound, match="no 'gmp' in losses; there are "):
         slots.experimental("losses", "gmp")
 
 
 @pytest.mark.parametrize(("slot", "name"), MEMBERS)
 def test_each_file_has_one_member_that_names_its_assumption_and_source(slot: str, name: str) -> None:
-    module = importlib.import_module(f"policies.rl.{slot}.{name}")
-    (member,) = (getattr(module, name) for name in module.__all__)
-    assert member.__module__ == module.__name__
+    member = slots.member(slot, name)
+    module = importlib.import_module(member.__module__)
+    assert (module.__name__.rpartition(".")[2], module.__all__) == (name, [member.__name__])
     assert "Assumption: " in member.__doc__
     assert "Source" in member.__doc__
     slots.make(slot, name)
@@ -136,26 +146,72 @@ def test_an_error_inside_a_module_of_your_own_flies(tmp_path: Path, monkeypatch:
         slots.make("advantages", "needs_more:signed")
 
 
-def python(code: str) -> str:
-    """Run code in a fresh interpreter; return what it printed."""
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+def python(code: str, *folders: Path) -> str:
+    """Run code in a fresh interpreter that looks for modules in the folders first; return what it printed."""
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
+    ran = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+    return ran.stdout.decode()
+
+
+@pytest.fixture
+def others(tmp_path: Path) -> Path:
+    """Return a folder in which another package seems to be installed, with members of its own."""
+    told = tmp_path / "others_of_slots-1.0.dist-info"
+    told.mkdir()
+    (told / "METADATA").write_text("Metadata-Version: 2.1\nName: others-of-slots\nVersion: 1.0\n")
+    (told / "entry_points.txt").write_text(
+        "[evolve.advantages]\nsigned = own_members:signed\ngrpo = own_members:signed\nbroken = needs_more:signed\n"
+        "gone = own_members:sinned\n"
+    )
+    (tmp_path / "own_members.py").write_text(OWN)
+    (tmp_path / "needs_more.py").write_text("import no_such_package\n")
+    return tmp_path
+
+
+def test_another_package_adds_members_that_have_options_and_are_not_experimental(others: Path) -> None:
+    out = python(
+        "from policies.rl import slots\n"
+        "print('signed' in slots.names('advantages'), slots.options('advantages', 'signed'))\n"
+        "print(slots.make('advantages', 'signed', {'scale': 3.0}).keywords)\n"
+        "print(slots.experimental('advantages', 'signed'))\n"
+        "print(slots.make('advantages', 'grpo').__module__)",
+        others,
+    )
+    assert out.splitlines() == ["True {'scale': 1.0}", "{'scale': 3.0}", "False", "policies.rl.advantages.grpo"]
+
+
+def test_a_bug_in_a_member_of_another_package_flies_as_what_it_is(others: Path) -> None:
+    out = python(
+        "from policies.rl import slots\n"
+        "for name in ('broken', 'gone'):\n"
+        "    try:\n        slots.make('advantages', name)\n"
+        "    except Exception as error:\n        print(type(error).__name__, error)",
+        others,
+    )
+    assert out.splitlines() == [
+        "ModuleNotFoundError No module named 'no_such_package'",
+        "NotFound module 'own_members' has no 'sinned'; expected `module:attribute`, got 'own_members:sinned'",
+    ]
 
 
 def test_what_computes_on_arrays_does_not_load_torch() -> None:
-    modules = [f"policies.rl.{slot}.{name}" for slot, name in MEMBERS if slot not in ("losses", "corrections")]
+    chosen = [slots.member(slot, name) for slot, name in MEMBERS if slot not in ("losses", "corrections")]
+    modules = [member.__module__ for member in chosen]
     out = python(
         f"import sys, policies.rl.slots, policies.rl.tracker, {', '.join(modules)}; print('torch' in sys.modules)"
     )
     assert out == "False\n"
 
 
-def test_a_missing_torch_is_named_with_what_brings_it() -> None:
+@pytest.mark.parametrize(("name", "place"), [("ppo", "policies.rl.losses.ppo"), ("gmpo", "contrib.losses.gmpo:Gmpo")])
+def test_a_missing_torch_is_named_with_what_brings_it(name: str, place: str) -> None:
     out = python(
         "import sys\nsys.modules['torch'] = None\nfrom policies.errors import PolicyUnavailable\n"
         "from policies.rl import slots\n"
-        "try:\n    slots.make('losses', 'ppo')\nexcept PolicyUnavailable as error:\n    print(error)"
+        f"try:\n    slots.make('losses', '{name}')\nexcept PolicyUnavailable as error:\n    print(error)"
     )
-    assert out.startswith("policies.rl.losses.ppo needs the package 'torch', which is not installed; run `pip install")
+    assert out.startswith(f"{place} needs the package 'torch', which is not installed; run `pip install")
 
 
 def test_idle_threads_of_torch_sleep() -> None:

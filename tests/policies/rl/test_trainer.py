@@ -15,13 +15,13 @@ import torch
 from pydantic import ValidationError
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from contrib.corrections.masking import Masking
 from memory.errors import BadInput
 from policies.errors import PolicyRefused
 from policies.local.loading import computes_bfloat16, load_model
 from policies.rl import batch as batch_module
 from policies.rl import trainer as trainer_module
 from policies.rl.batch import batch_of, score, split
-from policies.rl.corrections.masking import Masking
 from policies.rl.corrections.tis import Tis
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions

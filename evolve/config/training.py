@@ -136,7 +136,8 @@ class BranchingTable(Member):
 class TrainSection(Section, Optimising):
     """`[train]`: fine-tuning the policy (`evolve train`); `run.seed` seeds it.
 
-    What names a member may be a table with its options: `[train.loss]` with `name = "ppo"` and `high = 0.28`.
+    What names a member may be a table with its options: `[train.loss]` with `name = "ppo"` and `high = 0.28`. A name is
+    that of a file of `policies/rl/<slot>/`, or one that an installed package adds; `module:attribute` is your own.
     """
 
     backend: Literal["torch", "trl_sync", "trl_async", "tinker"] = "torch"
@@ -144,25 +145,25 @@ class TrainSection(Section, Optimising):
     With `trl_async` rollouts go on meanwhile, on the vLLM server of policy `served`; an iteration is then an update.
     `tinker`: a service computes, and samples in rollouts whatever the policy is."""
     advantages: Member = Member(name="sage")
-    """A file of `policies/rl/advantages`, or `module:function`."""
+    """A member of the slot `advantages`, or `module:function`."""
     loss: Member = Member(name="ppo")
-    """A file of `policies/rl/losses`, or `module:class`."""
+    """A member of the slot `losses`, or `module:class`."""
     filter: Member = Member(name="zero_variance")
-    """A file of `policies/rl/filters`, or `module:class`: which trajectories are trained on."""
+    """A member of the slot `filters`, or `module:class`: which trajectories are trained on."""
     correction: Member = Member(name="")
-    """A file of `policies/rl/corrections`: weights for tokens that another policy sampled. Empty = none."""
+    """A member of the slot `corrections`: weights for tokens that another policy sampled. Empty = none."""
     retries: Literal["", "policy", "rules"] = ""
     """Half of the rollouts are retries of those that failed (R3L), from a step and with guidance that the policy itself
     names, or that rules find (`evolve/training/pivots`). Needs `skills = false` and `length = 1`. Empty = none."""
     transform: Member = Member(name="r3l")
-    """A file of `policies/rl/transforms`, or `module:function`: what becomes of retries before they are compared."""
+    """A member of the slot `transforms`, or `module:function`: what becomes of retries before they are compared."""
     branching: BranchingTable = BranchingTable(name="arpo")
-    """A file of `policies/rl/branching`, or `module:function`: from which turns others may go on, where
+    """A member of the slot `branching`, or `module:function`: from which turns others may go on, where
     `[train.branching]` has `branches`."""
     sampler: Member = Member(name="uniform")
-    """A file of `policies/rl/samplers`, or `module:function`: which chains come next, by what is known of them."""
+    """A member of the slot `samplers`, or `module:function`: which chains come next, by what is known of them."""
     allocator: Member = Member(name="fixed")
-    """A file of `policies/rl/allocators`, or `module:class`: how a batch's rollouts are shared among its chains."""
+    """A member of the slot `allocators`, or `module:class`: how a batch's rollouts are shared among its chains."""
     iterations: int = Field(default=40, ge=1)
     """Batches of rollouts, each trained on once it is complete."""
     chains: int = Field(default=8, ge=1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, field_validator
@@ -23,7 +22,6 @@ from policies.schemas import most_chars, most_items
 from policies.templates import render_turns
 
 OBSERVATION_CHARS = 200
-NEAREST = 6
 _CITATION = re.compile(r"\s*\[(?:\d{1,9}|\?)\]?\s*$")
 """The number of the rule that a lesson was copied from: no part of the lesson."""
 
@@ -159,18 +157,6 @@ def curate_reply(op: Literal["ADD", "NONE", "EDIT"], lesson: str, said: str, tar
     return _json({"target": f"{said} [{'?' if target is None else target}]", "lesson": lesson, "op": op})
 
 
-def nearest(content: str, records: Sequence[Record[Any]], k: int = NEAREST) -> tuple[Record[Any], ...]:
-    """Return up to `k` records whose text is most like `content`, best first, ties by number.
-
-    Similarity is the Dice coefficient of character trigrams of the lower-cased words: deterministic, without a corpus
-    statistic, so that it does not change when unrelated records are added.
-    """
-    wanted = _trigrams(content)
-    scored = [(_dice(wanted, _trigrams(record.payload.text())), record) for record in records]
-    scored.sort(key=lambda pair: (-pair[0], pair[1].number, pair[1].id))
-    return tuple(record for _, record in scored[:k])
-
-
 def _rules(records: Sequence[Record[Any]]) -> list[str]:
     return [render_record(record, "compact") for record in records]
 
@@ -181,13 +167,3 @@ def _plain(text: str) -> str:
 
 def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-@lru_cache(maxsize=32768)
-def _trigrams(text: str) -> frozenset[str]:
-    padded = f"  {one_line(text).lower()} "
-    return frozenset(padded[at : at + 3] for at in range(len(padded) - 2))
-
-
-def _dice(a: frozenset[str], b: frozenset[str]) -> float:
-    return 2 * len(a & b) / (len(a) + len(b))

@@ -17,16 +17,15 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory, Trust
 from playbooks import compact, full
 from playbooks.citations import resolve
-from playbooks.compact import nearest
 from playbooks.full import Operation
 from playbooks.kinds.bullet import Bullet, clean_text, match_section
 from playbooks.lessons import Known, Lesson, add_op, agree_op, collect, direct_op, edit_op, tag_ops
+from playbooks.likeness import nearest
 from playbooks.similarity import opposes
-from playbooks.view import bullets
 from policies.protocols import Message, Policy, Profile, SamplingParams
 from policies.structured import generate_structured
 
-__all__ = ["DirectCurator", "ModelCurator", "curate_messages", "nearest"]
+__all__ = ["DirectCurator", "ModelCurator", "curate_messages"]
 
 
 def curate_messages(
@@ -101,7 +100,7 @@ class ModelCurator:
     async def _decide(self, lesson: Lesson, view: KnowledgeView) -> DeltaOp | None:
         """Ask about one lesson (compact). The lesson is taken directly where the answer cannot be right: about a target
         that was not shown, or that a rule which says the opposite says the same."""
-        candidates = nearest(lesson.insight.content, bullets(view))
+        candidates = nearest(lesson.insight.content, view, Bullet.kind)
         messages = curate_messages(lesson.insight, candidates, "compact")
         decision, reply, raw = await generate_structured(self._policy, messages, compact.CompactDecision, self._params)
         if decision is None:
@@ -118,8 +117,7 @@ class ModelCurator:
 
     async def _revise(self, lessons: Sequence[Lesson], view: KnowledgeView) -> list[DeltaOp | None]:
         """Ask about all lessons of the batch at once (full). A lesson without a usable operation is taken directly."""
-        known = bullets(view)
-        found = {r.id: r for lesson in lessons for r in nearest(lesson.insight.content, known)}
+        found = {r.id: r for lesson in lessons for r in nearest(lesson.insight.content, view, Bullet.kind)}
         candidates = tuple(found.values())
         messages = curate_messages([lesson.insight for lesson in lessons], candidates, "full")
         answer, reply, raw = await generate_structured(self._policy, messages, full.FullCuration, self._params)

@@ -17,13 +17,13 @@ from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Trust
 from playbooks import prompts
 from playbooks.citations import resolve
-from playbooks.compact import listed, nearest, sound
-from playbooks.kinds.bullet import clean_text
+from playbooks.compact import listed, sound
+from playbooks.kinds.bullet import Bullet, clean_text
 from playbooks.lessons import Lesson, add_op, edit_op, tag_ops
+from playbooks.likeness import nearest
 from playbooks.methods.method_roles import EpisodeCurator, opened
 from playbooks.methods.shown_episode import block, labelled, line, steps_of
 from playbooks.notebook.failure_judge import by_outcome
-from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
 from policies.structured import generate_structured
@@ -126,7 +126,7 @@ class ReleaseCurator(EpisodeCurator):
             return tag_ops(reflections, view)
         shown = [r for r in labelled_ if " ".join(r.root_cause.lower().split()) == found[0]]
         episodes = [t for r in shown if (t := self._episodes(r.trajectory_id)) is not None][:EXAMPLES]
-        near = {r.id: r for t in episodes for r in nearest(t.task.instruction, bullets(view))}
+        near = {r.id: r for t in episodes for r in nearest(t.task.instruction, view, Bullet.kind)}
         rules = tuple(near.values())[:NEAR]
         messages = self._messages(found, len(labelled_), episodes, rules)
         answer, reply, raw = await generate_structured(self._policy, messages, Release, SamplingParams(max_tokens=2048))

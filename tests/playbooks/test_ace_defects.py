@@ -21,10 +21,11 @@ from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Insight, Op, Provenance, Reflection, Status, UsageCounts
 from memory.store import Store
 from playbooks.citations import cited, resolve
-from playbooks.curator import DirectCurator, ModelCurator, curate_messages, nearest
+from playbooks.curator import DirectCurator, ModelCurator, curate_messages
 from playbooks.delta_checks import validate
 from playbooks.formats import ace
 from playbooks.kinds.bullet import match_section
+from playbooks.likeness import TrigramIndex
 from playbooks.refine import enforce_budget
 from playbooks.reflector import ModelReflector, reflect_messages
 from playbooks.render import cost, render
@@ -192,7 +193,7 @@ def test_defect_16_the_budget_is_enforced_and_the_curator_does_not_read_everythi
     assert cost([record for record in records if record.id not in gone], "full", len) <= 2000
     insight = Insight(content="rule about thing 3")
     for profile in ("full", "compact"):
-        text = curate_messages(insight, nearest(insight.content, records), profile)[-1].content
+        text = curate_messages(insight, TrigramIndex(records).nearest(insight.content), profile)[-1].content
         assert text.count("about thing") == 7
 
 

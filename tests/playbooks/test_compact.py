@@ -12,12 +12,12 @@ from playbooks.compact import (
     CompactDecision,
     CompactReflection,
     curate_reply,
-    nearest,
     reflect_reply,
     salient_steps,
     shown_observation,
 )
 from playbooks.curator import curate_messages
+from playbooks.likeness import TrigramIndex
 from playbooks.reflector import reflect_messages
 from policies.structured import parse
 
@@ -89,18 +89,11 @@ def test_curate_prompt_lists_the_nearest_rules_and_the_lesson(bullet: Make) -> N
         bullet(number, text) for number, text in enumerate(("mail.send: to must be id", "cats", "mail.send: x"), 1)
     ]
     lesson = "mail.send: to must be email"
-    (message,) = curate_messages(Insight(content=lesson), nearest(lesson, known, 2), "compact")
+    (message,) = curate_messages(Insight(content=lesson), TrigramIndex(known).nearest(lesson, 2), "compact")
     assert message.content == (
         "curate\nrules:\n- mail.send: to must be id [1]\n- mail.send: x [3]\nlesson: mail.send: to must be email"
     )
     assert curate_messages(Insight(content="a\nb"), [], "compact")[0].content == "curate\nrules:\nlesson: a b"
-
-
-def test_nearest_is_deterministic_bounded_and_breaks_ties_by_number(bullet: Make) -> None:
-    records = [bullet(number, "the same") for number in (9, 4, 7, 1, 3, 8, 2)]
-    assert [r.number for r in nearest("the same", records)] == [1, 2, 3, 4, 7, 8]
-    assert nearest("anything", []) == ()
-    assert nearest("", records[:1]) == (records[0],)
 
 
 def test_replies_are_one_line_of_json_that_the_parser_reads() -> None:

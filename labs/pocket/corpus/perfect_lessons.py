@@ -11,7 +11,8 @@ from evolve.environments.office.wording import meaning, sentence
 from labs.pocket.corpus.expert_episodes import Played
 from labs.pocket.corpus.setting import bullet, draw_frames
 from memory.records import Insight, Step
-from playbooks.compact import curate_prompt, curate_reply, nearest, reflect_prompt, reflect_reply, salient_steps
+from playbooks.compact import curate_prompt, curate_reply, reflect_prompt, reflect_reply, salient_steps
+from playbooks.likeness import TrigramIndex
 from policies.protocols import Message
 
 _CODE = re.compile(r"\b(E\d\d)$")
@@ -63,7 +64,7 @@ def curate_document(rng: random.Random, values: Values) -> tuple[list[Message], 
     numbers = sorted(rng.sample(range(1, 100), len(texts)))
     records = [bullet(number, text) for number, text in zip(numbers, texts, strict=True)]
     lesson = sentence(rule, option)
-    candidates = nearest(lesson, records)
+    candidates = TrigramIndex(records).nearest(lesson)
     prompt = curate_prompt(Insight(content=lesson), candidates)
     target = next((record.number for record in candidates if record.payload.content == told), None)
     if target is None:

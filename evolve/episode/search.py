@@ -7,7 +7,6 @@ is shown as data under its ids, and it counts as injected like what stood in the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from evolve.config.model import Config
@@ -34,7 +33,31 @@ class Found:
     injected: tuple[Injection, ...] = ()
 
 
-Search = Callable[[str], Found]
+@dataclass(frozen=True)
+class Search:
+    """How one episode searches. Without its store it is data, and can be sent to where the episode is done."""
+
+    wanted: RecallQuery
+    """All but its text."""
+    profile: Profile
+    hidden: frozenset[str] = frozenset()
+    """Records that chance hides from the task."""
+    store: Store | None = None
+
+    def __call__(self, query: str) -> Found:
+        """Return what is found."""
+        assert self.store is not None, "sent, and given no store"
+        return _found(query, self, self.store)
+
+
+@watched("search")
+def _found(query: str, search: Search, store: Store) -> Found:
+    recalled = store.recall(search.wanted.model_copy(update={"text": query}))
+    found = tuple(item for item in recalled if item.record.id not in search.hidden)
+    if not found:
+        return Found(NOTHING)
+    shown = tuple(map(_injection, found))
+    return Found("\n".join(render_record(item.record, search.profile) for item in found), shown)
 
 
 def asked(reply: str) -> str:
@@ -64,27 +87,16 @@ def search_for(
     """
     if not (invitation(config, profile) and text_kinds(config)):
         return None
-
-    @watched("search")
-    def search(query: str) -> Found:
-        found = store.recall(
-            RecallQuery(
-                text=query,
-                namespace=config.memory.namespace,
-                kinds=text_kinds(config),
-                k=config.playbook.search_k,
-                token_budget=config.playbook.token_budget,
-                exclude_task_ids=(task.id,) if snapshot_id else (),
-                snapshot_id=snapshot_id,
-            )
-        )
-        found = tuple(item for item in found if item.record.id not in hidden)
-        if not found:
-            return Found(NOTHING)
-        shown = tuple(map(_injection, found))
-        return Found("\n".join(render_record(item.record, profile) for item in found), shown)
-
-    return search
+    wanted = RecallQuery(
+        text="",
+        namespace=config.memory.namespace,
+        kinds=text_kinds(config),
+        k=config.playbook.search_k,
+        token_budget=config.playbook.token_budget,
+        exclude_task_ids=(task.id,) if snapshot_id else (),
+        snapshot_id=snapshot_id,
+    )
+    return Search(wanted, profile, hidden, store)
 
 
 def _injection(item: Recalled) -> Injection:

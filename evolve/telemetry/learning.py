@@ -26,8 +26,9 @@ def recall(
     return _search({semconv.STORE: config.memory.namespace, **about}, lambda shown: (*shown.core, *shown.recalled))
 
 
-def search(query: str) -> Begun:
+def search(query: str, how: Any, store: Any) -> Begun:
     """Return the span of a search that the agent made."""
+    del how, store
     return _search({semconv.TASK: asked_about() or None, semconv.QUERY: lambda: query}, lambda _: ())
 
 

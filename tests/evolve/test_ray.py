@@ -32,6 +32,17 @@ ray = pytest.importorskip("ray")
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 TASKS = 8
+SEEKER = '''
+from policies.scripted import ScriptedPolicy
+
+
+def policy(section):
+    """Search, then do something."""
+    def said(messages, params):
+        return "<search_experience>who may book</search_experience>" if len(messages) == 2 else "```python\\n1\\n```"
+
+    return ScriptedPolicy(said, name="seeker", version="1")
+'''
 GATES = '\n[gate]\nnames = ["default"]\n'
 RAY = "run.executor=ray"
 
@@ -80,6 +91,22 @@ def test_e1_a_run_by_workers_comes_to_the_same(here: list[Any], tmp_path: Path) 
     assert came_to(folder) == here
 
 
+def test_e1_episodes_search_there_and_find_what_they_find_here(tmp_path: Path) -> None:
+    told: dict[str, list[Any]] = {}
+    for name in ("local", "ray"):
+        folder = settings(tmp_path / name, tasks=4, more='\n[gate]\nnames = ["none"]\n')
+        (folder / "seeker.py").write_text(SEEKER)
+        evolve(folder, "playbook", "add", "Only managers may book a room.")
+        chosen = ("policy.name=seeker:policy", "playbook.search_k=2", "environment.max_steps=2", f"run.executor={name}")
+        evolve(folder, "run", *(word for each in chosen for word in ("--set", each)))
+        told[name] = came_to(folder)
+    assert told["ray"] == told["local"]
+    with open_store(load_config(tmp_path / "ray" / "evolve.toml"), read_only=True) as store:
+        found = {each.steps[0].observation for each in store.trajectories(arm="main")}
+    assert len(found) == 1
+    assert "Only managers may book a room." in found.pop()
+
+
 async def test_e2_on_a_servers_workspace_workers_that_die_change_nothing(here: list[Any], tmp_path: Path) -> None:
     folder = settings(tmp_path, tasks=TASKS, more=GATES)
     file = folder / "evolve.toml"
@@ -122,7 +149,6 @@ def test_e3_what_a_worker_asked_for_is_counted_once_in_whatever_order_it_tells()
 
 def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = settings(tmp_path, tasks=1)
-    assert "search_k = 0" in complaint(folder, "run", "--set", RAY, "--set", "playbook.search_k=2", code=2)
     config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
     from evolve.loop.assembly import make_environment
 

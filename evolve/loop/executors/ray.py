@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read once, when ray is imported; nothing is told to anybody
@@ -36,6 +36,7 @@ from evolve.loop.rollout_settings import rollout_config
 from evolve.protocols import Environment
 from memory.kinds import parse_record
 from memory.records import Trajectory, Usage, new_id
+from memory.store import Store
 from policies.budget import Budget
 from policies.roles import Policies
 
@@ -56,7 +57,18 @@ _RECORDS = ("core", "recalled", "skills", "exemplars")
 
 def _packed(attempt: Attempt) -> tuple[Attempt, Records]:
     records = {name: [record.model_dump(mode="json") for record in getattr(attempt, name)] for name in _RECORDS}
-    return replace(attempt, **dict.fromkeys(_RECORDS, ())), records
+    search = replace(attempt.search, store=None) if attempt.search else None
+    return replace(attempt, **dict.fromkeys(_RECORDS, ()), search=search), records
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a worker acts with."""
+
+    environment: Environment
+    policies: Policies
+    acting: RolloutConfig
+    store: Store
 
 
 class Worker:
@@ -66,7 +78,7 @@ class Worker:
         self._config, self._run_id, self._process = config, run_id, new_id()
         self._open, self._starting = AsyncExitStack(), asyncio.Lock()
         self._budget = Budget()
-        self._parts: tuple[Environment, Policies, RolloutConfig] | None = None
+        self._parts: _Parts | None = None
         self._versions: dict[str, str] = {}
 
     async def ready(self) -> dict[str, str]:
@@ -79,21 +91,22 @@ class Worker:
 
         What was journalled before is asked of nobody, and is not in it.
         """
-        environment, policies, acting = await self._started()
+        own = await self._started()
         shown = {name: tuple(map(parse_record, some)) for name, some in records.items()}
+        search = replace(attempt.search, store=own.store) if attempt.search else None
+        acting = replace(own.acting, temperature=temperature)
         with about(attempt.task.id):
-            done = await rollout(
-                environment, policies.acting, replace(attempt, **shown), replace(acting, temperature=temperature)
-            )
+            attempt = replace(attempt, **shown, search=search)
+            done = await rollout(own.environment, own.policies.acting, attempt, acting)
         return done, self._process, self._budget.spent
 
-    async def _started(self) -> tuple[Environment, Policies, RolloutConfig]:
+    async def _started(self) -> _Parts:
         async with self._starting:
             if self._parts is None:
                 self._parts = await self._start()
         return self._parts
 
-    async def _start(self) -> tuple[Environment, Policies, RolloutConfig]:
+    async def _start(self) -> _Parts:
         config = self._config
         find_modules_of(config)
         environment = app.make_environment(config)
@@ -101,7 +114,7 @@ class Worker:
         self._versions = _versions(opened)
         store = self._open.enter_context(app.open_store(config, opened.acting.count_tokens, owner=False))
         policies = role_policies.journalled(opened, config, store, self._run_id, self._budget)
-        return environment, policies, rollout_config(config, environment, policies)
+        return _Parts(environment, policies, rollout_config(config, environment, policies), store)
 
 
 def _versions(policies: Policies) -> dict[str, str]:
@@ -188,11 +201,9 @@ async def _workers(config: Config, run_id: str, policies: Policies) -> list[Any]
 async def opened(config: Config, run_id: str, policies: Policies, budget: Budget) -> AsyncGenerator[RayExecutor]:
     """Give an executor; a cluster that was started for it ends with it. `policies` are those of the run.
 
-    Raises `ConfigError` for several machines without `memory.database`, for searches inside episodes, and where there
-    is no room, `RunMismatch` for workers that would answer with other policies.
+    Raises `ConfigError` for several machines without `memory.database`, and where there is no room, `RunMismatch` for
+    workers that would answer with other policies.
     """
-    if config.playbook.search_k:
-        raise ConfigError("episodes on a Ray cluster cannot search while they act; set playbook.search_k = 0")
     mine = not ray.is_initialized()
     if mine:
         _connect()

@@ -5,8 +5,9 @@ once: it reads prompts several times as fast as llama.cpp here. Each arm adapts 
 in the same order, is frozen, and answers the same 200 validation questions; one grader, the environment's own; calls
 and tokens are counted by a proxy in front of the server. Arms: a bare prompt, ours without memory, ours as it is
 without configuration, frugal (examples alone, no gate that costs calls: what the targets are about), with exemplars
-only, bullets only, skills only, all three; kayba's ace-framework, GEPA, langchain-continuous-learning; ACE itself,
-where EVOLVE_PEER_ACE names a checkout. What each is given stands in docs/guides/peers.md.
+only, bullets only, skills only, all three; GEPA and langchain-continuous-learning. kayba's ace-framework and ACE itself
+(where EVOLVE_PEER_ACE names a checkout) take two cores longer than a sitting, so that they are begun by
+`benchmarks.peers.together` alone, and read where they have a cell. What each is given stands in docs/guides/peers.md.
 
 Every arm is a folder under `build/peers/`: killed, the same command goes on. What an arm came to stays in
 `benchmarks/results/cells/real_4/` with the commit and the machine, so that the arms may take several sittings; move a
@@ -51,6 +52,12 @@ CELLS = RESULTS / "cells" / "real_4"
 PEERS = tuple(each.name for each in install.PEERS)
 ORDER = (BARE, OFF, FRUGAL, *PEERS, *(arm for arm in ARMS if arm not in (OFF, FRUGAL)))
 """What targets are about comes first: a sitting may end."""
+TOO_LONG = {
+    "kayba": "kayba: 170 calls learned from less than ten of 200 tasks, so that two cores need more than a day for it",
+    "ace": "ace: it is sequential and writes up to 1,024 tokens a call, so that two cores need eight hours for it",
+}
+"""Why a peer is not begun here (docs/LOG.md). `python -m benchmarks.peers.together NAME` measures it; what it came to
+is read as every cell is."""
 QUICK_OURS, QUICK_PEERS = (OFF, FRUGAL), ("langchain",)
 
 
@@ -98,7 +105,7 @@ def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Seq
         with ringed(at, url, model, sizes, seed) as ring:
             for arm in arms:
                 try:
-                    found.setdefault(arm, []).append(_one(ring, arm, section(seed)))
+                    found.setdefault(arm, []).append(one(ring, arm, section(seed)))
                     print(f"{arm}: done", flush=True)
                 except PeerFailed as reason:
                     missing[arm] = str(reason)
@@ -106,12 +113,14 @@ def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Seq
     return {arm: results for arm, results in found.items() if arm not in missing}, sorted(missing.values())
 
 
-def _one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
+def one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
     """Measure one arm, or read what was measured."""
     if arm == BARE:
         return bare(ring)
     if arm in ARMS:
         return ours(ring, arm, world, again=arm == FRUGAL)
+    if arm in TOO_LONG and not ring.cell(arm).exists():
+        raise PeerFailed(TOO_LONG[arm])
     try:
         return peer(ring, arm)
     except BadInput as reason:

@@ -96,7 +96,7 @@ class Ring:
 
     def kept(self, arm: str, work: Callable[[Path], Result]) -> Result:
         """Return the result of an arm, from its cell where it is done. Raises `BadInput` for one of other tasks."""
-        file = (self.cells or self.home) / f"{arm}-{self.seed}.json"
+        file = self.cell(arm)
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
             self._begin(arm)
@@ -108,6 +108,10 @@ class Ring:
         if set(result.passed) != {task.id for task in self.held_out}:
             raise BadInput(f"{file} answers other tasks than the {len(self.held_out)} held-out ones; move it away")
         return result
+
+    def cell(self, arm: str) -> Path:
+        """Return the file with the result of an arm, once it has one."""
+        return (self.cells or self.home) / f"{arm}-{self.seed}.json"
 
     def _begin(self, arm: str) -> None:
         """Leave in the folder of an arm what it may go on from, of this machine or another one."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.claims.real_4_peers import one
 from benchmarks.peers import install
 from benchmarks.peers.counting import machine, proxying
 from benchmarks.peers.grading import grade, grading, right_answer
@@ -185,6 +186,14 @@ def test_another_machine_goes_on_with_what_was_packed(ring: Ring, model_server: 
     (tmp_path / "cell").rename(left)
     assert pack(ring.home, tmp_path / "cells") == []  # what has a cell is not packed, and no longer there
     assert not list((tmp_path / "cells" / "unfinished").iterdir())
+
+
+def test_a_peer_that_takes_too_long_is_not_begun_and_is_read_where_it_has_a_cell(ring: Ring, section: Section) -> None:
+    with pytest.raises(PeerFailed, match="kayba: 170 calls learned from less than ten of 200 tasks"):
+        one(ring, "kayba", section)
+    known = bare(ring).model_copy(update={"arm": "kayba"})
+    ring.cell("kayba").write_text(known.model_dump_json())
+    assert one(ring, "kayba", section) == known
 
 
 def test_an_outage_ends_the_runner_and_leaves_no_wrong_answer(ring: Ring, model_server: Any, tmp_path: Path) -> None:

@@ -55,26 +55,26 @@ AREAS = (
             "tests/memory/test_*.py",
             "tests/contracts/test_indexes.py",
             *(
-                f"tests/evolve/test_cli_{verb}.py"
+                f"tests/evolve/cli/test_cli_{verb}.py"
                 for verb in ("backup", "bad_input", "exemplars", "forget", "knowledge")
             ),
-            *(f"tests/evolve/test_cli_{verb}.py" for verb in ("notebook", "skills", "transfer")),
+            *(f"tests/evolve/cli/test_cli_{verb}.py" for verb in ("notebook", "skills", "transfer")),
             "tests/evolve/inspector/test_*pages.py",
-            "tests/evolve/test_retire.py",
-            "tests/evolve/test_workspace.py",
+            "tests/evolve/loop/test_retire.py",
+            "tests/evolve/workspace/test_workspace.py",
         ),
     ),
     Area(
         "gates",
         ("evolve/gates/*.py", "evolve/loop/nodes/gate.py", "evolve/loop/nodes/commit.py"),
         (
-            "tests/evolve/test_gate_*.py",
-            "tests/evolve/test_gates_in_the_loop.py",
-            "tests/evolve/test_learning_parts.py",
-            "tests/evolve/test_cli_gates.py",
-            "tests/evolve/test_waiting_between_runs.py",
-            "tests/evolve/test_*_in_the_loop.py",
-            "tests/evolve/test_*quarantine.py",
+            "tests/evolve/gates/test_gate_*.py",
+            "tests/evolve/gates/test_gates_in_the_loop.py",
+            "tests/evolve/loop/test_learning_parts.py",
+            "tests/evolve/cli/test_cli_gates.py",
+            "tests/evolve/loop/test_waiting_between_runs.py",
+            "tests/evolve/*/test_*_in_the_loop.py",
+            "tests/evolve/gates/test_*quarantine.py",
             "tests/contracts/test_learning_gates.py",
         ),
     ),
@@ -83,10 +83,10 @@ AREAS = (
         ("evolve/episode/trust.py", "evolve/gates/quarantine.py", "playbooks/delta_checks.py"),
         (
             "tests/playbooks/test_deltas.py",
-            "tests/evolve/test_learning_parts.py",
-            "tests/evolve/test_*quarantine.py",
-            "tests/evolve/test_taint.py",
-            "tests/evolve/test_exemplars.py",
+            "tests/evolve/loop/test_learning_parts.py",
+            "tests/evolve/gates/test_*quarantine.py",
+            "tests/evolve/episode/test_taint.py",
+            "tests/evolve/episode/test_exemplars.py",
             "tests/evolve/integrations/test_hearsay.py",
         ),
     ),
@@ -101,8 +101,8 @@ AREAS = (
         (
             "tests/policies/generations/test_*.py",
             "tests/contracts/test_adapter_engines.py",
-            "tests/evolve/test_generations.py",
-            "tests/evolve/test_cli_policy.py",
+            "tests/evolve/generations/test_generations.py",
+            "tests/evolve/cli/test_cli_policy.py",
         ),
     ),
 )

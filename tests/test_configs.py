@@ -1,6 +1,6 @@
 """Every TOML file that is shipped parses, and every one that configures evolve is accepted by `Config`.
 
-The presets are held by tests/evolve/test_presets.py.
+The presets are held by tests/evolve/config/test_presets.py.
 """
 
 from __future__ import annotations

@@ -107,6 +107,13 @@ def test_every_file_keeps_the_ceilings(root: Path, package: str) -> None:
     assert not found, "\n" + "\n".join(found)
 
 
+def test_tests_stand_in_the_rooms_of_what_they_test(root: Path) -> None:
+    def rooms(folder: Path) -> set[str]:
+        return {each.name for each in folder.iterdir() if each.is_dir() and each.name != "__pycache__"}
+
+    assert not rooms(root / "tests" / "evolve") - rooms(root / "evolve")
+
+
 @pytest.mark.parametrize(
     ("name", "source", "complaint"),
     [

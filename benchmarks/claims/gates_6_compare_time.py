@@ -1,8 +1,8 @@
 """Claim gates_6: a comparison is affordable. Presets on three offices, 51 report tasks, on two cores.
 
 What is timed is `make bench-compare` from an empty folder: the default, the presets, A/A and no memory each learn 60
-tasks and are judged, gates included. That it goes on after a kill is a test (`tests/evolve/test_compare.py`). `--quick`
-times the scripted worker on a fraction of it, so its minutes say nothing about the target.
+tasks and are judged, gates included. That it goes on after a kill is a test (`tests/evolve/compare/test_compare.py`).
+`--quick` times the scripted worker on a fraction of it, so its minutes say nothing about the target.
 """
 
 from __future__ import annotations

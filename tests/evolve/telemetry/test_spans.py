@@ -25,8 +25,8 @@ from evolve.telemetry.reading import metrics, traces, tree
 from memory.sqlite.telemetry_file import FILE
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
+from tests.evolve.loop.test_loop import outcome
 from tests.evolve.telemetry.doors_traced import go, named, spans_of, traced
-from tests.evolve.test_loop import outcome
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy
 
 

@@ -40,7 +40,7 @@ batch_size = 3
 name = "tests.evolve.toy_doors:Doors"
 
 [policy]
-name = "tests.evolve.test_compare:policy"
+name = "tests.evolve.compare.test_compare:policy"
 
 [memory]
 index = "exact"

@@ -32,7 +32,7 @@ from policies.price import Price
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
 from tests.evolve.command import evolve_json
-from tests.evolve.test_attempts import judged
+from tests.evolve.loop.test_attempts import judged
 from tests.evolve.toy_doors import replies
 
 DOORS = """\
@@ -44,17 +44,17 @@ batch_size = 3
 name = "tests.evolve.toy_doors:Doors"
 
 [policy]
-name = "tests.evolve.test_roles:player"
+name = "tests.evolve.loop.test_roles:player"
 model = "actor"
 
 [policy.reflector]
-name = "tests.evolve.test_roles:player"
+name = "tests.evolve.loop.test_roles:player"
 model = "thinker"
 temperature = 0.5
 max_tokens = 999
 
 [policy.curator]
-name = "tests.evolve.test_roles:player"
+name = "tests.evolve.loop.test_roles:player"
 model = "thinker"
 
 [controls]
@@ -146,7 +146,7 @@ async def test_a_role_without_a_section_is_the_acting_ones(tmp_path: Path, made:
 
 
 async def test_the_judge_judges(config: Config, made: list[Player]) -> None:
-    own = RoleSection(name="tests.evolve.test_roles:player", model="judge")
+    own = RoleSection(name="tests.evolve.loop.test_roles:player", model="judge")
     policy = config.policy.model_copy(update={"judge": own})
     run = config.run.model_copy(update={"mode": "frozen", "attempts": 2, "judge": "policy"})
     await arun(config.model_copy(update={"policy": policy, "run": run}))
@@ -154,7 +154,7 @@ async def test_the_judge_judges(config: Config, made: list[Player]) -> None:
 
 
 async def test_what_was_made_is_closed_when_another_role_cannot_be(config: Config, made: list[Player]) -> None:
-    own = RoleSection(name="tests.evolve.test_roles:broken", model="gone")
+    own = RoleSection(name="tests.evolve.loop.test_roles:broken", model="gone")
     section = config.policy.model_copy(update={"teacher": own})
     with pytest.raises(ConfigError, match="no such model 'gone'"):
         async with opened(section, None, None, {}):
@@ -198,7 +198,7 @@ def test_arms_differ_in_one_role(config: Config, tmp_path: Path, made: list[Play
     assert sorted(each.name for each in made) == ["actor", "scholar", "thinker"]
     assert {"reflect"} == next(each for each in made if each.name == "scholar").kinds()
     assert [each.closed for each in made] == [1, 1, 1]
-    by = "tests.evolve.test_roles:player"
+    by = "tests.evolve.loop.test_roles:player"
     assert [life.reflector for life in found.lives] == [
         f"model by {by} {model} / model by {by} thinker" for model in ("thinker", "scholar")
     ]

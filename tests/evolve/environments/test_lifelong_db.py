@@ -22,7 +22,7 @@ from memory.records import Outcome, Task
 from playbooks.rules import RulesReflector
 from policies.scripted import ScriptedPolicy
 
-FILE = Path(__file__).resolve().parents[1] / "fixtures" / "lifelong_db.json"
+FILE = Path(__file__).resolve().parents[2] / "fixtures" / "lifelong_db.json"
 
 
 def world(seed: int = 0, **sizes: int) -> LifelongDb:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.evolve.cli.test_cli_runs import SLOW, episodes
 from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, settings, start
-from tests.evolve.test_cli_runs import SLOW, episodes
 
 RULES = "playbook.curator=direct playbook.reflect_on=failures"
 

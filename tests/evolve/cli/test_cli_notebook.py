@@ -79,7 +79,7 @@ class Writer:
 @pytest.fixture(scope="module")
 def once_noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("noted")
-    (folder / "evolve.toml").write_text(SETTINGS.format(policy="tests.evolve.test_cli_notebook:Writer"))
+    (folder / "evolve.toml").write_text(SETTINGS.format(policy="tests.evolve.cli.test_cli_notebook:Writer"))
     evolve(folder, "run")
     return folder
 

@@ -23,7 +23,7 @@ from memory.records import Outcome
 from policies.protocols import Reply
 from policies.scripted import ScriptedPolicy
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 FILES = {"train": str(FIXTURES / "formula_train.jsonl"), "validation": str(FIXTURES / "formula_validation.jsonl")}
 
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(
     not installed(), reason="bfcl-eval is not installed (pip install --no-deps bfcl-eval mpmath)"
 )
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "bfcl_plumbing.py"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "bfcl_plumbing.py"
 
 
 @pytest.fixture(scope="module")

@@ -68,7 +68,7 @@ lint: $(INSTALLED) ## ruff: rules and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(INSTALLED) ## pyright, strict, on the five packages and contrib
+types: $(INSTALLED) ## pyright, strict, on all packages
 	$(BIN)/pyright --warnings
 
 layers: $(INSTALLED) ## import-linter: imports run down only, each big dependency behind its fence

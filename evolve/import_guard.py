@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from pathlib import Path
 
-SIBLINGS = ("memory", "skills", "policies", "playbooks", "contrib")
+SIBLINGS = ("memory", "skills", "policies", "playbooks")
 
 
 def refuse_shadowed_packages() -> None:

@@ -111,16 +111,16 @@ class HasTaskTools(Protocol):
 
 
 @runtime_checkable
-class HasRecallText(Protocol):
-    """Capability: knowledge is recalled for a task by more than its instruction.
+class HasFirstScene(Protocol):
+    """Capability: what an episode shows first is known before it begins, and knowledge is recalled by it too.
 
-    For worlds such as games, in which all tasks have one instruction and differ in what is shown first.
+    For worlds such as games, in which all tasks have one instruction and differ in their first scenes.
     """
 
-    def recall_text(self, task: Task) -> str:
-        """Return what the task is told apart by, such as its instruction with the first scene.
+    def first_scene(self, task: Task) -> str:
+        """Return what `HasOpening.opening` of the task's episodes will show; empty = nothing.
 
-        Called before episodes of the task begin, and for each of them: keep what is costly to make.
+        Called before each episode, while others are open: keep what is costly to make, and wait for none to end.
         """
         ...
 

@@ -59,7 +59,7 @@ def rows(arms: Arms, child: dict[str, Passed]) -> list[Row]:
         Row("weights alone, % solved", rate(child[NO_MEMORY]), n=n, seed=SEED),
         *controls(arms, SEED, "memory alone"),
         difference("without memory minus bare prompt, points", arms.bare, off, seed=SEED),
-        difference("learned minus without memory, points", off, learned, at_least(10), seed=SEED),
+        difference("memory and weights minus without memory, points", off, learned, at_least(10), seed=SEED),
         above("the same: lower end of the interval", off, learned, 0, seed=SEED),
         difference("memory alone minus without memory, points", off, arms.on, seed=SEED),
         difference("weights alone minus without memory, points", off, child[NO_MEMORY], seed=SEED),

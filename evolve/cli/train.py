@@ -292,7 +292,7 @@ def _told(done: Trained, as_json: bool) -> None:
         say(f"taken are the weights after iteration {done.best_iteration}, which solved the most: {solved}")
     if done.weighed and not as_json:
         table([each.model_dump() for each in done.weighed], False)
-    experts = f"{done.experts} of other models, " if done.experts else ""
+    experts = f"{done.experts} not said by these weights, " if done.experts else ""
     for world in () if as_json else done.left_out:
         say(f"no task was drawn from {world}; the gate measures it")
     text = (

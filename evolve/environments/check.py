@@ -23,9 +23,9 @@ from evolve.protocols import (
     HasAnswers,
     HasCanaries,
     HasDemonstration,
+    HasFirstScene,
     HasGold,
     HasOpening,
-    HasRecallText,
     StateDiff,
     StepResult,
     TellsOutside,
@@ -243,7 +243,7 @@ NONSENSE: Mapping[str, tuple[Action, ...]] = {
 
 
 async def _capabilities(subject: Subject) -> None:
-    """Call what a task may offer beside the rest: a first scene, tools of its own, a text to recall by."""
+    """Call what a task may offer beside the rest: a first scene, before it begins too, and tools of its own."""
     offered = {tool.name for tool in subject.world.tools}
     for task in subject.tasks:
         episode = open_episode(subject.world, task, 0)
@@ -252,8 +252,8 @@ async def _capabilities(subject: Subject) -> None:
                 await episode.opening()
         finally:
             await episode.close()
-        if isinstance(subject.world, HasRecallText):
-            ask(subject.world, "recall_text", str, task)
+        if isinstance(subject.world, HasFirstScene):
+            ask(subject.world, "first_scene", str, task)
         more = sorted({tool.name for tool in tools_of(subject.world, task)} - offered)
         if more:
             raise Failed(f"tools_for task {task.id!r} names {', '.join(more)}, which `tools` does not have")

@@ -59,8 +59,10 @@ class GymConfig(Section):
     """No stranger can have written what it shows, such as a game or a question that is drawn from the seed. Unless that
     is said exemplars leave out what it showed, and lessons wait for a gate that runs tasks."""
     max_concurrency: int = Field(default=1, ge=1)
-    """Most episodes open at once: 1 unless the environment keeps everything, random numbers too, to itself. Above 1
-    knowledge is recalled by what `reset` shows, for which another one is made and reset before a task's episodes."""
+    """Most episodes open at once: 1 unless the environment keeps everything, random numbers too, to itself."""
+    recall_by_reset: bool = False
+    """Knowledge is recalled by what `reset` shows too, not by the instruction alone. Once for each task another
+    environment is made and reset for it, whatever is open: not for those that share something or come from a pool."""
 
 
 class Gym:
@@ -75,7 +77,7 @@ class Gym:
         self._config = config
         self._make: Callable[..., Any] = load_object(config.make)
         self.max_concurrency = config.max_concurrency
-        self._recalled_by: dict[str, str] = {}
+        self._scenes: dict[str, str] = {}
 
     def describe(self, profile: str) -> str:
         """Return the configured description."""
@@ -90,18 +92,15 @@ class Gym:
             for seed in range(first, first + counts.get(split, 0))
         ]
 
-    def recall_text(self, task: Task) -> str:
-        """Return the instruction with what `reset` shows, where environments can be open side by side.
-
-        Raises `EnvironmentFailure`.
-        """
-        if self.max_concurrency == 1:
-            return task.instruction
-        if task.id not in self._recalled_by:
+    def first_scene(self, task: Task) -> str:
+        """Return what `reset` shows, where that is asked for. Raises `EnvironmentFailure`, and `ConfigError` for a
+        field that observations lack."""
+        if not self._config.recall_by_reset:
+            return ""
+        if task.id not in self._scenes:
             with ThreadPoolExecutor(1) as apart:  # an environment may want an event loop, and here one is running
-                shown = apart.submit(asyncio.run, _first_shown(self.start(task))).result()
-            self._recalled_by[task.id] = task.opened(shown).instruction
-        return self._recalled_by[task.id]
+                self._scenes[task.id] = apart.submit(asyncio.run, _first_shown(self.start(task))).result()
+        return self._scenes[task.id]
 
     def start(self, task: Task, seed: int = 0) -> GymEpisode:
         """Return a fresh episode; the task's own seed decides everything."""

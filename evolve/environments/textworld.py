@@ -117,12 +117,12 @@ class TextWorld:
         """Return a fresh episode; its game is made when it is first needed, which takes some seconds."""
         return TextWorldEpisode(self.config, task)
 
-    def recall_text(self, task: Task) -> str:
-        """Return the instruction with the first room, since all games have one instruction."""
+    def first_scene(self, task: Task) -> str:
+        """Return the first room. Raises `BadInput` for a task of another environment."""
         if task.id not in self._scenes:
             game, state = _start(self.config, task)
             game.close()
-            self._scenes[task.id] = task.opened(_told(state["description"], state, self.config)).instruction
+            self._scenes[task.id] = _told(state["description"], state, self.config)
         return self._scenes[task.id]
 
     def gold(self, task: Task) -> Sequence[Action]:

@@ -17,7 +17,7 @@ from evolve.episode.instrumentation import watched
 from evolve.episode.journal_evidence import evidence_of
 from evolve.episode.skill_runtime.shown_skills import NO_TEXT, skills_for, text_kinds, texts
 from evolve.errors import EnvironmentFailure
-from evolve.protocols import Environment, HasRecallText
+from evolve.protocols import Environment, HasFirstScene
 from evolve.usercode import ask
 from memory.evidence import Evidence
 from memory.protocols import KnowledgeView
@@ -60,43 +60,52 @@ def choose_core(config: Config, view: KnowledgeView, policy: Policy, tasks_done:
     return choose(known, budget, policy.count_tokens, profile=policy.profile, tasks_done=tasks_done)
 
 
-def recall_task(environment: Environment, task: Task) -> Task:
-    """Return a task with the text by which knowledge is recalled for it: what its world says, else its instruction.
+@dataclass(frozen=True)
+class Sought:
+    """A task, and the text by which rules, notes and exemplars are recalled for it."""
 
-    Where the world fails at it, its instruction is left: the episode will meet that failure, and say so.
+    task: Task
+    text: str
+
+
+def sought(task: Task, environment: Environment | None = None) -> Sought:
+    """Return a task with its instruction, and with its first scene where its world knows that (`HasFirstScene`).
+
+    Where the world fails at it, the instruction is left: the episode will meet that failure, and say so. Raises
+    `UserCodeError` for a bug of the environment.
     """
-    if not isinstance(environment, HasRecallText):
-        return task
-    try:
-        return task.model_copy(update={"instruction": ask(environment, "recall_text", str, task)})
-    except EnvironmentFailure as failure:
-        _log.warning("knowledge for task %s is recalled by its instruction alone: %s", task.id, failure)
-        return task
+    scene = ""
+    if isinstance(environment, HasFirstScene):
+        try:
+            scene = ask(environment, "first_scene", str, task).strip()
+        except EnvironmentFailure as failure:
+            _log.warning("knowledge for task %s is recalled by its instruction alone: %s", task.id, failure)
+    return Sought(task, task.opened(scene).instruction)
 
 
 @watched("recall")
 def recall_for(
     store: Store,
     config: Config,
-    task: Task,
+    wanted: Sought,
     core: Sequence[Record[Any]],
     policy: Policy,
     *,
     snapshot_id: str | None = None,
 ) -> Shown:
-    """Return what is shown for a task as `recall_task` returns it: live, or frozen at a snapshot.
+    """Return what is shown for a task: live, or frozen at a snapshot. Skills are chosen by its instruction alone.
 
     Frozen recall searches exactly and leaves out what was learned from the task itself.
     """
     left = max(config.playbook.token_budget - cost(core, policy.profile, policy.count_tokens), 0)
-    found = _texts(store, config, task, left, snapshot_id)
+    found = _texts(store, config, wanted, left, snapshot_id)
     found = tuple(item for item in found if item.record.id not in {record.id for record in core})
-    near = nearest(store, config, task, policy, snapshot_id=snapshot_id)
+    near = nearest(store, config, wanted.task.id, wanted.text, policy, snapshot_id=snapshot_id)
     found, near = shared(left, found, near) if near else (found, near)
     hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
     core = [record for record in core if record.id not in hidden]
     found = tuple(item for item in found if item.record.id not in hidden)
-    skills = skills_for(store, config, task, policy, snapshot_id=snapshot_id)
+    skills = skills_for(store, config, wanted.task, policy, snapshot_id=snapshot_id)
     ways: dict[str, dict[str, float]] = {each.record.id: {each.way: each.score} for each in skills.chosen}
     return Shown(
         core=tuple(core),
@@ -112,19 +121,19 @@ def recall_for(
     )
 
 
-def _texts(store: Store, config: Config, task: Task, left: int, snapshot_id: str | None) -> tuple[Recalled, ...]:
+def _texts(store: Store, config: Config, wanted: Sought, left: int, snapshot_id: str | None) -> tuple[Recalled, ...]:
     """Return the rules and notes that a task recalls within `left` tokens."""
     kinds = text_kinds(config)
     if not (left and kinds and config.memory.recall_k):
         return ()
     return store.recall(
         RecallQuery(
-            text=task.instruction,
+            text=wanted.text,
             namespace=config.memory.namespace,
             kinds=kinds,
             k=config.memory.recall_k,
             token_budget=left,
-            exclude_task_ids=(task.id,) if snapshot_id else (),
+            exclude_task_ids=(wanted.task.id,) if snapshot_id else (),
             snapshot_id=snapshot_id,
         )
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from evolve.config.model import Config
 from evolve.episode.arms import FURTHER
-from evolve.episode.injection import Shown, choose_core, recall_for, recall_task, shown_again
+from evolve.episode.injection import Shown, choose_core, recall_for, shown_again, sought
 from evolve.episode.journalled_replies import about
 from evolve.episode.metrics import passed
 from evolve.episode.prompting import knowledge
@@ -148,8 +148,8 @@ class Evaluator:
                 copy.commit(namespace, ops, actor=ARM)
             view: KnowledgeView = copy.view(namespace)
             core = core_records(choose_core(config, view, self.policy, 0), view)
-            wanted = [recall_task(self.environment, task) for task in tasks]
-            return {task.id: recall_for(copy, config, task, core, self.policy) for task in wanted}
+            wanted = [sought(task, self.environment) for task in tasks]
+            return {each.task.id: recall_for(copy, config, each, core, self.policy) for each in wanted}
 
     def _stored(self, planned: Sequence[_Planned]) -> dict[str, Trajectory]:
         """Return the episodes that were run before, by a gate or, where no seed matters, by the stream of this run."""

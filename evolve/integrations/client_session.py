@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from evolve.config.model import Config
-from evolve.episode.injection import Shown, choose_core, recall_for
+from evolve.episode.injection import Shown, choose_core, recall_for, sought
 from evolve.episode.prompting import knowledge, learned
 from evolve.episode.skill_runtime.shown_skills import text_kinds, texts
 from evolve.gates.review_queue import Standing
@@ -237,7 +237,8 @@ class ClientSession:
         policy = ScriptedPolicy((), name="none")
         view = self._store.view(self._namespace)
         core = choose_core(self._config, view, policy, 0)
-        return recall_for(self._store, self._config, task, core_records(core, RecordView(view.records())), policy)
+        records = core_records(core, RecordView(view.records()))
+        return recall_for(self._store, self._config, sought(task), records, policy)
 
     def _below(self, task: str, above: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
         """Return what the layers recall for a task, each within its tokens, without what stands above it."""

@@ -17,7 +17,7 @@ from pydantic import Field
 
 from evolve.config.model import Config
 from evolve.episode.agreement import AGREEMENT, answers, commonest
-from evolve.episode.injection import Shown, choose_core, recall_for, recall_task
+from evolve.episode.injection import Shown, choose_core, recall_for, sought
 from evolve.episode.journalled_replies import about
 from evolve.episode.rollout import Attempt, rollout
 from evolve.episode.search import search_for
@@ -156,7 +156,7 @@ class _Trials:
     def _shown(self, task: Task, arm: str) -> Shown:
         config, core = self._arms[arm]
         own = [record for record in core if task.id not in record.provenance.task_ids]
-        context, wanted = self._context, recall_task(self._context.environment, task)
+        context, wanted = self._context, sought(task, self._context.environment)
         return recall_for(context.store, config, wanted, own, context.policy, snapshot_id=self._address)
 
     async def _attempt(self, task: Task, arm: str, at: int, shown: Shown, advice: str = "") -> Trajectory:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
-from evolve.episode.injection import Shown, choose_core, recall_for, recall_task
+from evolve.episode.injection import Shown, choose_core, recall_for, sought
 from evolve.episode.journalled_replies import about
 from evolve.episode.metrics import Metrics, passed, summarize
 from evolve.episode.rollout import Attempt, rollout
@@ -130,7 +130,7 @@ async def _episode(
         if exam.snapshot is not None:
             search = search_for(context.store, context.config, task, context.policy.profile, snapshot_id=exam.address)
             own = [record for record in core if task.id not in record.provenance.task_ids]
-            wanted = recall_task(context.environment, task)
+            wanted = sought(task, context.environment)
             shown = recall_for(context.store, context.config, wanted, own, context.policy, snapshot_id=exam.address)
         attempt = Attempt(
             id=episode_id,

@@ -9,20 +9,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evolve.episode.injection import Sought
 from evolve.episode.journalled_replies import asked_about
 from evolve.telemetry import semconv
 from evolve.telemetry.described import Attributes, Begun, Noted, evaluation
 from memory.protocols import Gate, KnowledgeView
-from memory.records import Commit, DeltaOp, Injection, Op, Record, Task, Trajectory, Verdict
+from memory.records import Commit, DeltaOp, Injection, Op, Record, Trajectory, Verdict
 from policies.protocols import Policy
 
 
 def recall(
-    store: Any, config: Any, task: Task, core: Sequence[Record[Any]], policy: Policy, *, snapshot_id: str | None = None
+    store: Any,
+    config: Any,
+    wanted: Sought,
+    core: Sequence[Record[Any]],
+    policy: Policy,
+    *,
+    snapshot_id: str | None = None,
 ) -> Begun:
     """Return the span of what is chosen to be shown for a task."""
     del store, core, policy
-    about = {semconv.TASK: task.id, semconv.SNAPSHOT: snapshot_id, semconv.QUERY: lambda: task.instruction}
+    about = {semconv.TASK: wanted.task.id, semconv.SNAPSHOT: snapshot_id, semconv.QUERY: lambda: wanted.text}
     return _search({semconv.STORE: config.memory.namespace, **about}, lambda shown: (*shown.core, *shown.recalled))
 
 

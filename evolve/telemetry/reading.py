@@ -12,13 +12,16 @@ from memory.errors import NotFound
 from memory.sqlite.telemetry_file import METRIC, SPAN, read
 
 Row = dict[str, Any]
-"""A span as `database.read` returns it."""
+"""A span as `telemetry_file.read` returns it."""
 _ABOUT_A_TASK = ("invoke_agent", "evolve.reflect", "search_memory")
 """Spans whose line names their task; those of steps and calls stand below one of these."""
 
 
 def traces(workspace: Path) -> list[Row]:
-    """Return one row for each trace, oldest first: a run that was resumed has several. Raises as `database.read`."""
+    """Return one row for each trace, oldest first: a run that was resumed has several.
+
+    Raises as `telemetry_file.read`.
+    """
     by_trace: dict[str, list[Row]] = defaultdict(list)
     for span in read(workspace, "spans", SPAN, "1"):
         by_trace[span["trace_id"]].append(span)
@@ -39,7 +42,7 @@ def traces(workspace: Path) -> list[Row]:
 def find(workspace: Path, run_or_task: str) -> list[Row]:
     """Return the spans of a run, a trace, or a task (what happened within them included), oldest first.
 
-    Raises as `database.read`, and `NotFound` where there are none.
+    Raises as `telemetry_file.read`, and `NotFound` where there are none.
     """
     spans = read(workspace, "spans", SPAN, "run_id = ? OR trace_id = ?", run_or_task, run_or_task)
     if not spans:

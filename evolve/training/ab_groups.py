@@ -20,9 +20,10 @@ from typing import Any
 from pydantic import Field
 
 from evolve.config.model import Config
-from evolve.episode.injection import Shown, choose_core, recall_for, shown_again
+from evolve.episode.injection import Shown, Sought, choose_core, recall_for, shown_again, sought
 from evolve.gates.quarantine import restoring
 from evolve.loop.assembly import make_gates
+from evolve.protocols import Environment
 from evolve.training import ledger
 from evolve.training.ledger import MATCHED
 from evolve.training.rollouts import ChainSpec, Recall, Rollout
@@ -131,7 +132,7 @@ def matched(folder: Path) -> list[Matched]:
 
 
 async def matching_of(
-    config: Config, store: Store, policy: Policy, tasks: Sequence[Task], folder: Path, address: str
+    config: Config, store: Store, policy: Policy, environment: Environment, folder: Path, address: str
 ) -> Matching:
     """Return what splits the groups of a training; its texts are those quarantined when it began, the oldest first.
 
@@ -139,17 +140,20 @@ async def matching_of(
     """
     kept = folder / CANDIDATES
     if not kept.exists():
-        found = await _found(config, store, policy, tasks, address)
+        found = await _found(config, store, policy, environment, address)
         ledger.write(kept, json.dumps([each.model_dump(mode="json") for each in found]))
     candidates = tuple(Candidate.model_validate(each) for each in json.loads(kept.read_text()))
     return Matching(candidates, store, folder)
 
 
-async def _found(config: Config, store: Store, policy: Policy, tasks: Sequence[Task], address: str) -> list[Candidate]:
+async def _found(
+    config: Config, store: Store, policy: Policy, environment: Environment, address: str
+) -> list[Candidate]:
     """Try each text on a copy of the knowledge: an agent is then shown what it would be, were the text admitted."""
     namespace = config.memory.namespace
     held = [each for each in store.records(namespace) if each.status is Status.CANDIDATE and each.kind != Skill.kind]
     static, *_ = make_gates(config.model_copy(update={"gate": config.gate.model_copy(update={"names": ("static",)})}))
+    tasks = [sought(task, environment) for task in environment.tasks(config.run.split)]
     found: list[Candidate] = []
     with scratch(store) as copy:
         for record in held[: config.train.candidates]:
@@ -161,7 +165,8 @@ async def _found(config: Config, store: Store, policy: Policy, tasks: Sequence[T
             if not refused:
                 copy.commit(namespace, [op], actor=GATE)
                 own = {_scenario(episode.task) for episode in origins}
-                fresh = [t for t in tasks if _scenario(t) not in own and t.id not in record.provenance.task_ids]
+                told = record.provenance.task_ids
+                fresh = [t for t in tasks if _scenario(t.task) not in own and t.task.id not in told]
                 shown = _shown(config, copy, policy, fresh, record)
                 candidate = candidate.model_copy(update={"shown": shown})
             found.append(candidate)
@@ -169,14 +174,14 @@ async def _found(config: Config, store: Store, policy: Policy, tasks: Sequence[T
 
 
 def _shown(
-    config: Config, copy: Store, policy: Policy, tasks: Sequence[Task], record: Record[Any]
+    config: Config, copy: Store, policy: Policy, tasks: Sequence[Sought], record: Record[Any]
 ) -> dict[str, tuple[Injection, ...]]:
     """Return what is shown for each task that a record is shown for; of the record the version that was quarantined."""
     snapshot = copy.snapshot(config.memory.namespace)
     address = f"{snapshot.id}@{snapshot.position}"
     view = copy.view(config.memory.namespace, address)
     core = core_records(choose_core(config, view, policy, 0), view)
-    every = {task.id: recall_for(copy, config, task, core, policy, snapshot_id=address).injected for task in tasks}
+    every = {each.task.id: recall_for(copy, config, each, core, policy, snapshot_id=address).injected for each in tasks}
     quarantined = {"version": record.version}
     return {
         task: tuple(i.model_copy(update=quarantined) if i.record_id == record.id else i for i in shown)

@@ -19,7 +19,7 @@ from evolve.episode.prompting import step_messages
 from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
 from evolve.loop.prompt_replay import opening, proved
-from evolve.training.turns import Replies
+from evolve.training.turns import Replies, begins_turn
 from memory.records import Step, Trajectory
 from memory.store import Store
 from policies.encoding import ChatEncoder
@@ -35,7 +35,7 @@ class Saying:
 
     def __call__(self, trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
         """Return the turns of an episode with empty prompts; None where a reply was not kept."""
-        turns = [self.turn(trajectory, step, replies, ()) for step in trajectory.steps if _asked(trajectory, step)]
+        turns = [self.turn(trajectory, step, replies, ()) for step in trajectory.steps if begins_turn(trajectory, step)]
         return tuple(turn for turn in turns if turn) if turns and all(turns) else None
 
     def turn(self, trajectory: Trajectory, step: Step, replies: Replies, prompt: tuple[int, ...]) -> Turn | None:
@@ -81,10 +81,12 @@ class Retelling:
             config = stored_config(run.get("config", {}), self.root)
         except ConfigError:  # of an earlier version
             return None
+        if trajectory.arm == GOLD and (trajectory.forgotten or config.policy.teacher.plan_review):
+            return None  # no agent would have read what can be made again, or it would have planned first
         messages: list[Message] = opening(config, trajectory, shown_again(self.store, trajectory.injected), words)
         turns: list[Turn] = []
         for at, step in enumerate(trajectory.steps):
-            if _asked(trajectory, step):
+            if begins_turn(trajectory, step):
                 if trajectory.arm != GOLD and not proved(config, trajectory, at, messages, words):
                     return None
                 prompt = self.saying.encoder.encode(messages)
@@ -93,8 +95,3 @@ class Retelling:
                 turns.append(turn)
             messages += step_messages(step)
         return tuple(turns) or None
-
-
-def _asked(trajectory: Trajectory, step: Step) -> bool:
-    """Tell whether a step began with a model call, or with what the world says in its place."""
-    return trajectory.arm == GOLD or bool(step.usage.calls or step.reply_key)

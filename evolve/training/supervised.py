@@ -37,7 +37,7 @@ class Examples(NamedTuple):
 
     @property
     def experts(self) -> int:
-        """Return how many rows another model said."""
+        """Return how many rows another model said, or the world itself."""
         return sum(row.expert for row in self.rows)
 
     @property
@@ -54,7 +54,7 @@ class Examples(NamedTuple):
 def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReader] = (turns_of,)) -> Examples:
     """Return what successful episodes said, once for each reader, with advantage 1; 0 for turns that ended in errors.
 
-    Rows of other models' are marked (`TrainRow.expert`). Raises `BadInput` where the journal offers none.
+    Rows that others said are marked (`TrainRow.expert`). Raises `BadInput` where the journal offers none.
     """
     chosen = {each.id: each for each in (*offer.successes, *offer.experts)}
     experts = {each.id for each in offer.experts}

@@ -81,7 +81,7 @@ def offer(
     trajectories: Iterable[Trajectory],
     replies: Replies,
     read: TurnReader = turns_of,
-    author: Callable[[Trajectory], Author] = lambda _: "own",
+    author: Callable[[Trajectory], Author] = lambda episode: "expert" if episode.arm in SHOWN_HOW else "own",
     *,
     experts: bool = False,
 ) -> Offer:
@@ -91,12 +91,16 @@ def offer(
     """
     found: dict[bool, list[Trajectory]] = {True: [], False: []}
     taught: list[Trajectory] = []
+    solved: set[str] = set()
     left_out: Counter[str] = Counter()
     for episode in trajectories:
         reason, by = _unfit(episode), author(episode)
         if not reason and by != "own" and not (experts and by == "expert" and episode.success):
-            gold = episode.arm == GOLD
-            reason = "the world's own solution" if gold else f"done by another model ({episode.policy})"
+            by_world = episode.arm == GOLD
+            reason = "done by the world itself" if by_world else f"done by another model ({episode.policy})"
+        if not reason and episode.arm == GOLD:
+            reason = "the world's own solution once more" if episode.task.id in solved else ""
+            solved.add(episode.task.id)
         reason = reason or ("" if read(episode, replies) else "token ids are not known")
         if reason:
             left_out[reason] += 1

@@ -69,7 +69,7 @@ class Trained(Frozen):
     examples: int = 0
     """Rows that it was trained on: those of the journal, or of all batches of rollouts together."""
     experts: int = 0
-    """Rows among them that another model said."""
+    """Rows among them that another model said, or the world itself."""
     tokens: int = 0
     """Trained tokens of these rows."""
     stopped: str = ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from evolve.episode.arms import GOLD
 from memory.records import Step, Trajectory
 from policies.protocols import Reply
 from policies.rl.rows import Turn
@@ -15,13 +16,18 @@ TurnReader = Callable[[Trajectory, Replies], tuple[Turn, ...] | None]
 """Returns the turns of an episode, None where they cannot be known."""
 
 
+def begins_turn(trajectory: Trajectory, step: Step) -> bool:
+    """Tell whether a step began with a model call, or with what the world says in its place (arm `GOLD`)."""
+    return trajectory.arm == GOLD or bool(step.usage.calls or step.reply_key)
+
+
 def turns_of(trajectory: Trajectory, replies: Replies) -> tuple[Turn, ...] | None:
     """Return the turns of an episode in order; None where one is not known token by token.
 
     That is so where the policy offers no ids, the replies were not kept, or a secret was removed from one.
     """
     turns: list[Turn] = []
-    for step in (step for step in trajectory.steps if step.usage.calls or step.reply_key):
+    for step in (step for step in trajectory.steps if begins_turn(trajectory, step)):
         turn = turn_of(step.reply_key, replies, step.index)
         if turn is None:
             return None
@@ -54,7 +60,7 @@ def steps_of(trajectory: Trajectory, step: int) -> tuple[Step, ...]:
     own = trajectory.steps[step : step + 1]
     later = trajectory.steps[step + 1 :]
     for each in later:
-        if each.usage.calls or each.reply_key:
+        if begins_turn(trajectory, each):
             break
         own = (*own, each)
     return own

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from evolve.config.model import Config
-from evolve.episode.injection import choose_core, recall_for, recall_task
+from evolve.episode.injection import choose_core, recall_for, sought
 from evolve.episode.rollout import RolloutConfig
 from evolve.errors import ConfigError, RunMismatch
 from evolve.generations import workspace_registry as generations
@@ -221,15 +221,15 @@ def recall_of(environment: Environment, config: Config, store: Store, policy: Po
     address = kept.read_text()
     view = store.view(config.memory.namespace, address)
     core = core_records(choose_core(config, view, policy, 0), view)
-    return lambda task: recall_for(store, config, recall_task(environment, task), core, policy, snapshot_id=address)
+    return lambda task: recall_for(store, config, sought(task, environment), core, policy, snapshot_id=address)
 
 
 def _matching(config: Config, store: Store, policy: Policy, world: World, folder: Path) -> Matching | None:
     """Return what splits groups so that they measure quarantined texts, None where none are to be measured."""
     if not config.train.candidates:
         return None
-    tasks = [recall_task(world.environment, task) for task in world.environment.tasks(world.split)]
-    return asyncio.run(matching_of(config, store, policy, tasks, folder, (folder / SNAPSHOT).read_text()))
+    address = (folder / SNAPSHOT).read_text()
+    return asyncio.run(matching_of(config, store, policy, world.environment, folder, address))
 
 
 async def _closing(work: Awaitable[T], policy: Policy) -> T:

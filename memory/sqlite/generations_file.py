@@ -52,7 +52,7 @@ MIGRATIONS = Migrations("evolve.policies")
 
 
 class GenerationsFile:
-    """The rows. Threads may share it; each process opens its own."""
+    """The rows. Threads may share it; each process opens its own. What writes belongs into a `transaction`."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         """Open the file, made when it is missing. Raises as `open_database`."""
@@ -60,16 +60,16 @@ class GenerationsFile:
         self._conn = open_database(path, read_only=read_only, migrations=MIGRATIONS)
 
     def rows(self, **equal: str) -> list[dict[str, Any]]:
-        """Return the generations whose columns have these values, by number."""
+        """Return the generations whose columns have these values, by number. Raises `JournalError`."""
         where = " AND ".join(f"{column} = ?" for column in equal) or "TRUE"
         return self._read(COLUMNS, f"FROM generations WHERE {where} ORDER BY number", *equal.values())
 
     def events(self, version: str | None = None) -> list[dict[str, Any]]:
-        """Return what happened to one generation, or to all, in order."""
+        """Return what happened to one generation, or to all, in order. Raises `JournalError`."""
         return self._read(EVENT, "FROM events WHERE ? IS NULL OR version = ? ORDER BY seq", version, version)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Write a generation; what it does not name is NULL."""
+        """Write a generation, made now; what else it does not name is NULL."""
         values = [row.get(column) for column in COLUMNS[:-1]]
         marks = ", ".join("?" * len(COLUMNS))
         sql = f"INSERT INTO generations ({', '.join(COLUMNS)}) VALUES ({marks})"

@@ -71,15 +71,17 @@ def make(slot: str, name: str, options: Mapping[str, object] | None = None) -> A
 
 def member(slot: str, name: str) -> Any:
     """Return what a name stands for, without its options. Raises as `make` does for its name."""
-    place = name if ":" in name else _entry(slot, name).value
+    entry = None if ":" in name else _entry(slot, name)
     try:
-        if ":" in place:
-            return load_object(place)
-        module = import_module(place)
+        if entry is None:
+            return load_object(name)
+        if entry.dist is not None:
+            return entry.load()
+        module = import_module(entry.value)
     except ModuleNotFoundError as missing:
         if missing.name != "torch":
             raise
-        needs = f"{place} needs the package 'torch', which is not installed"
+        needs = f"{entry.value if entry else name} needs the package 'torch', which is not installed"
         raise PolicyUnavailable(f'{needs}; run `pip install "{DISTRIBUTION}[pocket]"`') from missing
     return getattr(module, module.__all__[0])
 
@@ -98,13 +100,17 @@ def _entry(slot: str, name: str) -> metadata.EntryPoint:
 
 @cache
 def _members(slot: str) -> Mapping[str, metadata.EntryPoint]:
-    """Return a slot's members by name, read once; a file is told as an entry point that nobody installed."""
+    """Return a slot's members by name, read once; a file is told as an entry point that nobody installed.
+
+    Where several add a name, a file goes before our own distribution, and that before others.
+    """
     if slot not in SLOTS:
         raise NotFound(f"no slot {slot!r}; there are {', '.join(SLOTS)}")
     group = f"evolve.{slot}"
     files = (file.name for file in (resources.files(rl) / slot).iterdir())
     own = [name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_")]
-    added = {point.name: point for point in metadata.entry_points(group=group)}
+    points = sorted(metadata.entry_points(group=group), key=lambda point: point.dist is not None and point.dist.name == DISTRIBUTION)
+    added = {point.name: point for point in points}
     return added | {name: metadata.EntryPoint(name, f"{rl.__name__}.{slot}.{name}", group) for name in own}
 
 

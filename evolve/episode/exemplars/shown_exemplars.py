@@ -12,7 +12,7 @@ from evolve.episode import prompts
 from evolve.errors import ConfigError
 from evolve.protocols import Demonstration
 from memory.fusion import reciprocal_ranks, within_budget
-from memory.records import Recalled, RecallQuery, Record, Task
+from memory.records import Recalled, RecallQuery, Record
 from memory.store import Store
 from playbooks.kinds.exemplar import Exemplar, messages, shown_text
 from policies.protocols import Message, Policy
@@ -32,9 +32,9 @@ def check(config: Config, policy: Policy) -> None:
 
 
 def nearest(
-    store: Store, config: Config, task: Task, policy: Policy, *, snapshot_id: str | None = None
+    store: Store, config: Config, task_id: str, text: str, policy: Policy, *, snapshot_id: str | None = None
 ) -> tuple[Recalled, ...]:
-    """Return the exemplars of the tasks most like one, best first, within their own count and tokens.
+    """Return the exemplars of the tasks most like one that reads so, best first, within their own count and tokens.
 
     Frozen at a snapshot, what was learned from the task itself is left out.
     """
@@ -43,11 +43,11 @@ def nearest(
         return ()
     found = store.recall(
         RecallQuery(
-            text=task.instruction,
+            text=text,
             namespace=config.memory.namespace,
             kinds=(Exemplar.kind,),
             k=POOL,
-            exclude_task_ids=(task.id,) if snapshot_id else (),
+            exclude_task_ids=(task_id,) if snapshot_id else (),
             snapshot_id=snapshot_id,
             mmr_lambda=1.0,
         )

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.injection import choose_core, recall_for, sought
 from evolve.episode.prompting import knowledge
 from evolve.episode.skill_runtime.shown_skills import text_kinds
 from evolve.inspector.page_context import At, PageContext
@@ -34,7 +34,7 @@ def recalled(desk: PageContext, text: str) -> dict[str, Any]:
     reader = TokenCounter(desk.config.policy)
     view = desk.store.view(desk.namespace)
     core = core_records(choose_core(desk.config, view, reader, 0), view)
-    shown = recall_for(desk.store, desk.config, Task(id="inspected", instruction=text), core, reader)
+    shown = recall_for(desk.store, desk.config, sought(Task(id="inspected", instruction=text)), core, reader)
     found = {record.id: record for record in shown.records}
     rules = knowledge(shown.core, shown.recalled, reader.profile)
     return {

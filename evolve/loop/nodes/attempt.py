@@ -169,7 +169,8 @@ async def _gold(first: Trajectory, context: RunContext) -> None:
     task, environment = first.task, context.environment
     if context.store.trajectory(_id(first, GOLD, context)) is not None:
         return
-    code = environment.action_format == "code"
+    profile = context.policy.profile
+    code = environment.action_format == "code" and profile == "full"
     actions = ask_list(environment, "gold", Action, task)
     said = [
         Reply(text=f"```python\n{each.text}\n```" if code else each.text, tool_calls=each.tool_calls)
@@ -184,7 +185,7 @@ async def _gold(first: Trajectory, context: RunContext) -> None:
     )
     acting = replace(context.acting, max_steps=len(said), skills=False, teacher=None, executor=None)
     async with context.slots:
-        trajectory = await rollout(environment, ScriptedPolicy(said, name=GOLD), plan, acting)
+        trajectory = await rollout(environment, ScriptedPolicy(said, name=GOLD, profile=profile), plan, acting)
     if not trajectory.success:
         text = f"task {task.id!r}: the environment's own solution did not solve it, so nothing is shown of it"
         context.observers.notify(Notice(run_id=context.stream.run_id, text=text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evolve.episode.injection import choose_core, recall_for, recall_task
+from evolve.episode.injection import choose_core, recall_for, sought
 from evolve.loop.batch import Batch
 from evolve.loop.nodes.expose import RECALL, Lots, hide, turn
 from evolve.loop.state import RunContext, State, batch_of
@@ -35,7 +35,7 @@ async def recall(state: State, context: RunContext) -> dict[str, Any]:
         records = core_records(core, RecordView(context.store.load(core.ids)))
         now = turn(context)
         for task in stream.batch(index):
-            wanted = recall_task(context.environment, task)
+            wanted = sought(task, context.environment)
             chosen = recall_for(context.store, config, wanted, records, context.policy)
             left, lots[task.id] = hide(chosen, task, now, context)
             shown[task.id] = [injection.model_dump(mode="json") for injection in left]

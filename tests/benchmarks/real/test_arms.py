@@ -80,7 +80,7 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
     for child, met in (({MAIN: on, NO_MEMORY: off}, True), ({MAIN: off, NO_MEMORY: on}, False)):
         verdicts = {row.claim: row.ok for row in real_2_sql.rows(made(on, off), child) if row.target}
         assert verdicts == {
-            "learned minus without memory, points": met,
+            "memory and weights minus without memory, points": met,
             "the same: lower end of the interval": met,
         }
     for arms, met in ((made(on, off), True), (made(off, off), False)):

@@ -17,7 +17,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.environments.check import SPLITS, Subject, examine, play
 from evolve.environments.gym import Gym
-from evolve.episode.injection import recall_task
+from evolve.episode.injection import sought
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.loop.assembly import make_environment, open_store
@@ -201,25 +201,32 @@ async def test_families_of_reasoning_gym_are_environments_through_the_example(ro
 
 
 @pytest.mark.parametrize(
-    ("keys", "told"),
+    ("keys", "shown"),
     [
-        ({}, "Complete the task."),  # another one might disturb the one that is open
-        ({"max_concurrency": 4}, "Complete the task.\n\nThe gauge shows 49."),
+        ({}, ""),
+        ({"recall_by_reset": True}, "The gauge shows 49."),
         (
-            {"max_concurrency": 4, "make": "brought:Client", "observation": "prompt", "arguments": {"base_url": "x"}},
-            "Complete the task.\n\nseed 0 at x",
+            {
+                "recall_by_reset": True,
+                "make": "brought:Client",
+                "observation": "prompt",
+                "arguments": {"base_url": "x"},
+            },
+            "seed 0 at x",
         ),
     ],
 )
-async def test_knowledge_is_recalled_by_what_reset_shows_where_two_can_be_open(keys: dict[str, Any], told: str) -> None:
+async def test_knowledge_is_recalled_by_what_reset_shows_where_that_is_wanted(keys: dict[str, Any], shown: str) -> None:
     world = gym(**keys)
-    assert world.recall_text(TASK) == told
-    assert recall_task(world, TASK) == TASK.model_copy(update={"instruction": told})
+    assert world.first_scene(TASK) == shown
+    assert sought(TASK, world).text == f"{TASK.instruction}\n\n{shown}".strip()
+    other = TASK.model_copy(update={"instruction": "In other words."})  # the scene is kept, and the words are not
+    assert sought(other, world).text.startswith("In other words.")
 
 
 def test_what_reset_raises_before_an_episode_is_a_failure_of_the_environment() -> None:
     with pytest.raises(EnvironmentFailure, match="got 3 values"):
-        gym(make="brought:Odd", max_concurrency=4).recall_text(TASK)
+        gym(make="brought:Odd", recall_by_reset=True).first_scene(TASK)
 
 
 @pytest.mark.parametrize("trusted", [False, True])

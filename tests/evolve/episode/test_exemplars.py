@@ -12,6 +12,7 @@ X8  what nobody solves is learned from the world's own solution, where that is w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,18 @@ import pytest
 from evolve.config.model import Config
 from evolve.config.sections import BudgetSection
 from evolve.episode.arms import ATTEMPT, GOLD, MAIN
-from evolve.errors import ConfigError, EnvironmentFailure
+from evolve.episode.rollout import RolloutConfig
+from evolve.errors import ConfigError, EnvironmentFailure, UserCodeError
+from evolve.gates.evaluator import Evaluator
 from evolve.gates.static import ExemplarGate
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
+from evolve.loop.attempts import WITH
 from evolve.loop.report import make_report
 from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.progress import Notice, Progress
 from evolve.protocols import Action, Demonstration
+from evolve.training.workspace_rollouts import recall_of
 from memory.records import DeltaOp, Op, Recalled, Record, Status, Task, Trajectory, Trust, Usage, UsageCounts
 from memory.store import Store
 from playbooks.kinds.bullet import Bullet
@@ -172,31 +177,79 @@ async def test_x3_tasks_that_differ_in_their_openings_alone_are_two(tmp_path: Pa
 class TellingRiddles(Riddles):
     """They say what is asked before an episode begins."""
 
-    def recall_text(self, task: Task) -> str:
-        return f"{task.instruction}\n\n{task.metadata['asked']}"
+    def first_scene(self, task: Task) -> str:
+        return task.metadata["asked"]
 
 
 class BrokenRiddles(Riddles):
     """They cannot."""
 
-    def recall_text(self, task: Task) -> str:
+    def first_scene(self, task: Task) -> str:
         raise EnvironmentFailure("the riddler is gone")
 
 
-@pytest.mark.parametrize(
-    ("world", "solved"), [(TellingRiddles(), 8), (Riddles(), range(8)), (BrokenRiddles(), range(8))]
-)
-async def test_x2_tasks_of_one_instruction_recall_by_what_their_world_tells_them_apart_by(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, world: Riddles, solved: int | range
+class OddRiddles(Riddles):
+    """They say no text."""
+
+    def first_scene(self, task: Task) -> str:
+        return 7  # type: ignore[return-value]
+
+
+ONE_SHOWN: dict[str, dict[str, object]] = {
+    "exemplars": {"enabled": True, "k": 1},
+    "gate": {"static": {"near_duplicate": 0.99}},
+}
+
+
+def meant(episodes: Iterable[Trajectory], store: Store) -> list[bool]:
+    """Tell for each episode that was shown an exemplar whether that is of the formula it asks for."""
+    found: list[bool] = []
+    for episode in episodes:
+        for item in episode.injected:
+            (name, *_), (wanted, *_) = asked(store.get(item.record_id).payload.opening), asked(episode.opening)
+            found.append(name == wanted)
+    return found
+
+
+@pytest.mark.parametrize("world", [TellingRiddles(), Riddles(), BrokenRiddles()])
+async def test_x2_tasks_of_one_instruction_recall_by_their_first_scene(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, world: Riddles
 ) -> None:
-    await go(formulas_config(tmp_path, gate={"static": {"near_duplicate": 0.99}}), world)
+    telling = isinstance(world, TellingRiddles)
+    online = await go(formulas_config(tmp_path, run={"batch_size": 4}, **ONE_SHOWN), world)
     policy = ScriptedPolicy(unlucky, name="formulas")
-    one: dict[str, object] = {"enabled": True, "k": 1}
     run: dict[str, object] = {"mode": "frozen", "eval_splits": ("test_normal",)}
-    result = await go(formulas_config(tmp_path, run=run, exemplars=one), world, policy)
-    successes = round(result.evaluations[0].metrics.tgc * 8)
-    assert successes == solved if isinstance(solved, int) else successes in solved
+    frozen = await go(formulas_config(tmp_path, run=run, **ONE_SHOWN), world, policy)
+    await go(formulas_config(tmp_path, run=run | {"attempts": 2}, **ONE_SHOWN), world, policy)
+    assert (frozen.evaluations[0].metrics.tgc == 1.0) is telling
+    with open_store(formulas_config(tmp_path), read_only=True) as store:
+        every = store.trajectories()
+        stream = [each for each in every if each.run_id == online.run_id and each.arm == MAIN]
+        held_out = [each for each in every if each.run_id == frozen.evaluations[0].id]
+        shown = [meant(some, store) for some in (stream[-4:-1], held_out, [each for each in every if each.arm == WITH])]
+    assert all(shown)  # of the stream the last ones without drift, which nobody had solved by then
+    assert [all(each) for each in shown] == [telling] * 3
     assert ("by its instruction alone: the riddler is gone" in caplog.text) is isinstance(world, BrokenRiddles)
+
+
+async def test_x2_a_first_scene_that_is_no_text_is_a_bug_of_the_world(tmp_path: Path) -> None:
+    with pytest.raises(UserCodeError, match=r"first_scene\(\) of environment 'formulas'"):
+        await go(formulas_config(tmp_path, **ONE_SHOWN), OddRiddles())
+
+
+async def test_x2_gates_and_trainings_recall_by_the_first_scene_too(tmp_path: Path) -> None:
+    world = TellingRiddles()
+    config = formulas_config(tmp_path, **ONE_SHOWN)
+    await go(config, world)
+    tasks = list(world.tasks("test_normal"))
+    policy = formulas_policy()
+    with open_store(config) as store:
+        known = recall_of(world, config, store, policy, tmp_path / "kept")
+        trial = Evaluator(config, store, world, policy, RolloutConfig(world=""), "run")
+        for shown in (known, lambda task: trial._shown((), tasks)[task.id]):
+            for task in tasks:
+                (record,) = shown(task).exemplars
+                assert asked(record.payload.opening)[0] == asked(task.metadata["asked"])[0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import sentence
 from evolve.environments.office.worker import make_worker
-from evolve.episode.injection import recall_for
+from evolve.episode.injection import recall_for, sought
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.review_queue import proposals
 from evolve.gates.scoring import cases
@@ -119,7 +119,7 @@ async def test_marks_count_half_after_the_half_life_that_is_set(tmp_path: Path) 
 
 def shown(store: Store, config: Config, snapshot_id: str | None = None) -> set[str]:
     policy = ScriptedPolicy(replies, name="doors", profile="compact", version="1")
-    found = recall_for(store, config, Task(id="t", instruction="amount"), (), policy, snapshot_id=snapshot_id)
+    found = recall_for(store, config, sought(Task(id="t", instruction="amount")), (), policy, snapshot_id=snapshot_id)
     return {record.payload.text() for record in found.recalled}
 
 

@@ -14,7 +14,7 @@ from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.environments.office.house_rules import RULES
 from evolve.environments.office.wording import meaning, sentence
 from evolve.environments.office.worker import make_worker
-from evolve.episode.injection import choose_core, recall_for
+from evolve.episode.injection import choose_core, recall_for, sought
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.gates.account import REPLAYS
 from evolve.gates.decisions import redecided
@@ -73,7 +73,7 @@ def held(store: Store, text: str, **about: tuple[str, ...]) -> str:
 
 async def matching(config: Config, store: Store, folder: Path) -> Matching:
     folder.mkdir(exist_ok=True)
-    return await matching_of(config, store, WORKER, OFFICE.tasks("train"), folder, address(store))
+    return await matching_of(config, store, WORKER, OFFICE, folder, address(store))
 
 
 def address(store: Store) -> str:
@@ -86,7 +86,9 @@ def settings_of(config: Config, store: Store, tasks: Sequence[Task]) -> list[Cha
     view = store.view("default")
     core = core_records(choose_core(config, view, WORKER, 0), view)
     known = partial(recall_for, store, config, core=core, policy=WORKER, snapshot_id=address(store))
-    return [ChainSpec(Chain(id=task.id, tasks=(task,)), OFFICE, lambda task: known(task=task)) for task in tasks]
+    return [
+        ChainSpec(Chain(id=task.id, tasks=(task,)), OFFICE, lambda task: known(wanted=sought(task))) for task in tasks
+    ]
 
 
 async def rolled(config: Config, found: Matching, tasks: Sequence[Task], iteration: int = 0) -> tuple[Rollout, ...]:

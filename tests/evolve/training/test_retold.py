@@ -17,24 +17,26 @@ from benchmarks.real import models
 from evolve.config.model import Config, PolicySection
 from evolve.config.training import GROUPS
 from evolve.episode.arms import ATTEMPT, GOLD, MAIN
+from evolve.episode.injection import Shown
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
-from evolve.protocols import Action
+from evolve.protocols import Action, StepResult
 from evolve.training import ledger
+from evolve.training.internalise import Internalising
 from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import success_examples
 from evolve.training.training_data import offer
 from evolve.training.training_session import offered, train_from_logs
 from memory.errors import BadInput
-from memory.records import Step, Task, Trajectory
+from memory.records import Outcome, Step, Task, Trajectory
 from policies.encoding import ChatEncoder
 from policies.llama_server import LlamaOptions, llama_server
 from policies.local.loading import computes_bfloat16, load_encoder
 from policies.protocols import Message, Profile, Reply, SamplingParams
 from policies.rl.rows import Turn
 from policies.scripted import ScriptedPolicy
-from tests.evolve.toy_doors import Doors, doors_config, password
+from tests.evolve.toy_doors import DoorEpisode, Doors, doors_config, password
 from tests.policies.tiny_gguf import END, tiny_model
 
 Sent = list[tuple[Message, ...]]
@@ -50,9 +52,12 @@ class Houses(Doors):
         )
         return tuple(numbered)
 
+    steps: tuple[str, ...] = ()
+    """What is done before the door is opened."""
+
     def gold(self, task: Task) -> Sequence[Action]:
         color = task.instruction.split()[2]
-        return [Action(text=f"open {color} {password(color)}")]
+        return [Action(text=text) for text in (*self.steps, f"open {color} {password(color)}")]
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +85,35 @@ def config_of(root: Path, weights: Path | str, **train: object) -> Config:
     )
 
 
-def doors_run(config: Config, *, able: bool = True, name: str = "tiny", profile: Profile = "full") -> Sent:
+class Polite(DoorEpisode):
+    """A door that may be looked at, and forgives a mistake."""
+
+    async def step(self, action: Action) -> StepResult:
+        if action.text == "look":
+            return StepResult(observation="A door.")
+        return await super().step(action)
+
+    async def grade(self) -> Outcome:
+        return Outcome(success=self.opened, reward=float(self.opened))
+
+
+class Forgiving(Houses):
+    """Its own solutions have several steps, and one of them is a mistake."""
+
+    steps = ("look", "knock", "look")
+
+    def start(self, task: Task, seed: int = 0) -> DoorEpisode:
+        return Polite(task.instruction.split()[2])
+
+
+def doors_run(
+    config: Config,
+    *,
+    able: bool = True,
+    name: str = "tiny",
+    profile: Profile = "full",
+    world: Doors | None = None,
+) -> Sent:
     """Work through the doors with an agent that knows a word where an earlier turn has it, or when it guesses."""
     sent: Sent = []
 
@@ -91,8 +124,8 @@ def doors_run(config: Config, *, able: bool = True, name: str = "tiny", profile:
         done = f"open {color}{f' {password(color)}' if knows and able else ''}"
         return f"```python\n{done}\n```" if profile == "full" else done
 
-    parts = Parts(policy=ScriptedPolicy(answer, name=name, profile=profile, version=name), environment=Houses())
-    run(config, parts=parts)
+    policy = ScriptedPolicy(answer, name=name, profile=profile, version=name)
+    run(config, parts=Parts(policy=policy, environment=world or Houses()))
     return sent
 
 
@@ -204,7 +237,7 @@ def test_the_worlds_own_solutions_are_offered_as_an_experts_under_a_prompt_with_
     assert {each.arm for each in found.experts} == {GOLD}
     assert not found.successes
     without = own.model_copy(update={"train": config.train})
-    assert offered(without).left_out["the world's own solution"] == len(found.experts) == 8
+    assert offered(without).left_out["done by the world itself"] == len(found.experts) == 8
     with open_store(own, len, read_only=True) as store:
         retelling = Retelling(Saying(encoder), store, own.root)
         rows = success_examples(found, store.get_reply, [retelling]).rows
@@ -214,6 +247,78 @@ def test_the_worlds_own_solutions_are_offered_as_an_experts_under_a_prompt_with_
     assert all(row.prompt_ids in prompts for row in rows if row.task_id in bare)
     said = {encoder.decode(row.completion_ids) for row in rows}
     assert all("open " in each and each.count("```") == 2 for each in said)
+
+
+def golden(config: Config, weights: Path, profile: Profile = "full", **policy: Any) -> tuple[Config, Config]:
+    """Return the settings of a run that keeps the world's own solutions, and of a training on them."""
+    kept = config.exemplars.model_copy(update={"gold": True, "enabled": profile == "full"})
+    name = "openai" if profile == "full" else "pocket"
+    config = with_policy(config.model_copy(update={"exemplars": kept}), name=name, model="tiny", **policy)
+    return config, with_policy(learning_of(config, weights), name="openai", model="tiny", weights=str(weights))
+
+
+@pytest.mark.parametrize(("context", "advantages"), [("kept", [1, 0, 1, 1]), ("dropped", [1, 1, 1])])
+def test_only_the_mistake_of_a_solution_is_not_learned(
+    tmp_path: Path, weights: Path, context: str, advantages: list[int]
+) -> None:
+    config, own = golden(config_of(tmp_path, weights), weights)
+    doors_run(config, able=False, world=Forgiving())
+    found = offered(own)
+    assert len(found.experts) == 8
+    with open_store(own, len, read_only=True) as store:
+        saying = Saying(load_encoder(str(weights)))
+        whole = Retelling(saying, store, own.root)
+        told_again = Internalising(saying.encoder, "full", "", lambda episode: Shown(), saying)
+        examples = success_examples(found, store.get_reply, [whole if context == "kept" else told_again])
+    assert [list(map(int, each)) for each in examples.advantages] == [advantages] * 8
+
+
+def test_a_task_has_one_solution_of_the_worlds_however_often_it_was_tried(tmp_path: Path, weights: Path) -> None:
+    config, own = golden(config_of(tmp_path, weights), weights)
+    for _ in range(2):
+        doors_run(config, able=False)
+    found = offered(own)
+    assert (len(found.experts), found.left_out["the world's own solution once more"]) == (8, 8)
+
+
+def test_a_solution_is_not_told_where_no_agent_would_have_read_its_prompts(tmp_path: Path, weights: Path) -> None:
+    config, own = golden(config_of(tmp_path / "planned", weights), weights, teacher={"plan_review": True})
+    doors_run(config, able=False)
+    short = {"environment": config.environment.model_copy(update={"history_chars": 1000})}
+    cut, cut_own = golden(config_of(tmp_path / "cut", weights).model_copy(update=short), weights)
+    doors_run(cut, able=False, world=Wordy())
+    for each in (own, cut_own):
+        with open_store(each, len, read_only=True) as store:
+            read = Retelling(Saying(load_encoder(str(weights))), store, each.root)
+            solutions = store.trajectories(arm=GOLD)
+            assert len(solutions) == 8
+            assert all(read(episode, store.get_reply) is None for episode in solutions)
+
+
+class Wordy(Forgiving):
+    """Its doors have long descriptions."""
+
+    steps = ("look", "look", "look")
+
+    def start(self, task: Task, seed: int = 0) -> DoorEpisode:
+        episode = Polite(task.instruction.split()[2])
+        looked = episode.step
+
+        async def step(action: Action) -> StepResult:
+            found = await looked(action)
+            return found.model_copy(update={"observation": 60 * "A door. "}) if action.text == "look" else found
+
+        episode.step = step  # type: ignore[method-assign]
+        return episode
+
+
+def test_a_solution_is_written_as_the_profile_of_the_run_has_it(tmp_path: Path, weights: Path) -> None:
+    config, _ = golden(config_of(tmp_path, weights), weights, "compact")
+    doors_run(config, able=False, name="pocket", profile="compact")
+    with open_store(config, len, read_only=True) as store:
+        solutions = store.trajectories(arm=GOLD)
+    assert solutions
+    assert not any("```" in step.reply + step.action for episode in solutions for step in episode.steps)
 
 
 def test_what_was_said_under_prompts_of_another_profile_teaches_nothing(tmp_path: Path, weights: Path) -> None:

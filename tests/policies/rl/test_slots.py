@@ -162,7 +162,7 @@ def others(tmp_path: Path) -> Path:
     (told / "METADATA").write_text("Metadata-Version: 2.1\nName: others-of-slots\nVersion: 1.0\n")
     (told / "entry_points.txt").write_text(
         "[evolve.advantages]\nsigned = own_members:signed\ngrpo = own_members:signed\nbroken = needs_more:signed\n"
-        "gone = own_members:sinned\n"
+        "gone = own_members:sinned\nopo = own_members:signed\nspaced = own_members : signed\n"
     )
     (tmp_path / "own_members.py").write_text(OWN)
     (tmp_path / "needs_more.py").write_text("import no_such_package\n")
@@ -175,10 +175,17 @@ def test_another_package_adds_members_that_have_options_and_are_not_experimental
         "print('signed' in slots.names('advantages'), slots.options('advantages', 'signed'))\n"
         "print(slots.make('advantages', 'signed', {'scale': 3.0}).keywords)\n"
         "print(slots.experimental('advantages', 'signed'))\n"
-        "print(slots.make('advantages', 'grpo').__module__)",
+        "print(slots.make('advantages', 'grpo').__module__, slots.member('advantages', 'opo').__module__)\n"
+        "print(slots.member('advantages', 'spaced').__module__)",
         others,
     )
-    assert out.splitlines() == ["True {'scale': 1.0}", "{'scale': 3.0}", "False", "policies.rl.advantages.grpo"]
+    assert out.splitlines() == [
+        "True {'scale': 1.0}",
+        "{'scale': 3.0}",
+        "False",
+        "policies.rl.advantages.grpo contrib.advantages.opo",
+        "own_members",
+    ]
 
 
 def test_a_bug_in_a_member_of_another_package_flies_as_what_it_is(others: Path) -> None:
@@ -191,7 +198,7 @@ def test_a_bug_in_a_member_of_another_package_flies_as_what_it_is(others: Path) 
     )
     assert out.splitlines() == [
         "ModuleNotFoundError No module named 'no_such_package'",
-        "NotFound module 'own_members' has no 'sinned'; expected `module:attribute`, got 'own_members:sinned'",
+        "AttributeError module 'own_members' has no attribute 'sinned'",
     ]
 
 

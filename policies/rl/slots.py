@@ -109,7 +109,9 @@ def _members(slot: str) -> Mapping[str, metadata.EntryPoint]:
     group = f"evolve.{slot}"
     files = (file.name for file in (resources.files(rl) / slot).iterdir())
     own = [name.removesuffix(".py") for name in files if name.endswith(".py") and not name.startswith("_")]
-    points = sorted(metadata.entry_points(group=group), key=lambda point: point.dist is not None and point.dist.name == DISTRIBUTION)
+    points = sorted(
+        metadata.entry_points(group=group), key=lambda point: point.dist is not None and point.dist.name == DISTRIBUTION
+    )
     added = {point.name: point for point in points}
     return added | {name: metadata.EntryPoint(name, f"{rl.__name__}.{slot}.{name}", group) for name in own}
 

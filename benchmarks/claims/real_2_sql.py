@@ -24,7 +24,7 @@ from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, r
 from benchmarks.real.figures import Passed, above, difference, rate
 from benchmarks.real.files import data
 from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, served_bf16
-from benchmarks.real.weights import Fitted, Weighed
+from benchmarks.real.weights import Weighed, trained_rows
 from evolve.config.training import RECIPES
 from evolve.episode.arms import MAIN, NO_MEMORY
 
@@ -67,16 +67,6 @@ def rows(arms: Arms, child: dict[str, Passed]) -> list[Row]:
     ]
 
 
-def trained_rows(fitted: Fitted, accepted: bool) -> list[Row]:
-    """Return what the training took, and what its gate said."""
-    return [
-        Row("rows trained on", fitted.rows, at_least(1), seed=SEED),
-        Row("of them the benchmark's own statements", fitted.experts, n=fitted.rows),
-        Row("seconds of training", fitted.seconds, n=fitted.rows),
-        Row("candidates that the gate accepted", float(accepted), n=1, seed=SEED),
-    ]
-
-
 def main() -> None:
     """Serve, live, train, gate, serve what was trained, record."""
     run = begin("real_2_sql", __doc__)
@@ -91,7 +81,7 @@ def main() -> None:
     fitted = weighed.fitted()
     accepted = weighed.gated(fitted.generation)
     child = weighed.child(fitted.generation)
-    run.conclude([*rows(arms, child), *trained_rows(fitted, accepted), *recorded_rows(recorded)])
+    run.conclude([*rows(arms, child), *trained_rows(fitted, accepted, SEED), *recorded_rows(recorded)])
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from benchmarks.claim import Row, at_least
 from benchmarks.real.figures import Passed
 from benchmarks.real.lives import Life, served_bf16, served_name
 from benchmarks.real.models import folder
@@ -45,6 +46,16 @@ class Fitted(Frozen):
     """Largest memory of the process so far."""
     experts: int = 0
     """Rows that the model did not say itself."""
+
+
+def trained_rows(fitted: Fitted, accepted: bool, seed: int) -> list[Row]:
+    """Return what a training took, and what its gate said."""
+    return [
+        Row("rows trained on", fitted.rows, at_least(1), seed=seed),
+        Row("of them the benchmark's own solutions", fitted.experts, n=fitted.rows),
+        Row("seconds of training", fitted.seconds, n=fitted.rows),
+        Row("candidates that the gate accepted", float(accepted), n=1, seed=seed),
+    ]
 
 
 @dataclass(frozen=True)

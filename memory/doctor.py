@@ -169,6 +169,14 @@ def _derived(journal: Journal) -> Iterator[Finding]:
     if vectors:
         message = f"{vectors} records have no vector"
         yield Finding(level="warning", code="vectors", message=message, fix="run `evolve memory reindex`")
+    embedded = journal.query(
+        "SELECT c.hash, c.body, e.sha256 FROM records r JOIN content c ON c.hash = r.content_hash"
+        " JOIN embeddings e ON e.record_id = r.id AND e.version = r.version WHERE r.forgotten = 0"
+    )
+    whole = [(body, known) for key, body, known in embedded if digest(body) == key]
+    if stale := sum(digest(parse_payload(body).key()) != known for body, known in whole):
+        message = f"{stale} vectors are of other texts than those by which this version finds records"
+        yield Finding(level="warning", code="vectors", message=message, fix="run `evolve memory reindex`")
 
 
 QUERIES = 20

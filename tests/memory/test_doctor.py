@@ -98,6 +98,13 @@ def test_a_missing_vector_is_found(busy: Store) -> None:
     assert codes(busy) == ["vectors"]
 
 
+def test_a_vector_of_another_text_is_found_and_made_anew(busy: Store) -> None:
+    busy.db.execute("UPDATE embeddings SET sha256 = 'that of a text by which an earlier version found it'")
+    assert codes(busy) == ["vectors"]
+    busy.reindex()
+    assert busy.doctor() == []
+
+
 @pytest.mark.sqlite
 def test_a_journal_that_lost_its_beginning_is_found(busy: Store) -> None:
     busy.db.execute("DROP TRIGGER events_no_delete")

@@ -22,6 +22,7 @@ from evolve.episode.prompting import briefing
 from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
+from evolve.loop.nodes.judge import judged
 from evolve.loop.runs import alone
 from evolve.progress import Observers, RunFinished
 from evolve.telemetry.described import Traced
@@ -41,7 +42,7 @@ from evolve.training.supervised import fit, group_examples, success_examples
 from evolve.training.training_data import Offer, offer
 from evolve.training.turns import TurnReader, turns_of
 from evolve.training.workspace_rollouts import Report, left_out, methods_of, rolled_out
-from memory.records import Frozen, Trajectory
+from memory.records import Frozen, Outcome, Trajectory
 from memory.store import Store
 from policies.generations.adapters import inspect_weights
 from policies.generations.base_model import base_of
@@ -184,8 +185,19 @@ def _offered(config: Config, store: Store, others: Collection[str], *, groups: b
 
 
 def _taken(config: Config, store: Store, others: Collection[str]) -> Iterator[Trajectory]:
-    """Return the journal's episodes; without those of `others`, runs in other worlds, where nothing is replayed."""
-    return (each for each in store.trajectories() if config.train.replay or each.run_id not in others)
+    """Yield the journal's episodes; without those of `others`, runs in other worlds, where nothing is replayed.
+
+    Where no grade may be read (`run.label_free`), they have the outcome that was judged of them, or none.
+    """
+    for each in store.trajectories():
+        if config.train.replay or each.run_id not in others:
+            yield _ungraded(each, config, store) if config.run.label_free else each
+
+
+def _ungraded(episode: Trajectory, config: Config, store: Store) -> Trajectory:
+    right = judged(episode, config, store)
+    outcome = None if right is None else Outcome(success=right, reward=float(right))
+    return episode.model_copy(update={"outcome": outcome})
 
 
 def _readers(config: Config, store: Store, others: Collection[str]) -> list[TurnReader]:

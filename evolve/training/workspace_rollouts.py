@@ -65,10 +65,13 @@ def methods_of(config: Config) -> Methods:
     """
     section = config.train
     require_rollouts(config)
-    if section.candidates and (not config.playbook.enabled or config.run.label_free):
+    if config.run.label_free:
         raise ConfigError(
-            "train.candidates measures texts by outcomes; it takes playbook.enabled, and run.label_free = false"
+            "run.label_free says that no grade may be read, and a training by rollouts is paid by grades; set it to "
+            "false, or let `evolve train sft` learn from what was judged to be right"
         )
+    if section.candidates and not config.playbook.enabled:
+        raise ConfigError("train.candidates measures texts where they are shown; it takes playbook.enabled")
     ahead, branches = section.partial.oversampling, section.branching.branches
     if ahead > 1 and (section.candidates or section.retries or branches):
         raise ConfigError(

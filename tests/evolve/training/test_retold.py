@@ -28,8 +28,9 @@ from evolve.training.retokenized import Retelling, Saying
 from evolve.training.supervised import success_examples
 from evolve.training.training_data import offer
 from evolve.training.training_session import offered, train_from_logs
+from evolve.training.workspace_rollouts import methods_of
 from memory.errors import BadInput
-from memory.records import Outcome, Step, Task, Trajectory
+from memory.records import Event, Outcome, Step, Task, Trajectory
 from policies.encoding import ChatEncoder
 from policies.llama_server import LlamaOptions, llama_server
 from policies.local.loading import computes_bfloat16, load_encoder
@@ -247,6 +248,25 @@ def test_the_worlds_own_solutions_are_offered_as_an_experts_under_a_prompt_with_
     assert all(row.prompt_ids in prompts for row in rows if row.task_id in bare)
     said = {encoder.decode(row.completion_ids) for row in rows}
     assert all("open " in each and each.count("```") == 2 for each in said)
+
+
+def test_without_grades_it_learns_from_what_was_judged_to_be_right(tmp_path: Path, weights: Path) -> None:
+    config = config_of(tmp_path, weights)
+    doors_run(config)
+    free = config.model_copy(update={"run": config.run.model_copy(update={"label_free": True, "judge": "policy"})})
+    graded, found = offered(config), offered(free)
+    assert graded.successes
+    assert (found.successes, found.failures) == ((), ())
+    assert found.left_out["not graded"] == len((*graded.successes, *graded.failures))
+    with open_store(config) as store:
+        every = store.trajectories(arm=MAIN)
+        wrong, right = (next(each for each in every if each.success is solved) for solved in (False, True))
+        for episode, said in ((wrong, True), (right, False)):  # a judge may err, and no grade mends it
+            store.append(Event(type="judgement", run_id="1", subject=episode.id, data={"success": said, "reason": ""}))
+    found = offered(free)
+    assert [[each.id for each in some] for some in (found.successes, found.failures)] == [[wrong.id], [right.id]]
+    with pytest.raises(ConfigError, match="a training by rollouts is paid by grades"):
+        methods_of(with_policy(free, name="local", model=str(weights)))
 
 
 def golden(config: Config, weights: Path, profile: Profile = "full", **policy: Any) -> tuple[Config, Config]:

@@ -59,7 +59,7 @@ def test_the_installed_wheel_imports_from_its_own_folder(installed: Path, tmp_pa
     assert all(Path(file).is_relative_to(installed) for file in ran.stdout.split())
 
 
-@pytest.mark.parametrize("name", ["memory", "skills", "policies", "playbooks", "contrib"])
+@pytest.mark.parametrize("name", ["memory", "skills", "policies", "playbooks"])
 def test_a_users_own_module_of_the_same_name_is_named_in_one_sentence(
     installed: Path, tmp_path: Path, name: str
 ) -> None:
@@ -75,6 +75,12 @@ def test_the_users_module_is_also_noticed_when_it_was_imported_first(installed: 
     (tmp_path / "memory.py").write_text("notes = []\n")
     ran = run_beside(tmp_path, installed, "import memory, evolve")
     assert "ImportError: `import memory` finds" in ran.stderr
+
+
+def test_a_users_own_contrib_stands_in_the_way_of_nothing_but_what_is_there(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "contrib.py").write_text("notes = []\n")
+    ran = run_beside(tmp_path, installed, "import evolve; from policies.rl import slots; slots.make('losses', 'ppo')")
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_plain_folder_of_the_same_name_does_no_harm(installed: Path, tmp_path: Path) -> None:

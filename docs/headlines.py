@@ -40,8 +40,8 @@ HEADLINES = (
     ),
     Headline(
         "real_2_sql",
-        "SQL tasks, 0.5 B model, {n} tasks: points gained",
-        "learned minus without memory, points",
+        "SQL tasks, 0.5 B model, memory and weights, {n}: points",
+        "memory and weights minus without memory, points",
         "without memory, % solved",
         WITHOUT,
     ),

@@ -59,12 +59,17 @@ def translated(sql: str) -> LiteralString:
     return cast("LiteralString", plain)
 
 
+LONG = 32_768
+"""Characters of a statement's parameters above which it is no part of a pipeline: what a socket does not take at once
+of the last statement psycopg leaves unsent there (3.3.9), and waits for ever for its answer."""
+
+
 class PostgresConnection:
     """Runs statements; connects anew where the connection was lost between two transactions.
 
     In a transaction that writes, statements are sent without waiting for each other (pipeline mode): an answer is
     waited for where rows are read, and at the end. What fails raises there. No statement is prepared in a pipeline: of
-    one that fails psycopg would not know whether the server has it.
+    one that fails psycopg would not know whether the server has it. A long one is sent by itself (`LONG`).
     """
 
     def __init__(self, address: str, *, read_only: bool) -> None:
@@ -125,21 +130,28 @@ class PostgresConnection:
             self._end_pipeline()
         elif command == "ROLLBACK":
             self._abandon_pipeline()
-        done = self._raw.execute(translated(sql), [_sent(value) for value in parameters], prepare=self._prepare)
+        done = self._run(self._raw.cursor(), sql, parameters)
         if command in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = command == "BEGIN"
         return _Answer(done, self._pipeline) if self._pipeline else done
 
-    @property
-    def _prepare(self) -> bool | None:
-        """Never in a pipeline, elsewhere as psycopg sees fit."""
-        return False if self._pipeline else None
+    def _run(self, cursor: psycopg.Cursor[Any], sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
+        """Run a statement, in the pipeline where there is one; return the cursor."""
+        values = [_sent(value) for value in parameters]
+        if self._pipeline is None:
+            return cursor.execute(translated(sql), values)
+        if sum(len(value) for value in values if isinstance(value, (str, bytes))) <= LONG:
+            return cursor.execute(translated(sql), values, prepare=False)
+        self._end_pipeline()
+        cursor.execute(translated(sql), values, prepare=False)
+        self._pipeline = self._open.enter_context(self._raw.pipeline())
+        return cursor
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:
         """Run one statement for each tuple of parameters."""
         cursor = self._raw.cursor()
         for row in parameters:
-            cursor.execute(translated(sql), [_sent(value) for value in row], prepare=self._prepare)
+            self._run(cursor, sql, row)
         return cursor
 
     def _end_pipeline(self) -> None:

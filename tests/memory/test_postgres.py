@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from psycopg import IntegrityError
@@ -153,6 +154,23 @@ def test_p2_after_a_statement_that_fails_the_next_transaction_is_whole(store: St
         assert not store.journal.engine.in_transaction
         store.append(Event(type="note", data={"n": at}))
     assert [event.data["n"] for event in store.events(type="note")] == list(range(8))
+
+
+def test_p2_a_statement_that_is_longer_than_what_a_socket_takes_is_sent_whole(journal: Journal) -> None:
+    body, read = f'"{"x" * 20_000_000}"', list[int]()
+
+    def write() -> None:
+        with journal.transaction() as conn:
+            for _ in range(3):
+                key = journal.put_body(body)
+                read.append(conn.execute("SELECT length(body) FROM content WHERE hash = ?", (key,)).fetchone()[0])
+                conn.executemany("DELETE FROM content WHERE hash = ? AND body = ?", [(key, body)])
+
+    writing = Thread(target=write, daemon=True)  # one that hangs must not keep the tests
+    writing.start()
+    writing.join(60)
+    assert not writing.is_alive()
+    assert read == [len(body)] * 3
 
 
 def test_p2_a_connection_that_is_lost_in_a_transaction_ends_it(store: Store, path: Path, database: str) -> None:

@@ -7,7 +7,6 @@ for the next view of the namespace only what changed is read.
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,14 +17,14 @@ import numpy as np
 from memory.protocols import KnowledgeView
 from memory.records import Record
 from playbooks.kinds.bullet import one_line
+from playbooks.view import kept_here
 
 NEAREST = 6
 
 
 def nearest(content: str, view: KnowledgeView, kind: str, k: int = NEAREST) -> tuple[Record[Any], ...]:
     """Return up to `k` recallable records of a kind whose text is most like `content`, best first, ties by number."""
-    own: threading.local = view.kept.setdefault("trigrams", threading.local())
-    index: TrigramIndex = own.__dict__.setdefault(kind, TrigramIndex())
+    index: TrigramIndex = kept_here(view, "trigrams").setdefault(kind, TrigramIndex())
     return index.become(view.records(kind)).nearest(content, k)
 
 
@@ -56,10 +55,10 @@ class TrigramIndex:
 
     def nearest(self, content: str, k: int = NEAREST) -> tuple[Record[Any], ...]:
         """Return up to `k` records whose text is most like `content`, best first, ties by number."""
-        wanted = _trigrams(content)
-        held = [np.frombuffer(self._having[each], dtype=np.int64) for each in wanted if each in self._having]
         if not self._sizes:
             return ()
+        wanted = _trigrams(content)
+        held = [np.frombuffer(self._having[each], dtype=np.int64) for each in wanted if each in self._having]
         sizes = np.frombuffer(self._sizes, dtype=np.int64)
         shared = np.bincount(np.concatenate(held), minlength=len(sizes)) if held else np.zeros(len(sizes))
         likeness = np.where(sizes > 0, 2 * shared / (sizes + len(wanted)), -1.0)

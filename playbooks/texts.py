@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from collections import Counter
 from collections.abc import Collection, Iterable
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import TypeVar
 
 from memory.protocols import KnowledgeView
 from playbooks.similarity import SAME_START, THRESHOLD, contradicts, exact_key, opposes, values
+from playbooks.view import kept_here
 
 _K = TypeVar("_K")
 _TERM = re.compile(r"(?u)\b\w\w+\b")
@@ -32,8 +32,7 @@ def texts_of(view: KnowledgeView, kind: str) -> TextIndex:
     was added to it or removed. So nobody keeps it over an `await`.
     """
     records = view.records(kind)
-    own: threading.local = view.kept.setdefault("texts", threading.local())
-    index: TextIndex = own.__dict__.setdefault(kind, TextIndex())
+    index: TextIndex = kept_here(view, "texts").setdefault(kind, TextIndex())
     if index.source is not records:
         index.become((record.id, record.payload.compared()) for record in records)
         index.source = records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,6 +39,12 @@ class RecordView:
     def get(self, record_id: str) -> Record[Any] | None:
         """Return a record of any status."""
         return self._by_id.get(record_id)
+
+
+def kept_here(view: KnowledgeView, name: str) -> dict[str, Any]:
+    """Return what this thread keeps from one view of a namespace to the next, under a name."""
+    own: threading.local = view.kept.setdefault(name, threading.local())
+    return own.__dict__
 
 
 class Stats(Frozen):

@@ -92,6 +92,19 @@ def open_database(path: Path, *, read_only: bool = False, migrations: Migrations
     return conn
 
 
+@contextmanager
+def writing(conn: sqlite3.Connection) -> Generator[None]:
+    """Keep all that is written meanwhile in one transaction, or nothing. Raises `sqlite3.Error`."""
+    conn.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        conn.execute("COMMIT")
+    except BaseException:
+        if conn.in_transaction:
+            conn.execute("ROLLBACK")
+        raise
+
+
 def use_wal(path: Path) -> None:
     """Bring the SQLite file at `path`, made if it is missing, into WAL mode: one opener at a time.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.base import now
-from memory.sqlite.database import clear_errors, open_database
+from memory.sqlite.database import clear_errors, open_database, writing
 from memory.sqlite.schema import run_script
 from memory.sqlite.sql import Database, Migrations
 
@@ -88,15 +88,8 @@ class GenerationsFile:
     @contextmanager
     def transaction(self) -> Generator[None]:
         """Keep all that is written meanwhile, or nothing. Raises `JournalError`."""
-        with self._lock, clear_errors(self._path):
-            self._conn.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._conn.execute("COMMIT")
-            except BaseException:
-                if self._conn.in_transaction:
-                    self._conn.execute("ROLLBACK")
-                raise
+        with self._lock, clear_errors(self._path), writing(self._conn):
+            yield
 
     def close(self) -> None:
         """Close the file; closing twice is allowed."""

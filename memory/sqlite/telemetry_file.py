@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memory.errors import JournalError, NotFound
-from memory.sqlite.database import clear_errors, use_wal
+from memory.sqlite.database import clear_errors, use_wal, writing
 from memory.sqlite.sql import sqlite3
 
 FILE = "telemetry.db"
@@ -62,14 +62,8 @@ def open_telemetry(path: Path) -> sqlite3.Connection:
 def insert(conn: sqlite3.Connection, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Write rows in one transaction; a row that is there already is replaced."""
     marks = ", ".join("?" * len(columns))
-    try:
-        conn.execute("BEGIN IMMEDIATE")
+    with writing(conn):
         conn.executemany(f"INSERT OR REPLACE INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
-        conn.execute("COMMIT")
-    except BaseException:
-        if conn.in_transaction:
-            conn.execute("ROLLBACK")
-        raise
 
 
 def read(workspace: Path, table: str, columns: Sequence[str], where: str, *values: str) -> list[dict[str, Any]]:

@@ -28,8 +28,7 @@ from benchmarks.real.arms import Arms, folder, lived, recorded_rows, recording
 from benchmarks.real.figures import Passed, above, difference, rate
 from benchmarks.real.files import data
 from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, served_bf16
-from benchmarks.real.weights import Weighed, trained_rows
-from evolve.config.training import RECIPES
+from benchmarks.real.weights import LORA, Weighed, trained_rows
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
@@ -42,14 +41,7 @@ LEARNING: dict[str, dict[str, Any]] = {
     "gate": {"names": ["default"], "calls_advance": 400},
     "controls": {"no_memory": 0.0},
 }
-TRAINING: dict[str, Any] = {
-    **RECIPES["sft"],
-    "dtype": "bfloat16",
-    "rank": 16,
-    "sft": {"passes": 1, "batch": 8},
-    "learning_rate": 2e-4,
-}
-"""bfloat16: on a processor that computes it a step took half the time of float32, and half the memory (docs/LOG.md)."""
+TRAINING: dict[str, Any] = {**LORA, "sft": {"passes": 1, "batch": 8}}
 SAMPLES, TEMPERATURE = 5, 0.7
 UNGRADED = {
     "run": {"batch_size": 50, "attempts": 4, "label_free": True, "judge": "agreement"},

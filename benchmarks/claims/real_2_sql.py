@@ -24,8 +24,7 @@ from benchmarks.real.arms import Arms, controls, folder, lived, recorded_rows, r
 from benchmarks.real.figures import Passed, above, difference, rate
 from benchmarks.real.files import data
 from benchmarks.real.lives import AT_ONCE, BF16, Life, Printed, served_bf16
-from benchmarks.real.weights import Weighed, trained_rows
-from evolve.config.training import RECIPES
+from benchmarks.real.weights import LORA, Weighed, trained_rows
 from evolve.episode.arms import MAIN, NO_MEMORY
 
 MODEL = "qwen2.5-coder-0.5b-instruct"
@@ -40,13 +39,7 @@ LEARNING: dict[str, dict[str, Any]] = {
 }
 SMALL_PURSE = {"gate": {**LEARNING["gate"], "calls_advance": 24}}
 """Of `--quick`, whose gates would else work longer than its stream."""
-TRAINING: dict[str, Any] = {
-    **RECIPES["sft"],
-    "dtype": "bfloat16",
-    "rank": 16,
-    "sft": {"passes": 2, "batch": 8, "experts": True, "context": "dropped"},
-    "learning_rate": 2e-4,
-}
+TRAINING: dict[str, Any] = {**LORA, "sft": {"passes": 2, "batch": 8, "experts": True, "context": "dropped"}}
 """`dropped`: prompts with nothing to show, since what solved other tasks did not help to solve these (docs/LOG.md)."""
 
 

@@ -19,6 +19,7 @@ from benchmarks.real.figures import Passed
 from benchmarks.real.lives import Life, served_bf16, served_name
 from benchmarks.real.models import folder
 from evolve.config.model import Config
+from evolve.config.training import RECIPES
 from evolve.episode.arms import NO_MEMORY
 from evolve.generations import workspace_registry as generations
 from evolve.loop.session import Parts
@@ -28,6 +29,8 @@ from memory.records import Frozen
 from policies.generations.generation_records import Generation
 from policies.generations.swap import swap
 
+LORA: dict[str, Any] = {**RECIPES["sft"], "dtype": "bfloat16", "rank": 16, "learning_rate": 2e-4}
+"""bfloat16: on a processor that computes it a step took half the time of float32, and half the memory (docs/LOG.md)."""
 NOWHERE = "http://127.0.0.1:9/v1"
 """Stands for the server where none is asked: a training is named by its settings, and servers move."""
 Arms = dict[str, Passed]

@@ -41,12 +41,15 @@ def cluster(nodes: int) -> Generator[None]:
             ray.shutdown()
 
 
-def workers(variable: str = "") -> list[int]:
-    """Return the processes that do episodes, as Ray titles them; with a `variable` (`NAME=value`) those with it."""
+def workers(variable: str = "", name: str = "Worker") -> list[int]:
+    """Return the processes that do episodes, as Ray titles them; with a `variable` (`NAME=value`) those with it.
+
+    `name`: the class of the workers.
+    """
     found: list[int] = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            titled = (entry / "cmdline").read_bytes().startswith(b"ray::Worker")
+            titled = (entry / "cmdline").read_bytes().startswith(f"ray::{name}".encode())
             if titled and (not variable or variable.encode() in (entry / "environ").read_bytes().split(b"\0")):
                 found.append(int(entry.name))
     return sorted(found)

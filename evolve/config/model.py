@@ -68,7 +68,7 @@ class RunSection(Section):
     concurrency: int = Field(default=4, ge=1)
     """Episodes, and reflections, that run at the same time."""
     executor: Literal["local", "ray"] = "local"
-    """Where episodes are done, those of gates too: in this process, or by workers of a Ray cluster."""
+    """Where episodes are done, those of gates and trainings too: in this process, or by workers of a Ray cluster."""
     workers: int | None = Field(default=None, ge=1)
     """Processes of the cluster that do them; none = one for each processor."""
     epochs: int = Field(default=1, ge=1)

@@ -115,8 +115,10 @@ class Attempt:
 class Executor(Protocol):
     """Does episodes in other processes. What an episode comes to is the same wherever it is done."""
 
-    async def episode(self, attempt: Attempt, acting: RolloutConfig) -> Trajectory:
-        """Return the trajectory of an attempt. Raises what `rollout` raises."""
+    async def episode(
+        self, environment: Environment, policy: Policy, attempt: Attempt, acting: RolloutConfig
+    ) -> Trajectory:
+        """Return what `rollout` returns. Raises what it raises."""
         ...
 
 
@@ -148,7 +150,7 @@ async def rollout(environment: Environment, policy: Policy, attempt: Attempt, ac
     Raises `PolicyUnavailable` and `BudgetExceeded`, and `PolicyRefused` when the first request is refused.
     """
     if acting.executor is not None:
-        return await acting.executor.episode(attempt, acting)
+        return await acting.executor.episode(environment, policy, attempt, acting)
     async with slot(environment):
         return await _rollout(environment, policy, attempt, acting)
 

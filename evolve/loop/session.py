@@ -272,15 +272,32 @@ async def _executor(opened: _Opened, run_id: str, budget: Budget) -> AsyncGenera
     if opened.config.run.executor == "local":
         yield None
         return
-    if opened.parts.policy is not None or opened.parts.environment is not None or opened.parts.roles:
+    if opened.parts.environment is not None:
         raise ConfigError(
-            "a policy or an environment was given as an object, and workers make theirs from names; write "
-            "policy.name and environment.name, or leave run.executor = 'local'"
+            "the environment was given as an object, and workers make theirs from its name; write environment.name, or "
+            "leave run.executor = 'local'"
         )
-    from evolve.loop.executors import ray
+    from evolve.loop.executors import ray, ray_worlds
+
+    if opened.parts.policy is not None or opened.parts.roles:
+        _require_plain(opened)
+        async with ray_worlds.opened([(opened.config, opened.environment)]) as answered_here:
+            yield answered_here
+        return
 
     async with ray.opened(opened.config, run_id, opened.policies, budget) as executor:
         yield executor
+
+
+def _require_plain(opened: _Opened) -> None:
+    """Raise `ConfigError` where episodes want more of this process than the replies of one policy."""
+    teacher, searches = opened.config.policy.teacher, opened.config.playbook.search_k
+    if teacher.plan_review or teacher.retry or searches:
+        raise ConfigError(
+            "a policy was given as an object, so that workers ask this process for its replies, and for nothing else; "
+            f"got policy.teacher.plan_review = {teacher.plan_review}, retry = {teacher.retry}, playbook.search_k = "
+            f"{searches}: switch them off, write policy.name, or leave run.executor = 'local'"
+        )
 
 
 def _assemble(

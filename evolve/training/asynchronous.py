@@ -46,6 +46,11 @@ def asynchronously(config: Config) -> Callable[..., tuple[str, tuple[Weighed, ..
             f"{policy.api_key_env!r}, replicas = {policy.replicas}; expected 'served' with one policy.base_url and no "
             'key: TRL sends none; train.backend = "torch" takes both'
         )
+    if config.run.executor != "local":
+        raise ConfigError(
+            f'train.backend = "trl_async" got run.executor = {config.run.executor!r}, and does its episodes beside the '
+            "trainer; set run.executor to 'local', or train.backend to 'torch'"
+        )
     given = {
         "candidates": (section.candidates, 0),
         "retries": (section.retries, ""),

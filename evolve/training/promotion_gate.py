@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -25,7 +24,7 @@ from evolve.episode.prompting import knowledge
 from evolve.gates.held_out_rules import options_of
 from evolve.generations import workspace_registry as generations
 from evolve.generations.llama_cpp import serving
-from evolve.loop.assembly import make_environment, make_policy, open_store
+from evolve.loop.assembly import make_policy, open_store
 from evolve.loop.session import Parts, run
 from evolve.statistics.paired import Paired, Passed, p_better, pair, power
 from evolve.training.known_worlds import KnownWorld, known_worlds
@@ -253,13 +252,12 @@ def _passed(config: Config, parts: Parts, memory: bool) -> tuple[Passed, float]:
             "eval_splits": (config.run.dev_split,),
             "tasks": options_of(config).tasks,
             "attempts": 1,
-            "executor": "local",  # what acts is an object
         }
     )
     playbook = config.playbook.model_copy(update={"enabled": memory})
     gate = config.gate.model_copy(update={"names": ("static",)})  # nothing is learned, and their tasks are these
     frozen = config.model_copy(update={"run": section, "playbook": playbook, "gate": gate})
-    (report, *_) = run(frozen, parts=replace(parts, environment=make_environment(config))).evaluations
+    (report, *_) = run(frozen, parts=parts).evaluations
     policy = parts.policy or make_policy(config.policy, config.workspace)
     with open_store(config, policy.count_tokens, read_only=True) as store:
         shown = [shown_again(store, each.injected) for each in store.trajectories(run_id=report.id)]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
 from evolve.config.model import Config
 from evolve.episode.injection import choose_core, recall_for, sought
@@ -41,7 +41,6 @@ from policies.protocols import Policy, Profile
 from policies.rl.protocols import AdvantageEstimator, GroupFilter
 from policies.rl.trainer import Trainer
 
-T = TypeVar("T")
 Report = Callable[[dict[str, float]], None]
 SNAPSHOT, WORLDS = "snapshot", "worlds.json"
 """Of a training's folder: names the knowledge that it began with, and the other worlds that it draws tasks from."""
@@ -110,7 +109,7 @@ def rolled_out(
     with open_store(config, policy.count_tokens, owner=False) as store:
         world = World(environment, recall_of(environment, config, store, policy, folder / SNAPSHOT), config.run.split)
         acting = acting_of(config, environment, policy.profile)
-        worlds = [world, *_older(config, acting, policy, store, folder)]
+        worlds = [(config, world), *_older(config, acting, policy, store, folder)]
         begin(folder, lambda: outcomes(filter(trainable, store.trajectories())))
         matching = _matching(config, store, policy, world, folder)
         parts = Learning(
@@ -127,15 +126,33 @@ def rolled_out(
         )
         observers = Observers()
         with traced(config, Traced(folder.name, "train", policy, environment.name), observers):
-            stopped = asyncio.run(_closing(learn(worlds, parts, plan_of(config), folder, report), policy))
+            stopped = asyncio.run(_learned(config, worlds, parts, folder, report))
             observers.notify(RunFinished(run_id=folder.name, status="stopped" if stopped else "done", reason=stopped))
         return stopped, weigh(config, matching) if matching else ()
 
 
-def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, folder: Path) -> list[World]:
-    """Return the other worlds of the workspace from which a training draws, those that it began with.
+async def _learned(
+    config: Config, worlds: Sequence[tuple[Config, World]], parts: Learning, folder: Path, report: Report
+) -> str:
+    """Return what `learn` does, with its episodes where `run.executor` wants them; end the policy."""
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(parts.policy.aclose)
+        if config.run.executor == "ray":
+            from evolve.loop.executors import ray_worlds
 
-    Those whose agent is told what it is told in the configured one, and whose tasks make chains of the asked length.
+            opening = ray_worlds.opened([(own, world.environment) for own, world in worlds])
+            acting = replace(parts.acting, executor=await stack.enter_async_context(opening))
+            parts = replace(parts, acting=acting)
+        return await learn([world for _, world in worlds], parts, plan_of(config), folder, report)
+
+
+def _older(
+    config: Config, acting: RolloutConfig, policy: Policy, store: Store, folder: Path
+) -> list[tuple[Config, World]]:
+    """Return the other worlds of the workspace from which a training draws, with the settings that make them.
+
+    Those that it began with, whose agent is told what it is told in the configured one, and whose tasks make chains of
+    the asked length.
     None where nothing is replayed, where the groups measure texts, which are of one namespace (`train.candidates`), or
     where the training was begun by a version that drew from none. Raises `RunMismatch` for one that is gone.
     """
@@ -158,7 +175,7 @@ def _older(config: Config, acting: RolloutConfig, policy: Policy, store: Store, 
     if gone := [name for name in drawn if name not in there]:
         raise RunMismatch(f"{folder.name} draws tasks of {gone[0]}, which cannot be opened; restore it, or begin anew")
     return [
-        World(world, recall_of(world, own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split)
+        (own, World(world, recall_of(world, own, store, policy, folder / f"{SNAPSHOT}-{at}"), own.run.split))
         for at, (own, world) in enumerate(there[name] for name in drawn)
     ]
 
@@ -233,10 +250,3 @@ def _matching(config: Config, store: Store, policy: Policy, world: World, folder
         return None
     address = (folder / SNAPSHOT).read_text()
     return asyncio.run(matching_of(config, store, policy, world.environment, folder, address))
-
-
-async def _closing(work: Awaitable[T], policy: Policy) -> T:
-    try:
-        return await work
-    finally:
-        await policy.aclose()

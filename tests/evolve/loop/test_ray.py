@@ -21,7 +21,7 @@ import pytest
 import evolve as library
 from benchmarks.ray_cluster import cluster, workers
 from evolve.config.file import load_config
-from evolve.loop.assembly import open_store
+from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.session import arun
 from memory.records import Usage, new_id
 from policies.budget import Budget
@@ -107,6 +107,13 @@ def test_e1_episodes_search_there_and_find_what_they_find_here(tmp_path: Path) -
     assert "Only managers may book a room." in found.pop()
 
 
+def test_e1_a_policy_that_is_an_object_is_asked_here(here: list[Any], tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=TASKS, more=GATES)
+    config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
+    library.run(config, parts=library.Parts(policy=make_policy(config.policy, config.workspace)))
+    assert came_to(folder) == here
+
+
 async def test_e2_on_a_servers_workspace_workers_that_die_change_nothing(here: list[Any], tmp_path: Path) -> None:
     folder = settings(tmp_path, tasks=TASKS, more=GATES)
     file = folder / "evolve.toml"
@@ -137,10 +144,11 @@ def test_e3_a_budget_stops_it_and_it_goes_on_here(here: list[Any], tmp_path: Pat
 
 
 def test_e3_what_a_worker_asked_for_is_counted_once_in_whatever_order_it_tells() -> None:
+    from evolve.loop.executors.cluster import Workers
     from evolve.loop.executors.ray import RayExecutor
 
     budget = Budget()
-    executor = RayExecutor([], budget)
+    executor = RayExecutor(Workers([], []), budget)
     told = [("first", 12), ("first", 10), ("second", 3), ("first", 13)]
     for process, calls in told:
         executor._charge(process, Usage(calls=calls, prompt_tokens=10 * calls))
@@ -150,17 +158,18 @@ def test_e3_what_a_worker_asked_for_is_counted_once_in_whatever_order_it_tells()
 def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = settings(tmp_path, tasks=1)
     config = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}})
-    from evolve.loop.assembly import make_environment
-
-    with pytest.raises(library.ConfigError, match="given as an object"):
+    with pytest.raises(library.ConfigError, match="the environment was given as an object"):
         library.run(config, parts=library.Parts(environment=make_environment(config)))
+    searching = load_config(folder / "evolve.toml", {"run": {"executor": "ray"}, "playbook": {"search_k": 2}})
+    with pytest.raises(library.ConfigError, match=r"playbook\.search_k = 2"):
+        library.run(searching, parts=library.Parts(policy=make_policy(config.policy, config.workspace)))
     nodes = [{"NodeManagerAddress": address, "Alive": True} for address in ("10.0.0.1", "10.0.0.2")]
     monkeypatch.setattr(ray, "nodes", lambda: nodes)
     assert "2 machines" in complaint(folder, "run", "--set", RAY, code=2)
 
 
 def test_e4_a_cluster_without_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evolve.loop.executors.ray.START_SECONDS", 1)
+    monkeypatch.setattr("evolve.loop.executors.cluster.START_SECONDS", 1)
     busy = [ray.remote(num_cpus=1)(Idle).remote() for _ in range(2)]
     ray.get([actor.ready.remote() for actor in busy])
     assert "no processor free" in complaint(settings(tmp_path), "run", "--set", RAY, code=2)

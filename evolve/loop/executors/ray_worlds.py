@@ -1,0 +1,238 @@
+"""Episodes on a Ray cluster whose model calls are answered here: the worlds are there, and who answers is an object.
+
+For trainings: the weights that are trained answer in this process or behind it, replies are kept and replayed here, and
+what was sampled is trained on here. So a worker makes nothing but the worlds, from their configurations, and asks for
+each reply through a relay. The calls of an episode are numbered: where its worker died, it is done again by another
+one, and is told again what it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import itertools
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from evolve.config.file import find_modules_of
+from evolve.config.model import Config
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.errors import WorkerLost
+from evolve.loop.assembly import make_environment
+from evolve.loop.executors.cluster import Packed, Workers, connected, placed, ray
+from evolve.protocols import Environment
+from memory.records import Trajectory, new_id
+from policies.errors import PolicyUnavailable
+from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
+
+OPEN_CALLS = 100_000
+"""Calls that the relay holds at most; a call waits there until it is answered."""
+OPEN_EPISODES = 10_000
+"""Episodes of one worker. How many are open in a world at the same time, the world says itself (`max_concurrency`)."""
+
+
+class Call(NamedTuple):
+    """A model call of an episode."""
+
+    episode: str
+    number: int
+    """Which of the episode's calls it is."""
+    messages: tuple[Message, ...]
+    params: SamplingParams
+
+
+class Relay:
+    """Between workers and the process that answers: an actor, since workers cannot call a process."""
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, Call]] = []
+        self._answers: dict[int, asyncio.Future[Reply | Exception]] = {}
+        self._numbers = itertools.count()
+        self._new = asyncio.Event()
+
+    async def ask(self, call: Call) -> Reply | Exception:
+        """Return what answers a call, when it is there."""
+        number = next(self._numbers)
+        self._answers[number] = asyncio.get_running_loop().create_future()
+        self._waiting.append((number, call))
+        self._new.set()
+        try:
+            return await self._answers[number]
+        finally:
+            del self._answers[number]
+
+    async def asked(self) -> list[tuple[int, Call]]:
+        """Return what was asked since the last time, as soon as there is any, each with its number here."""
+        await self._new.wait()
+        self._new.clear()
+        waiting, self._waiting = self._waiting, []
+        return waiting
+
+    async def answer(self, number: int, answer: Reply | Exception) -> None:
+        """Take the answer to a call; nobody may wait for it any more."""
+        waits = self._answers.get(number)
+        if waits is not None and not waits.done():
+            waits.set_result(answer)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Who is asked, as an episode sees it."""
+
+    episode: str
+    name: str
+    version: str
+    profile: Profile
+
+
+class AskingPolicy:
+    """Asks through the relay. An episode counts no tokens and constrains no reply."""
+
+    supports_schema = False
+
+    def __init__(self, asking: Asking, relay: Any) -> None:
+        self.name, self.version = asking.name, asking.version
+        self.profile: Profile = asking.profile
+        self._episode, self._relay, self._calls = asking.episode, relay, itertools.count()
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        """Return the reply that was given there. Raises what was raised there."""
+        answer = await self._relay.ask.remote(Call(self._episode, next(self._calls), tuple(messages), params))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def count_tokens(self, text: str) -> int:
+        raise NotImplementedError
+
+    async def aclose(self) -> None:
+        raise NotImplementedError
+
+
+class Worlds:
+    """A process of the cluster in which episodes act."""
+
+    def __init__(self, configs: Sequence[Config], relay: str) -> None:
+        self._relay = ray.get_actor(relay)
+        for config in configs:
+            find_modules_of(config)
+        self._environments = [make_environment(config) for config in configs]
+
+    async def ready(self) -> None:
+        """Return when the worlds are made."""
+
+    async def episode(self, packed: Packed, world: int, acting: RolloutConfig, asking: Asking) -> Trajectory:
+        """Return the trajectory of an attempt in one of the worlds. Raises what `rollout` raises."""
+        policy = AskingPolicy(asking, self._relay)
+        return await rollout(self._environments[world], policy, packed.unpacked(), acting)
+
+
+@dataclass
+class _Open:
+    """An episode that is under way."""
+
+    policy: Policy
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    calls: dict[int, tuple[Call, asyncio.Task[Reply]]] = field(default_factory=dict[int, Any])
+
+    def answer(self, call: Call) -> asyncio.Task[Reply]:
+        """Return the answer to a call; to one that was asked before, the same."""
+        known = self.calls.get(call.number)
+        if known is None or known[0] != call:
+            work = self.policy.generate(call.messages, call.params)
+            known = call, asyncio.get_running_loop().create_task(_reply(work), context=self.context)
+            self.calls[call.number] = known
+        return known[1]
+
+    def error(self) -> Exception | None:
+        """Return what a call ended in, as it was raised here."""
+        done = [task for _, task in self.calls.values() if task.done() and not task.cancelled()]
+        return next((error for task in done if isinstance(error := task.exception(), Exception)), None)
+
+
+async def _reply(work: Any) -> Reply:
+    return await work
+
+
+class WorldsExecutor:
+    """Has episodes done by workers and answers their calls; see `evolve.episode.rollout.Executor`."""
+
+    def __init__(self, workers: Workers, relay: Any, worlds: Sequence[Environment]) -> None:
+        self._workers, self._relay, self._worlds = workers, relay, worlds
+        self._open: dict[str, _Open] = {}
+        self._answering = asyncio.ensure_future(self._answer_all())
+
+    async def episode(
+        self, environment: Environment, policy: Policy, attempt: Attempt, acting: RolloutConfig
+    ) -> Trajectory:
+        """Return the trajectory that a worker comes to with the replies of `policy`, which is asked here.
+
+        Raises what `rollout` raises, and `WorkerLost`. Cancelled, its calls are cancelled too.
+        """
+        opened = _Open(policy)
+        asking = Asking(new_id(), policy.name, policy.version, policy.profile)
+        self._open[asking.episode] = opened
+        world = next(at for at, each in enumerate(self._worlds) if each is environment)
+        job = asyncio.ensure_future(self._workers.episode(attempt, world, replace(acting, executor=None), asking))
+        try:
+            await asyncio.wait({job, self._answering}, return_when=asyncio.FIRST_COMPLETED)
+            if not job.done():
+                raise WorkerLost(
+                    "the actor that model calls travel through is gone; what was done is kept. Look at Ray's logs, "
+                    "then go on with the same command"
+                ) from self._answering.exception()
+            return job.result()
+        except Exception:
+            if (own := opened.error()) is not None:
+                raise own from None
+            raise
+        finally:
+            del self._open[asking.episode]
+            left = [job, *(task for _, task in opened.calls.values())]
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Answer no more."""
+        self._answering.cancel()
+        await asyncio.gather(self._answering, return_exceptions=True)
+
+    async def _answer_all(self) -> None:
+        async with asyncio.TaskGroup() as answers:
+            while True:
+                for number, call in await self._relay.asked.remote():
+                    answers.create_task(self._tell(number, call))
+
+    async def _tell(self, number: int, call: Call) -> None:
+        answer = PolicyUnavailable("the episode was given up")
+        if (episode := self._open.get(call.episode)) is not None:
+            asked = episode.answer(call)
+            await asyncio.wait({asked})
+            if not asked.cancelled():
+                answer = asked.exception() or asked.result()
+        await self._relay.answer.remote(number, answer)
+
+
+@asynccontextmanager
+async def opened(worlds: Sequence[tuple[Config, Environment]]) -> AsyncGenerator[WorldsExecutor]:
+    """Give an executor of episodes in these environments, which workers make of their configurations.
+
+    The first configuration says how many workers (`run.workers`).
+    Raises `ConfigError` where there is no room.
+    """
+    with connected():
+        name = f"evolve-relay-{new_id()}"  # an actor that is an argument would have to be kept for workers begun anew
+        relay = ray.remote(Relay).options(name=name, num_cpus=0, max_concurrency=OPEN_CALLS).remote()
+        configs = [each.model_copy(update={"root": each.root.resolve()}) for each, _ in worlds]
+        try:
+            async with placed(Worlds, (configs, name), configs[0].run.workers, OPEN_EPISODES) as workers:
+                executor = WorldsExecutor(workers, relay, [environment for _, environment in worlds])
+                try:
+                    yield executor
+                finally:
+                    await executor.close()
+        finally:
+            ray.kill(relay)

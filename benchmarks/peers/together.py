@@ -1,10 +1,11 @@
-"""Put peers through the ring at the same time, for what they solve: with one server a few hours in place of a day.
+"""Put arms through the ring at the same time, for what they solve: with one server a few hours in place of a day.
 
-    python -m benchmarks.peers.together gepa langchain kayba ace
+    python -m benchmarks.peers.together gepa langchain exemplars skills
 
-Each leaves its cell, as it does when `real_4_peers` runs them one after the other. The server answers as many requests
-at once as they ask, so their seconds are no times to compare, and the cells say so (`adapt.shared`). What they solve is
-the same but for what depends on timing: kayba learns in threads while its agents go on.
+They begin in this order, three at a time. Each leaves its cell, as it does when `real_4_peers` runs them one after the
+other. The server answers as many requests at once as they ask, so their seconds are no times to compare, and the cells
+say so (`adapt.shared`). What they solve is the same but for what depends on timing: kayba learns in threads while its
+agents go on.
 """
 
 from __future__ import annotations
@@ -14,26 +15,35 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.claim import begin
-from benchmarks.claims.real_4_peers import CONTEXT, MODEL, PEERS, SEEDS, TESTED, TOOLS, TRAIN, places, ringed
+from benchmarks.claims.real_4_peers import CONTEXT, MODEL, PEERS, SEEDS, TESTED, TOOLS, TRAIN, places, ringed, section
 from benchmarks.peers import install
-from benchmarks.peers.ring import PeerFailed, peer
+from benchmarks.peers.ours import ARMS, ours
+from benchmarks.peers.ring import PeerFailed, Result, Ring, peer
 from benchmarks.real.lives import BF16, served_bf16
 from memory.errors import BadInput
 
+AT_ONCE = 3
+"""More arms would each be slower, and a sitting would end with none of them done."""
+
+
+def _arm(ring: Ring, name: str, seed: int) -> Result:
+    return ours(ring, name, section(seed)) if name in ARMS else peer(ring, name)
+
 
 def main(names: Sequence[str]) -> int:
-    """Measure the peers, all by default; return the exit status: 1, where one could not run."""
+    """Measure arms, all peers by default; return the exit status: 1, where one could not run."""
     status, names = 0, names or PEERS
     commit = begin("real_4_peers", __doc__, ()).commit
     for name in names:
-        install.find(name)
+        if name not in ARMS:
+            install.find(name)
     with served_bf16(MODEL, context=CONTEXT, more=TOOLS) as url:
         for seed in SEEDS:
             with (
                 ringed(places(commit), url, MODEL + BF16, (TRAIN, TESTED), seed) as ring,
-                ThreadPoolExecutor(len(names)) as pool,
+                ThreadPoolExecutor(AT_ONCE) as pool,
             ):
-                for name, found in [(name, pool.submit(peer, ring, name)) for name in names]:
+                for name, found in [(name, pool.submit(_arm, ring, name, seed)) for name in names]:
                     try:
                         found.result()
                         print(f"{name}: done", flush=True)

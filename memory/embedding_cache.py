@@ -32,7 +32,7 @@ class CachedEmbedder:
         self._embedder, self._journal = embedder, journal
         self._persist = persist
         self._recent: OrderedDict[str, Vector] = OrderedDict()
-        self._lock = Lock()
+        self._lock, self._embedding = Lock(), Lock()
 
     @property
     def model(self) -> str:
@@ -53,7 +53,9 @@ class CachedEmbedder:
             found |= self._stored([key for key in keys if key not in found])
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
-            made = dict(zip(missing, self._embedder.embed(list(missing.values())), strict=True))
+            with self._embedding:  # tokenizers are for one thread at a time
+                vectors = self._embedder.embed(list(missing.values()))
+            made = dict(zip(missing, vectors, strict=True))
             if self._persist and not self._journal.read_only:
                 self._store(made)
             found |= made

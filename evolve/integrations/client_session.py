@@ -7,6 +7,7 @@ quarantined as imported text is, whatever the gates say, until `evolve playbook 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from types import TracebackType
@@ -119,12 +120,13 @@ class ClientSession:
             self._agent.begin(client)
             self._journal(OPENED, {"client": client, "transport": transport})
 
-    def search(self, query: str, kinds: Sequence[str], k: int) -> tuple[Hit, ...]:
+    async def search(self, query: str, kinds: Sequence[str], k: int) -> tuple[Hit, ...]:
         """Return the records nearest to a text. What chance hides from a task under way is not found."""
         for kind in kinds:
             payload_class(kind)
         if not 1 <= k <= MOST:
             raise BadInput(f"got k={k!r}, expected 1 to {MOST}; ask for fewer records")
+        await self._embed(query)
         wanted = RecallQuery(text=query, namespace=self._namespace, kinds=tuple(kinds), k=k)
         below = [each for layer in self._layers for each in self._recalled_below(layer, wanted)]
         gone = {key for asked in self._asked.values() for key in hidden(asked.context.batch(0), asked.task.id)}
@@ -146,6 +148,7 @@ class ClientSession:
 
     async def playbook(self, task: str) -> Playbook:
         """Return what the loop would show for a task; without one, every text in use."""
+        await self._embed(task)
         if not task.strip():
             shown = Shown(core=texts(self._store.view(self._namespace)))
         elif self._agent:
@@ -219,11 +222,17 @@ class ClientSession:
         if not lesson.strip():
             raise BadInput(f"got lesson {lesson!r}; expected a sentence that helps with other tasks too")
         bullet = Bullet(section=section or DEFAULT_SECTION, content=lesson, when=when)
+        await self._embed(bullet.key())
         (op,) = import_ops([Entry(bullet=bullet)], f"{self._kind}:{self._client}")
         op = op.model_copy(update={"op_id": op_id("propose", self._namespace, op.op_id)})
         trusted = op.provenance.model_copy(update={"run_id": self.run_id, "author": self._client or self._kind})
         (answer,) = await agent.propose([op.model_copy(update={"provenance": trusted})])
         return answer
+
+    async def _embed(self, text: str) -> None:
+        """Embed a text beside the event loop, which answers others meanwhile. Who asks for its vector next has it."""
+        if text.strip():
+            await asyncio.to_thread(self._store.embedder.embed, [text])
 
     def _writing(self) -> Agent:
         if self._agent is None:

@@ -108,7 +108,7 @@ async def search(
     k: Annotated[int, Field(description="Most records to return.")] = 8,
 ) -> list[Hit]:
     """Find what was learned about something, best first, each with its id, the parts of its score and its tokens."""
-    return list(_visit(client, "search", query=query, kinds=kinds).search(query, kinds, k))
+    return list(await _visit(client, "search", query=query, kinds=kinds).search(query, kinds, k))
 
 
 async def get_playbook(

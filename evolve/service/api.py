@@ -172,7 +172,7 @@ async def search(
 ) -> list[Hit]:
     """Find what was learned about something, best first."""
     check_sizes({"query": query, "kinds": kind})
-    return list((await callers.session(caller, session)).search(query, kind, k))
+    return list(await (await callers.session(caller, session)).search(query, kind, k))
 
 
 @router.post("/playbook")

@@ -8,7 +8,10 @@ A4  sizes, and calls within a minute, are bounded
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -21,6 +24,8 @@ from evolve.loop.assembly import open_store
 from evolve.service import callers
 from evolve.service.access import BODY
 from evolve.workspace import editing
+from memory.embedders.hashing import HashingEmbedder
+from memory.protocols import Vector
 from memory.records import DeltaOp, Op, Status, Trust
 from tests.evolve.service.conftest import ALL, Client, Served, serving
 
@@ -70,6 +75,31 @@ def test_an_agent_elsewhere_asks_reports_and_proposes(served: Served) -> None:
         held = next(r for r in store.records("default") if r.label == proposed["name"])
         assert (held.status, held.provenance.trust) == (Status.CANDIDATE, Trust.IMPORTED)
         assert held.provenance.author == "worker 7"
+
+
+class Held(HashingEmbedder):
+    """Embeds one text when it is let go, or after a while."""
+
+    begun, let_go = Event(), Event()
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        if "held" in texts:
+            self.begun.set()
+            self.let_go.wait(20)
+        return super().embed(texts)
+
+
+def test_an_embedding_keeps_nobody_else_waiting(learned: Path) -> None:
+    file = learned / "evolve.toml"
+    file.write_text(file.read_text().replace("[memory]\n", f'[memory]\nembedder = "{__name__}:Held"\n'))
+    with serving(learned) as served, ThreadPoolExecutor(1) as pool:
+        agent = served.client("worker", "read", "report")
+        held = pool.submit(agent.ask, "GET", "/search", params={"query": "held"})
+        assert Held.begun.wait(20)
+        agent.ask("GET", "/skills/none", 404)
+        assert not held.done()
+        Held.let_go.set()
+        held.result()
 
 
 def test_a_session_ends_with_the_server(learned: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -88,11 +88,22 @@ async def conduct(plan: Plan, folder: Path, parts: Callable[[Config], Parts], wa
     Raises `BudgetExceeded` when a life's budget ran out, `JournalError` while another process works on a replicate, and
     what `arun` raises; what was done until then is kept.
     """
-    for replicate in plan.replicates:
-        with exclusive(folder, replicate.name):
-            lives = [_Life(plan, folder, replicate, arm, watch(replicate, arm)) for arm in plan.arms]
-            await _in_turns([life for life in lives if life.arm.learns], parts, frozen=False)
-            await _in_turns(lives, parts, frozen=True)
+    async with _workers(plan):
+        for replicate in plan.replicates:
+            with exclusive(folder, replicate.name):
+                lives = [_Life(plan, folder, replicate, arm, watch(replicate, arm)) for arm in plan.arms]
+                await _in_turns([life for life in lives if life.arm.learns], parts, frozen=False)
+                await _in_turns(lives, parts, frozen=True)
+
+
+def _workers(plan: Plan) -> AbstractAsyncContextManager[object]:
+    """Return what holds the workers of a cluster that all lives share, where one has its episodes there."""
+    wanted = [arm.config["run"] for arm in plan.arms if arm.config["run"]["executor"] == "ray"]
+    if not wanted:
+        return nullcontext()
+    from evolve.loop.executors import ray_worlds
+
+    return ray_worlds.opened(wanted[0]["workers"])
 
 
 async def _in_turns(lives: list[_Life], parts: Callable[[Config], Parts], *, frozen: bool) -> None:

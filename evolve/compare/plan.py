@@ -94,7 +94,6 @@ class Plan(Frozen):
         """Return the configuration of a life while it learns, or while it is judged."""
         run = {**arm.config["run"], "seed": _seed(arm, replicate)}
         run |= {"name": f"{arm.name} in {replicate.name}", "tags": [self.tag]}
-        run["executor"] = "local"  # lives take turns in one process, with policies that they share
         if frozen:
             run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report), "attempts": 1}
             run |= {"snapshot": arm.snapshot}

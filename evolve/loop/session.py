@@ -281,7 +281,8 @@ async def _executor(opened: _Opened, run_id: str, budget: Budget) -> AsyncGenera
 
     if opened.parts.policy is not None or opened.parts.roles:
         _require_plain(opened)
-        async with ray_worlds.opened([(opened.config, opened.environment)]) as answered_here:
+        async with ray_worlds.opened(opened.config.run.workers) as answered_here:
+            answered_here.know(opened.config, opened.environment)
             yield answered_here
         return
 
@@ -294,8 +295,9 @@ def _require_plain(opened: _Opened) -> None:
     teacher, searches = opened.config.policy.teacher, opened.config.playbook.search_k
     if teacher.plan_review or teacher.retry or searches:
         raise ConfigError(
-            "a policy was given as an object, so that workers ask this process for its replies, and for nothing else; "
-            f"got policy.teacher.plan_review = {teacher.plan_review}, retry = {teacher.retry}, playbook.search_k = "
+            "the policy is an object (a comparison's lives share it), so that workers ask this process for its "
+            "replies, and for nothing else; got "
+            f" policy.teacher.plan_review = {teacher.plan_review}, retry = {teacher.retry}, playbook.search_k = "
             f"{searches}: switch them off, write policy.name, or leave run.executor = 'local'"
         )
 

@@ -140,9 +140,10 @@ async def _learned(
         if config.run.executor == "ray":
             from evolve.loop.executors import ray_worlds
 
-            opening = ray_worlds.opened([(own, world.environment) for own, world in worlds])
-            acting = replace(parts.acting, executor=await stack.enter_async_context(opening))
-            parts = replace(parts, acting=acting)
+            executor = await stack.enter_async_context(ray_worlds.opened(config.run.workers))
+            for own, world in worlds:
+                executor.know(own, world.environment)
+            parts = replace(parts, acting=replace(parts.acting, executor=executor))
         return await learn([world for _, world in worlds], parts, plan_of(config), folder, report)
 
 

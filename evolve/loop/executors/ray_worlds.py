@@ -1,19 +1,20 @@
 """Episodes on a Ray cluster whose model calls are answered here: the worlds are there, and who answers is an object.
 
 For trainings: the weights that are trained answer in this process or behind it, replies are kept and replayed here, and
-what was sampled is trained on here. So a worker makes nothing but the worlds, from their configurations, and asks for
-each reply through a relay. The calls of an episode are numbered: where its worker died, it is done again by another
-one, and is told again what it was told.
+what was sampled is trained on here. For comparisons: their lives take turns with one policy. So a worker makes nothing
+but the worlds, from their configurations, and asks for each reply through a relay. The calls of an episode are
+numbered: where its worker died, it is done again by another one, and is told again what it was told.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import itertools
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from typing import Any, NamedTuple
 
 from evolve.config.file import find_modules_of
@@ -111,22 +112,38 @@ class AskingPolicy:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class World:
+    """What an environment is made of."""
+
+    key: str
+    """Equal for equal settings."""
+    config: Config
+
+    @staticmethod
+    def of(config: Config) -> World:
+        """Return the world of a configuration, for workers that stand in other folders."""
+        placed = config.model_copy(update={"root": config.root.resolve()})
+        return World(sha256(f"{placed.root} {placed.model_dump_json()}".encode()).hexdigest(), placed)
+
+
 class Worlds:
     """A process of the cluster in which episodes act."""
 
-    def __init__(self, configs: Sequence[Config], relay: str) -> None:
+    def __init__(self, relay: str) -> None:
         self._relay = ray.get_actor(relay)
-        for config in configs:
-            find_modules_of(config)
-        self._environments = [make_environment(config) for config in configs]
+        self._environments: dict[str, Environment] = {}
 
     async def ready(self) -> None:
-        """Return when the worlds are made."""
+        """Return when this process is there."""
 
-    async def episode(self, packed: Packed, world: int, acting: RolloutConfig, asking: Asking) -> Trajectory:
-        """Return the trajectory of an attempt in one of the worlds. Raises what `rollout` raises."""
+    async def episode(self, packed: Packed, world: World, acting: RolloutConfig, asking: Asking) -> Trajectory:
+        """Return the trajectory of an attempt in a world, which is made once. Raises what `rollout` raises."""
+        if world.key not in self._environments:
+            find_modules_of(world.config)
+            self._environments[world.key] = make_environment(world.config)
         policy = AskingPolicy(asking, self._relay)
-        return await rollout(self._environments[world], policy, packed.unpacked(), acting)
+        return await rollout(self._environments[world.key], policy, packed.unpacked(), acting)
 
 
 @dataclass
@@ -134,7 +151,7 @@ class _Open:
     """An episode that is under way."""
 
     policy: Policy
-    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    context: Context = field(default_factory=copy_context)
     calls: dict[int, tuple[Call, asyncio.Task[Reply]]] = field(default_factory=dict[int, Any])
 
     def answer(self, call: Call) -> asyncio.Task[Reply]:
@@ -159,10 +176,21 @@ async def _reply(work: Any) -> Reply:
 class WorldsExecutor:
     """Has episodes done by workers and answers their calls; see `evolve.episode.rollout.Executor`."""
 
-    def __init__(self, workers: Workers, relay: Any, worlds: Sequence[Environment]) -> None:
-        self._workers, self._relay, self._worlds = workers, relay, worlds
+    def __init__(self, workers: Workers, relay: Any) -> None:
+        self.relay = relay
+        self._workers = workers
+        self._worlds: list[tuple[Environment, World]] = []
         self._open: dict[str, _Open] = {}
         self._answering = asyncio.ensure_future(self._answer_all())
+
+    @property
+    def under_way(self) -> int:
+        """How many episodes are being done."""
+        return len(self._open)
+
+    def know(self, config: Config, environment: Environment) -> None:
+        """Let episodes of an environment be done, which workers make of its configuration."""
+        self._worlds.append((environment, World.of(config)))
 
     async def episode(
         self, environment: Environment, policy: Policy, attempt: Attempt, acting: RolloutConfig
@@ -174,7 +202,7 @@ class WorldsExecutor:
         opened = _Open(policy)
         asking = Asking(new_id(), policy.name, policy.version, policy.profile)
         self._open[asking.episode] = opened
-        world = next(at for at, each in enumerate(self._worlds) if each is environment)
+        world = next(world for known, world in self._worlds if known is environment)
         job = asyncio.ensure_future(self._workers.episode(attempt, world, replace(acting, executor=None), asking))
         try:
             await asyncio.wait({job, self._answering}, return_when=asyncio.FIRST_COMPLETED)
@@ -203,7 +231,7 @@ class WorldsExecutor:
     async def _answer_all(self) -> None:
         async with asyncio.TaskGroup() as answers:
             while True:
-                for number, call in await self._relay.asked.remote():
+                for number, call in await self.relay.asked.remote():
                     answers.create_task(self._tell(number, call))
 
     async def _tell(self, number: int, call: Call) -> None:
@@ -213,26 +241,32 @@ class WorldsExecutor:
             await asyncio.wait({asked})
             if not asked.cancelled():
                 answer = asked.exception() or asked.result()
-        await self._relay.answer.remote(number, answer)
+        await self.relay.answer.remote(number, answer)
+
+
+_SHARED: ContextVar[WorldsExecutor | None] = ContextVar("worlds executor", default=None)
 
 
 @asynccontextmanager
-async def opened(worlds: Sequence[tuple[Config, Environment]]) -> AsyncGenerator[WorldsExecutor]:
-    """Give an executor of episodes in these environments, which workers make of their configurations.
+async def opened(workers: int | None) -> AsyncGenerator[WorldsExecutor]:
+    """Give an executor with so many workers, None: one for each processor; inside of another one's block, that one.
 
-    The first configuration says how many workers (`run.workers`).
     Raises `ConfigError` where there is no room.
     """
+    if (shared := _SHARED.get()) is not None:
+        yield shared
+        return
     with connected():
         name = f"evolve-relay-{new_id()}"  # an actor that is an argument would have to be kept for workers begun anew
         relay = ray.remote(Relay).options(name=name, num_cpus=0, max_concurrency=OPEN_CALLS).remote()
-        configs = [each.model_copy(update={"root": each.root.resolve()}) for each, _ in worlds]
         try:
-            async with placed(Worlds, (configs, name), configs[0].run.workers, OPEN_EPISODES) as workers:
-                executor = WorldsExecutor(workers, relay, [environment for _, environment in worlds])
+            async with placed(Worlds, (name,), workers, OPEN_EPISODES) as there:
+                executor = WorldsExecutor(there, relay)
+                _SHARED.set(executor)
                 try:
                     yield executor
                 finally:
+                    _SHARED.set(None)
                     await executor.close()
         finally:
             ray.kill(relay)

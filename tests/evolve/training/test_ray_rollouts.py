@@ -135,7 +135,8 @@ async def done(policy: Policy, folder: Path, **more: Any) -> Trajectory:
     find_modules_of(config)
     environment = make_environment(config)
     attempt = Attempt(id="a", task=environment.tasks("train")[0], seed=3)
-    async with ray_worlds.opened([(config, environment)]) as executor:
+    async with ray_worlds.opened(config.run.workers) as executor:
+        executor.know(config, environment)
         return await rollout(environment, policy, attempt, replace(ACTING, executor=executor))
 
 
@@ -173,7 +174,8 @@ async def test_r4_an_episode_that_is_given_up_leaves_nothing_behind(tmp_path: Pa
     config, policy = config_of(tmp_path), Counting()
     environment = make_environment(config)
     attempt = Attempt(id="a", task=environment.tasks("train")[0], seed=3)
-    async with ray_worlds.opened([(config, environment)]) as executor:
+    async with ray_worlds.opened(None) as executor:
+        executor.know(config, environment)
         acting = replace(ACTING, executor=executor)
         doing = asyncio.create_task(rollout(environment, policy, attempt, acting))
         await until(lambda: policy.asked == 2)
@@ -181,18 +183,18 @@ async def test_r4_an_episode_that_is_given_up_leaves_nothing_behind(tmp_path: Pa
         with pytest.raises(asyncio.CancelledError):
             await doing
         assert policy.cut == 1
-        assert not executor._open
+        assert not executor.under_way
         policy.may.set()
         again = await rollout(environment, policy, attempt, acting)
         assert len(again.steps) == 3
         doing = asyncio.create_task(rollout(environment, Counting(), attempt, acting))
-        await until(lambda: bool(executor._open))
-        ray.kill(executor._relay)
+        await until(lambda: executor.under_way == 1)
+        ray.kill(executor.relay)
         with pytest.raises(WorkerLost, match="the actor that model calls travel through is gone"):
             await doing
 
 
 def test_r4_a_backend_that_does_its_own_episodes_is_refused(tmp_path: Path) -> None:
-    served = {"policy": {"name": "served", "base_url": "http://127.0.0.1:9"}, "train": {"backend": "trl_async"}}
+    policy = {"name": "served", "base_url": "http://127.0.0.1:9"}
     with pytest.raises(ConfigError, match=r"run\.executor = 'ray', and does its episodes beside the trainer"):
-        train(config_of(tmp_path, **served), "grpo")
+        train(config_of(tmp_path, policy=policy, train={"backend": "trl_async"}), "grpo")

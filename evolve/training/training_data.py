@@ -98,14 +98,15 @@ def offer(
         if not reason and by != "own" and not (experts and by == "expert" and episode.success):
             by_world = episode.arm == GOLD
             reason = "done by the world itself" if by_world else f"done by another model ({episode.policy})"
-        if not reason and episode.arm == GOLD:
-            reason = "the world's own solution once more" if episode.task.id in solved else ""
-            solved.add(episode.task.id)
+        if not reason and episode.arm == GOLD and episode.task.id in solved:
+            reason = "the world's own solution once more"
         reason = reason or ("" if read(episode, replies) else "token ids are not known")
         if reason:
             left_out[reason] += 1
-        else:
-            (found[episode.success] if by == "own" else taught).append(episode)
+            continue
+        if episode.arm == GOLD:
+            solved.add(episode.task.id)
+        (found[episode.success] if by == "own" else taught).append(episode)
     return Offer(
         successes=tuple(found[True]), failures=tuple(found[False]), experts=tuple(taught), left_out=dict(left_out)
     )

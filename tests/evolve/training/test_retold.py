@@ -301,6 +301,19 @@ def test_a_task_has_one_solution_of_the_worlds_however_often_it_was_tried(tmp_pa
     assert (len(found.experts), found.left_out["the world's own solution once more"]) == (8, 8)
 
 
+def test_a_solution_that_cannot_be_read_hides_no_later_one(tmp_path: Path, weights: Path) -> None:
+    config, own = golden(config_of(tmp_path, weights), weights)
+    for _ in range(2):
+        doors_run(config, able=False)
+    with open_store(own, len, read_only=True) as store:
+        solutions = list(store.trajectories(arm=GOLD))
+        first = solutions[0].run_id
+        turn = Turn(step=0, prompt_ids=(1,), token_ids=(2,), logprobs=(0.0,), policy_version="v")
+        found = offer(solutions, store.get_reply, lambda each, _: () if each.run_id == first else (turn,), experts=True)
+    assert {each.run_id for each in found.experts} == {each.run_id for each in solutions} - {first}
+    assert (len(found.experts), found.left_out) == (8, {"token ids are not known": 8})
+
+
 def test_a_solution_is_not_told_where_no_agent_would_have_read_its_prompts(tmp_path: Path, weights: Path) -> None:
     config, own = golden(config_of(tmp_path / "planned", weights), weights, teacher={"plan_review": True})
     doors_run(config, able=False)

@@ -25,7 +25,7 @@ from evolve.loop.assembly import make_environment
 from evolve.loop.executors.cluster import Packed, Workers, connected, placed, ray
 from evolve.protocols import Environment
 from memory.records import Trajectory, new_id
-from policies.errors import PolicyUnavailable
+from policies.errors import PolicyError, PolicyUnavailable
 from policies.protocols import Message, Policy, Profile, Reply, SamplingParams
 
 OPEN_CALLS = 100_000
@@ -173,6 +173,14 @@ async def _reply(work: Any) -> Reply:
     return await work
 
 
+def _sendable(error: BaseException | None) -> Exception | None:
+    """Return what a worker is told of an error: a policy's as it is, since episodes tell these apart.
+
+    Of a bug it is told the words. It may hold what cannot be sent, and is raised here as it was.
+    """
+    return error if error is None or isinstance(error, PolicyError) else RuntimeError(f"{error!r}")
+
+
 class WorldsExecutor:
     """Has episodes done by workers and answers their calls; see `evolve.episode.rollout.Executor`."""
 
@@ -240,7 +248,7 @@ class WorldsExecutor:
             asked = episode.answer(call)
             await asyncio.wait({asked})
             if not asked.cancelled():
-                answer = asked.exception() or asked.result()
+                answer = _sendable(asked.exception()) or asked.result()
         await self.relay.answer.remote(number, answer)
 
 

@@ -163,6 +163,12 @@ async def test_r3_what_breaks_is_raised_as_it_is_here(tmp_path: Path) -> None:
 
     with pytest.raises(PolicyRefused, match="the key is wrong"):
         await done(ScriptedPolicy(refused, name="refusing", version="1"), tmp_path / "refused")
+
+    def broken(messages: Sequence[Message], params: SamplingParams) -> str:
+        raise LookupError(lambda: "cannot be sent")
+
+    with pytest.raises(LookupError, match="function"):
+        await done(ScriptedPolicy(broken, name="broken", version="1"), tmp_path / "broken")
     folder = tmp_path / "world"
     folder.mkdir()
     (folder / "closed.py").write_text(WORLD)

@@ -89,13 +89,17 @@ def compared(text: str, base: Sequence[Passed], candidate: Sequence[Passed], tar
 
 
 def cost_row(arms: Arms, ours: str, peers: Sequence[str]) -> Row:
-    """Return our calls above those of the cheapest peer that learns: one that kept something in every seed."""
+    """Return our calls above those of the cheapest peer that learns: one that kept something in every seed.
+
+    Where none kept anything, above those of the cheapest of all: what it tried cost calls, too.
+    """
+    if not peers:
+        return Row(f"calls to adapt: {ours} minus the cheapest peer (none ran)", None, at_most(0))
     learning = [name for name in peers if all(result.learned for result in arms[name])]
-    text = f"calls to adapt: {ours} minus the cheapest peer that learns"
-    if not learning:
-        return Row(f"{text} (none did)", None, at_most(0))
-    cheapest = min(learning, key=lambda name: mean(arms[name], "calls"))
-    return Row(f"{text} ({cheapest})", mean(arms[ours], "calls") - mean(arms[cheapest], "calls"), at_most(0))
+    cheapest = min(learning or peers, key=lambda name: mean(arms[name], "calls"))
+    which = "peer that learns" if learning else "peer, of which none learned anything"
+    text = f"calls to adapt: {ours} minus the cheapest {which} ({cheapest})"
+    return Row(text, mean(arms[ours], "calls") - mean(arms[cheapest], "calls"), at_most(0))
 
 
 def time_rows(arms: Arms, ours: str, peers: Sequence[str], target: float = 3) -> list[Row]:

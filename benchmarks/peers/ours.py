@@ -37,10 +37,10 @@ ARMS: Mapping[str, Sections] = {
         "playbook": {"reflector": "model", "curator": "model+distill"},
     },
 }
-"""`default` is what stands where nothing is configured. `frugal` is what the targets are about: solved tasks as examples,
-each task tried once, no call for a gate, as the cheapest peers validate nothing either. Chosen before any peer was
-measured it tried failed tasks once more, and its 448 calls were more than the 400 of the cheapest peer (docs/LOG.md). The
-last four measure what they keep before they keep it, and differ in what that may be."""
+"""`default` is what stands where nothing is configured. `frugal` is what the targets are about: solved tasks as
+examples, each task tried once, no call for a gate, as the cheapest peers validate nothing either. As it was chosen
+before any peer was measured, it tried failed tasks once more: its 448 calls were more than the 400 of the cheapest peer
+(docs/LOG.md). The last four measure what they keep before they keep it, and differ in what that may be."""
 _FAIR: Sections = {"controls": {"no_memory": 0.0}, "policy": {"timeout_s": 900.0}}
 """No call for a control while it adapts; a small machine may need minutes for one answer."""
 

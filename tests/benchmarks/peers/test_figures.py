@@ -77,7 +77,9 @@ def test_cost_is_beside_the_cheapest_peer_that_learned_in_every_seed() -> None:
     arms["ours"] = [result("ours", calls=500)]
     assert cost_row(arms, "ours", ["dear", "cheap", "idle"]).ok is False
     nobody = cost_row(arms, "ours", ["idle"])
-    assert (nobody.measured, nobody.ok) == (None, False)
+    assert (nobody.measured, nobody.ok) == (300, False)
+    assert "none learned anything (idle)" in nobody.claim
+    assert cost_row(arms, "ours", []).ok is False
 
 
 def test_time_has_a_target_against_sequential_peers_alone() -> None:

@@ -2,11 +2,10 @@
 
 300 office tasks (60 of each of five deployments, each in a workspace of its own) are done in this process with the
 workspace in a file, the same with the workspace on PostgreSQL, and by workers of a Ray cluster of one, two and four
-nodes. Once the scripted worker
-acts, under the default gates, whose trials are episodes too; once the pocket model, under gate `static`. All runs have
-one id, by which gates draw tasks, and number their records alike. Compared is every event of the journal, batch by
-batch: its type, subject, and all that it says, times left out. Within a batch the order is that in which episodes
-ended, and is not compared.
+nodes. Once the scripted worker acts, under the default gates, whose trials are episodes too; once the pocket model,
+under gate `static`. All runs have one id, from which those of episodes follow, and number their records alike. Compared
+is every event of the journal, batch by batch: its type, subject, and all that it says, times left out. Within a batch
+the order is that in which episodes ended, and is not compared.
 Controls: the same run once more in this process (A/A), and one with another seed, which must differ.
 
     python -m benchmarks.claims.scale_1_same [--quick]        --quick: 12 tasks, the scripted worker, two nodes

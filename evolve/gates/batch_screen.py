@@ -24,7 +24,7 @@ from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, apart, changes
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, drawn_by
 from evolve.statistics.paired import Passed, pair
 from evolve.statistics.partial_progress import Marks, compared, further, reaches
 from memory.protocols import KnowledgeView
@@ -119,7 +119,7 @@ class BatchScreen:
             if waiting:
                 waiting |= dict.fromkeys(origins, "waits: texts come first, and calls are short")
                 continue
-            seed = seed_for(self._seed, self.name, *origins)
+            seed = seed_for(self._seed, self.name, *drawn_by(group))
             try:
                 rounds += self._rounds(tasks, origins, await self._arms(group, tasks, origins, seed))
             except OutOfCalls as short:

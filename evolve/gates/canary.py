@@ -24,7 +24,7 @@ from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
 from evolve.protocols import Environment, HasCanaries
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, apart, changes
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, drawn_by
 from evolve.statistics.paired import Passed, pair
 from evolve.usercode import ask_list
 from memory.protocols import KnowledgeView
@@ -98,7 +98,7 @@ class Canary:
             group = groups.popleft()
             ids = tuple(op.op_id for op in group)
             try:
-                decision = await self._measure(group, seed_for(self._seed, self.name, *ids))
+                decision = await self._measure(group, seed_for(self._seed, self.name, *drawn_by(group)))
             except OutOfCalls as short:
                 waiting |= dict.fromkeys(ids, str(short))
                 continue

@@ -47,7 +47,7 @@ from evolve.gates.held_out_rules import (
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
 from evolve.statistics.alpha import Look
-from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, differing, drawn_by
 from evolve.statistics.paired import Passed, p_better, pair
 from evolve.statistics.partial_progress import Marks, further, reaches
 from evolve.statistics.spending import level_of, stages
@@ -213,7 +213,7 @@ class HeldOut:
         return base, await self._evaluate([*before, *group], tasks, seed)
 
     def _seed_of(self, group: Sequence[DeltaOp]) -> int:
-        return seed_for(self._seed, self.name, *(op.op_id for op in group))
+        return seed_for(self._seed, self.name, *drawn_by(group))
 
     def _trial(self, tasks: Sequence[Task], base: Passed, candidate: Passed) -> HeldOutTrial:
         cohort = tuple(task.id for task in tasks)

@@ -26,7 +26,7 @@ from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, verdict_of
 from evolve.gates.splits import select_tasks
 from evolve.seeds import seed_for
-from evolve.statistics.decision import Decision, Evaluate, apart, changes
+from evolve.statistics.decision import Decision, Evaluate, apart, changes, drawn_by
 from evolve.statistics.evalues import mean_bound
 from evolve.statistics.paired import Passed, pair, step
 from evolve.statistics.partial_progress import further, reaches
@@ -57,7 +57,7 @@ class MeasuringGate(ABC):
         ablation = Ablation(self._evaluate, view, trajectories, floor=self._floor)
         for changed in apart(changes(ops), Skill.kind):
             ids = tuple(op.op_id for op in changed)
-            seed = seed_for(self._seed, self.name, *ids)
+            seed = seed_for(self._seed, self.name, *drawn_by(changed))
             try:
                 decision = await self._measure(changed, trajectories, seed)
             except OutOfCalls as short:

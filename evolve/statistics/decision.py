@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -43,6 +44,14 @@ def differing(
 def changes(ops: Sequence[DeltaOp]) -> tuple[DeltaOp, ...]:
     """Return the ops that change what is recalled as text or code: no TAG, and no exemplar, which has its own gate."""
     return tuple(op for op in ops if op.op is not Op.TAG and op.kind != Exemplar.kind)
+
+
+def drawn_by(ops: Sequence[DeltaOp]) -> tuple[str, ...]:
+    """Return what a trial's random numbers are derived from: what each op says, and the tasks that taught it.
+
+    Its id follows from episodes, which are of one run: two runs that learn the same try it on the same tasks.
+    """
+    return tuple(json.dumps([op.op, op.kind, op.payload, op.provenance.task_ids], sort_keys=True) for op in ops)
 
 
 def apart(ops: Sequence[DeltaOp], kind: str) -> tuple[tuple[DeltaOp, ...], ...]:

@@ -303,8 +303,12 @@ async def test_the_gate_pairs_seeds_and_gives_each_look_its_own() -> None:
     (_, base), (changed, candidate) = runs.asked
     assert changed
     assert base == candidate
-    await gate.judge([ADD.model_copy(update={"op_id": "other"})], RecordView(()), [])
-    assert runs.asked[2][1] != base
+    await gate.judge([ADD.model_copy(update={"op_id": "of another run"})], RecordView(()), [])
+    assert runs.asked[2][1] == base
+    await gate.judge([ADD.model_copy(update={"payload": {"content": "y"}})], RecordView(()), [])
+    later = ADD.provenance.model_copy(update={"task_ids": ("t7",)})
+    await gate.judge([ADD.model_copy(update={"provenance": later})], RecordView(()), [])
+    assert len({base, runs.asked[4][1], runs.asked[6][1]}) == 3
     assert redecided(verdict, replay) == verdict
 
 

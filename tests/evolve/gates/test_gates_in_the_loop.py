@@ -75,6 +75,18 @@ def office_config(root: Path, names: Sequence[str], **gate: Any) -> Config:
     )
 
 
+async def test_two_runs_with_the_same_settings_try_what_they_learn_on_the_same_tasks(tmp_path: Path) -> None:
+    tried: list[set[tuple[str, int, bool]]] = []
+    for name in ("one", "two"):
+        config = office_config(tmp_path / name, STACK)
+        result = await work(config)
+        with open_store(config, read_only=True) as store:
+            trials = store.trajectories(run_id=episodes_of(result.run_id), arm=ARM)
+            tried.append({(each.task.id, each.seed, each.success) for each in trials})
+    assert tried[0] == tried[1]
+    assert tried[0]
+
+
 async def work(config: Config, **parts: Any) -> RunResult:
     """Run the office."""
     office = Office(OFFICE)

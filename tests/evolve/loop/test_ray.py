@@ -55,7 +55,7 @@ def two_nodes() -> Iterator[None]:
 
 @pytest.fixture(scope="module", autouse=True)
 def one_name() -> Iterator[None]:
-    """Give every run of these tests one id: gates draw their tasks by it."""
+    """Give every run of these tests one id, from which those of episodes follow."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("evolve.loop.session.new_id", lambda: "01RAYRAYRAYRAYRAYRAYRAYRAY")
         yield

@@ -3,11 +3,14 @@
 Qwen2.5-Coder-0.5B-Instruct (from its Q4_K_M file, in bfloat16) behind vLLM's CPU build, which answers four requests at
 once: it reads prompts several times as fast as llama.cpp here. Each arm adapts on the same 200 train questions
 in the same order, is frozen, and answers the same 200 validation questions; one grader, the environment's own; calls
-and tokens are counted by a proxy in front of the server. Arms: a bare prompt, ours without memory, ours as it is
-without configuration, frugal (examples alone, no gate that costs calls: what the targets are about), with exemplars
-only, bullets only, skills only, all three; GEPA and langchain-continuous-learning. kayba's ace-framework and ACE itself
-(where EVOLVE_PEER_ACE names a checkout) take two cores longer than a sitting, so that they are begun by
-`benchmarks.peers.together` alone, and read where they have a cell. What each is given stands in docs/guides/peers.md.
+and tokens are counted by a proxy in front of the server. Peers and the bare prompt are compared by a generous reading:
+the last number of a reply without code is its answer, as a person would find it. Ours is not read so.
+
+Arms: a bare prompt, ours without memory, ours as it is without configuration, frugal (examples alone, no gate that
+costs calls: what the targets are about), with exemplars only, bullets only, skills only, all three; GEPA and
+langchain-continuous-learning. kayba's ace-framework and ACE itself (where EVOLVE_PEER_ACE names a checkout) take two
+cores longer than a sitting, so that they are begun by `benchmarks.peers.together` alone, and read where they have a
+cell. What each is given stands in docs/guides/peers.md.
 
 Every arm is a folder under `build/peers/`: killed, the same command goes on. What an arm came to stays in
 `benchmarks/results/cells/real_4/` with the commit and the machine, so that the arms may take several sittings; move a
@@ -132,15 +135,20 @@ def rows(arms: Arms, missing: Sequence[str]) -> list[Row]:
     peers = [name for name in PEERS if name in arms]
     own = _passed(arms, FRUGAL)
     table = arm_rows(arms, n=len(own[0]))
-    table += compared("frugal minus bare prompt", _passed(arms, BARE), own)
+    table += compared("frugal minus bare prompt, read generously", _generous(arms, BARE), own)
     table += compared("frugal minus without memory", _passed(arms, OFF), own)
     table += compared("frugal again minus frugal (A/A)", own, [each.again for each in arms[FRUGAL]])
     for name in peers:
-        table += compared(f"frugal minus {name}", _passed(arms, name), own, at_least(0))
+        table += compared(f"frugal minus {name}, read generously", _generous(arms, name), own, at_least(0))
     packaged = [each.name for each in install.PEERS if not each.checkout]
     table.append(Row("peers with a package that ran", sum(name in peers for name in packaged), exactly(len(packaged))))
     table += [cost_row(arms, FRUGAL, peers), *time_rows(arms, FRUGAL, peers)]
     return table + [Row(f"not run: {reason}", None) for reason in missing]
+
+
+def _generous(arms: Arms, arm: str) -> list[dict[str, bool]]:
+    """Return what an arm solved where the last number of a reply without code is taken, if it was read so."""
+    return [each.generous or each.passed for each in arms[arm]]
 
 
 def _passed(arms: Arms, arm: str) -> list[dict[str, bool]]:

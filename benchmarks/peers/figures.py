@@ -63,6 +63,9 @@ def arm_rows(arms: Arms, n: int) -> list[Row]:
     rows: list[Row] = []
     for name, results in arms.items():
         rows.append(Row(f"{name}: held-out tasks solved, %", rate([each.passed for each in results]), n=n))
+        if all(each.generous for each in results):
+            text = f"{name}: the same, the last number of a reply without code taken, %"
+            rows.append(Row(text, rate([each.generous for each in results]), n=n))
         for what, text, phase in (
             ("calls", "calls to adapt", "adapt"),
             ("prompt_tokens", "prompt tokens to adapt", "adapt"),

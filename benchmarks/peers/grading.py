@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from memory.records import Frozen, Task
 from policies.protocols import Reply
 
 HOST = "127.0.0.1"
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 RIGHT = "right"
 """Feedback on a reply that needs none."""
 
@@ -48,6 +50,16 @@ async def grade(environment: Environment, task: Task, reply: str) -> Grade:
         await episode.close()
     wrong = [f"{check.name}: {check.detail}" for check in outcome.checks if not check.passed]
     return Grade(success=outcome.success, feedback="\n".join([*seen, *wrong]).strip() or RIGHT)
+
+
+async def grade_generously(environment: Environment, task: Task, reply: str) -> Grade:
+    """Grade a reply as `grade` does, but read one without code as the last number in it.
+
+    Small models write prose where they were asked for code; a person would still find the answer in it.
+    """
+    numbers = NUMBER.findall(reply)
+    coded = actions_of(Reply(text=reply), environment.action_format, "full")
+    return await grade(environment, task, numbers[-1] if numbers and not coded else reply)
 
 
 async def right_answer(environment: Environment, task: Task) -> str:

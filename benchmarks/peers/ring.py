@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from pydantic import Field
 
 from benchmarks.peers import install
 from benchmarks.peers.counting import Calls, CountingProxy, machine, read_calls
-from benchmarks.peers.grading import grade, right_answer
+from benchmarks.peers.grading import Grade, grade, grade_generously, right_answer
 from benchmarks.peers.unfinished import unpack
 from evolve.protocols import Environment
 from memory.errors import BadInput, EvolveError
@@ -50,6 +50,9 @@ KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TIKTOKEN_CACHE_DIR", "OMP_NUM_THREADS
 """What it sees of our own environment: no key, no path of our packages."""
 
 
+Grader = Callable[[Environment, Task, str], Awaitable[Grade]]
+
+
 class PeerFailed(EvolveError, RuntimeError):
     """A peer's runner ended badly; its log says why."""
 
@@ -60,6 +63,8 @@ class Result(Frozen):
     arm: str
     passed: dict[str, bool]
     """Held-out task -> whether the environment accepted the answer."""
+    generous: dict[str, bool] = Field(default_factory=dict[str, bool])
+    """The same where a reply without code is read as the last number in it (arms that answer once)."""
     again: dict[str, bool] = Field(default_factory=dict[str, bool])
     """The same once more, where it was asked (A/A)."""
     learned: int = 0
@@ -162,7 +167,8 @@ def _drive(ring: Ring, arm: str, python: str, options: Mapping[str, str]) -> Res
     adapted = json.loads((folder / "adapted.json").read_text())
     return Result(
         arm=arm,
-        passed=asyncio.run(_graded(ring, answers)),
+        passed=asyncio.run(_graded(ring, answers, grade)),
+        generous=asyncio.run(_graded(ring, answers, grade_generously)),
         learned=adapted["learned"],
         errors=sum(bool(answers[task.id]["error"]) for task in ring.held_out),
         adapt=ring.used(arm, ADAPT),
@@ -170,8 +176,8 @@ def _drive(ring: Ring, arm: str, python: str, options: Mapping[str, str]) -> Res
     )
 
 
-async def _graded(ring: Ring, answers: Mapping[str, dict[str, str]]) -> dict[str, bool]:
-    return {task.id: (await grade(ring.environment, task, answers[task.id]["reply"])).success for task in ring.held_out}
+async def _graded(ring: Ring, answers: Mapping[str, dict[str, str]], by: Grader) -> dict[str, bool]:
+    return {task.id: (await by(ring.environment, task, answers[task.id]["reply"])).success for task in ring.held_out}
 
 
 def _answers(folder: Path) -> dict[str, dict[str, str]]:

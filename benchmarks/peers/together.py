@@ -18,7 +18,7 @@ from benchmarks.claim import begin
 from benchmarks.claims.real_4_peers import CONTEXT, MODEL, PEERS, SEEDS, TESTED, TOOLS, TRAIN, places, ringed, section
 from benchmarks.peers import install
 from benchmarks.peers.ours import ARMS, FRUGAL, ours
-from benchmarks.peers.ring import PeerFailed, Result, Ring, peer
+from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
 from benchmarks.real.lives import BF16, served_bf16
 from memory.errors import BadInput
 
@@ -27,6 +27,8 @@ AT_ONCE = 3
 
 
 def _arm(ring: Ring, name: str, seed: int) -> Result:
+    if name == BARE:
+        return bare(ring)
     return ours(ring, name, section(seed), again=name == FRUGAL) if name in ARMS else peer(ring, name)
 
 
@@ -35,7 +37,7 @@ def main(names: Sequence[str]) -> int:
     status, names = 0, names or PEERS
     commit = begin("real_4_peers", __doc__, ()).commit
     for name in names:
-        if name not in ARMS:
+        if name not in (BARE, *ARMS):
             install.find(name)
     with served_bf16(MODEL, context=CONTEXT, more=TOOLS) as url:
         for seed in SEEDS:

@@ -31,7 +31,7 @@ def test_better_cheaper_and_faster_than_every_peer_is_ok() -> None:
     assert len(targets) == 6  # three peers, all ran, calls, one of them sequential
     assert all(targets.values())
     assert found["not run: ace: nowhere"].ok is None
-    assert found["frugal minus bare prompt, points"].measured == 40
+    assert found["frugal minus bare prompt, read generously, points"].measured == 40
     assert found["frugal again minus frugal (A/A), points"].measured == 0
 
 
@@ -42,7 +42,7 @@ def test_one_peer_as_good_cheap_or_fast_is_enough_to_miss_it() -> None:
     }
     better = table(kayba=result("kayba", 58, calls=3000, wall_s=900), **worse)
     assert [claim for claim, row in better.items() if row.ok is False] == [
-        "frugal minus kayba: lower end of the interval"
+        "frugal minus kayba, read generously: lower end of the interval"
     ]
     cheap = table(kayba=result("kayba", 20, calls=300, wall_s=900), **worse)
     assert [row.measured for row in cheap.values() if row.ok is False] == [100]

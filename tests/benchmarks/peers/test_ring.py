@@ -18,7 +18,7 @@ import pytest
 from benchmarks.claims.real_4_peers import one
 from benchmarks.peers import install
 from benchmarks.peers.counting import machine, proxying
-from benchmarks.peers.grading import grade, grading, right_answer
+from benchmarks.peers.grading import grade, grade_generously, grading, right_answer
 from benchmarks.peers.ours import ARMS, FRUGAL, OFF, merged, ours
 from benchmarks.peers.ring import ADAPT, ANSWER, BARE, STATE, PeerFailed, Ring, bare, peer
 from benchmarks.peers.unfinished import pack
@@ -67,6 +67,11 @@ async def test_one_grader_reads_code_and_bare_numbers(ring: Ring) -> None:
     assert "expected 11" in wrong.feedback
     assert not (await grade(ring.environment, task, "eleven")).success
     assert not (await grade(ring.environment, task, "")).success
+    prose = "To add 10 and 1, we write $10 + 1$. The answer is \\boxed{11}."
+    assert not (await grade(ring.environment, task, prose)).success
+    assert (await grade_generously(ring.environment, task, prose)).success
+    for wrong_reply in ("It is 11, not 12.", "eleven", "```python\nprint(12)\n```\nThat is 11."):
+        assert not (await grade_generously(ring.environment, task, wrong_reply)).success
     assert float(await right_answer(ring.environment, task)) == 11
 
 

@@ -8,9 +8,9 @@ the last number of a reply without code is its answer, as a person would find it
 
 Arms: a bare prompt, ours without memory, ours as it is without configuration, frugal (examples alone, no gate that
 costs calls: what the targets are about), with exemplars only, bullets only, skills only, all three; GEPA and
-langchain-continuous-learning. kayba's ace-framework and ACE itself (where EVOLVE_PEER_ACE names a checkout) take two
-cores longer than a sitting, so that they are begun by `benchmarks.peers.together` alone, and read where they have a
-cell. What each is given stands in docs/guides/peers.md.
+langchain-continuous-learning. kayba's ace-framework, ACE itself (where EVOLVE_PEER_ACE names a checkout) and our arms
+with gates take two cores an hour and more each: they are begun by `benchmarks.peers.together` alone, and read where
+they have a cell. What each is given stands in docs/guides/peers.md.
 
 Every arm is a folder under `build/peers/`: killed, the same command goes on. What an arm came to stays in
 `benchmarks/results/cells/real_4/` with the commit and the machine, so that the arms may take several sittings; move a
@@ -58,8 +58,13 @@ ORDER = (BARE, OFF, FRUGAL, *PEERS, *(arm for arm in ARMS if arm not in (OFF, FR
 TOO_LONG = {
     "kayba": "kayba: 170 calls learned from less than ten of 200 tasks, so that two cores need more than a day for it",
     "ace": "ace: it is sequential and writes up to 1,024 tokens a call, so that two cores need eight hours for it",
+    **{
+        arm: f"{arm}: it measures what it keeps, so that two cores need an hour or two for it"
+        for arm in ARMS
+        if arm not in (OFF, FRUGAL)
+    },
 }
-"""Why a peer is not begun here (docs/LOG.md). `python -m benchmarks.peers.together NAME` measures it; what it came to
+"""Why an arm is not begun here (docs/LOG.md). `python -m benchmarks.peers.together NAME` measures it; what it came to
 is read as every cell is."""
 QUICK_OURS, QUICK_PEERS = (OFF, FRUGAL), ("langchain",)
 
@@ -120,10 +125,10 @@ def one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
     """Measure one arm, or read what was measured."""
     if arm == BARE:
         return bare(ring)
-    if arm in ARMS:
-        return ours(ring, arm, world, again=arm == FRUGAL)
     if arm in TOO_LONG and not ring.cell(arm).exists():
         raise PeerFailed(TOO_LONG[arm])
+    if arm in ARMS:
+        return ours(ring, arm, world, again=arm == FRUGAL)
     try:
         return peer(ring, arm)
     except BadInput as reason:

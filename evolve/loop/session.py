@@ -285,7 +285,6 @@ async def _executor(opened: _Opened, run_id: str, budget: Budget) -> AsyncGenera
             answered_here.know(opened.config, opened.environment)
             yield answered_here
         return
-
     async with ray.opened(opened.config, run_id, opened.policies, budget) as executor:
         yield executor
 
@@ -297,7 +296,7 @@ def _require_plain(opened: _Opened) -> None:
         raise ConfigError(
             "the policy is an object (a comparison's lives share it), so that workers ask this process for its "
             "replies, and for nothing else; got "
-            f" policy.teacher.plan_review = {teacher.plan_review}, retry = {teacher.retry}, playbook.search_k = "
+            f"policy.teacher.plan_review = {teacher.plan_review}, retry = {teacher.retry}, playbook.search_k = "
             f"{searches}: switch them off, write policy.name, or leave run.executor = 'local'"
         )
 

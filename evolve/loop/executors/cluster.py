@@ -85,7 +85,7 @@ class Workers:
         except RayError as lost:
             raise WorkerLost(
                 f"task {attempt.task.id!r}: its worker was lost {RETRIES + 1} times ({type(lost).__name__}); what was "
-                "done is kept. Look at Ray's logs, then `evolve resume`"
+                "done is kept. Look at Ray's logs, then `evolve resume`, or begin the same training again"
             ) from lost
         finally:
             self._busy[at] -= 1

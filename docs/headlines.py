@@ -46,6 +46,13 @@ HEADLINES = (
         WITHOUT,
     ),
     Headline(
+        "real_4_peers",
+        "Formula, 200 questions to adapt to, {n} held out: points",
+        "frugal minus gepa, read generously, points",
+        "gepa: the same, the last number of a reply without code taken, %",
+        "{} % with GEPA",
+    ),
+    Headline(
         "real_6_weights",
         "Formula, a LoRA from that journal, no memory, {n}: points",
         "child minus parent, without memory, points",

@@ -53,16 +53,13 @@ TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 """What a peer that works with tools needs of vLLM; Qwen2.5 writes its calls as Hermes does."""
 CELLS = RESULTS / "cells" / "real_4"
 PEERS = tuple(each.name for each in install.PEERS)
-ORDER = (BARE, OFF, FRUGAL, *PEERS, *(arm for arm in ARMS if arm not in (OFF, FRUGAL)))
+GATED = tuple(arm for arm in ARMS if arm not in (OFF, FRUGAL))
+ORDER = (BARE, OFF, FRUGAL, *PEERS, *GATED)
 """What targets are about comes first: a sitting may end."""
 TOO_LONG = {
     "kayba": "kayba: 170 calls learned from less than ten of 200 tasks, so that two cores need more than a day for it",
     "ace": "ace: it is sequential and writes up to 1,024 tokens a call, so that two cores need eight hours for it",
-    **{
-        arm: f"{arm}: it measures what it keeps, so that two cores need an hour or two for it"
-        for arm in ARMS
-        if arm not in (OFF, FRUGAL)
-    },
+    **{arm: f"{arm}: it measures what it keeps, so that two cores need an hour or two for it" for arm in GATED},
 }
 """Why an arm is not begun here (docs/LOG.md). `python -m benchmarks.peers.together NAME` measures it; what it came to
 is read as every cell is."""
@@ -122,11 +119,16 @@ def measured(at: Places, url: str, model: str, sizes: tuple[int, int], arms: Seq
 
 
 def one(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
-    """Measure one arm, or read what was measured."""
-    if arm == BARE:
-        return bare(ring)
+    """Measure one arm, or read what was measured. Raises `PeerFailed` for one that is not begun here, or broke down."""
     if arm in TOO_LONG and not ring.cell(arm).exists():
         raise PeerFailed(TOO_LONG[arm])
+    return put_through(ring, arm, world)
+
+
+def put_through(ring: Ring, arm: str, world: Mapping[str, Any]) -> Result:
+    """Measure one arm however long it takes, or read what was measured. Raises `PeerFailed`."""
+    if arm == BARE:
+        return bare(ring)
     if arm in ARMS:
         return ours(ring, arm, world, again=arm == FRUGAL)
     try:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from evolve.environments.formula import last_number
 from evolve.episode.prompting import actions_of
 from evolve.protocols import Action, Environment
 from memory.records import Frozen, Task
 from policies.protocols import Reply
 
 HOST = "127.0.0.1"
-NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 RIGHT = "right"
 """Feedback on a reply that needs none."""
 
@@ -57,9 +56,9 @@ async def grade_generously(environment: Environment, task: Task, reply: str) -> 
 
     Small models write prose where they were asked for code; a person would still find the answer in it.
     """
-    numbers = NUMBER.findall(reply)
+    number = last_number(reply)
     coded = actions_of(Reply(text=reply), environment.action_format, "full")
-    return await grade(environment, task, numbers[-1] if numbers and not coded else reply)
+    return await grade(environment, task, reply if coded or number is None else repr(number))
 
 
 async def right_answer(environment: Environment, task: Task) -> str:

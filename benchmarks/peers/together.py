@@ -15,21 +15,27 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.claim import begin
-from benchmarks.claims.real_4_peers import CONTEXT, MODEL, PEERS, SEEDS, TESTED, TOOLS, TRAIN, places, ringed, section
+from benchmarks.claims.real_4_peers import (
+    CONTEXT,
+    MODEL,
+    PEERS,
+    SEEDS,
+    TESTED,
+    TOOLS,
+    TRAIN,
+    places,
+    put_through,
+    ringed,
+    section,
+)
 from benchmarks.peers import install
-from benchmarks.peers.ours import ARMS, FRUGAL, ours
-from benchmarks.peers.ring import BARE, PeerFailed, Result, Ring, bare, peer
+from benchmarks.peers.ours import ARMS
+from benchmarks.peers.ring import BARE, PeerFailed
 from benchmarks.real.lives import BF16, served_bf16
 from memory.errors import BadInput
 
 AT_ONCE = 3
 """More arms would each be slower, and a sitting would end with none of them done."""
-
-
-def _arm(ring: Ring, name: str, seed: int) -> Result:
-    if name == BARE:
-        return bare(ring)
-    return ours(ring, name, section(seed), again=name == FRUGAL) if name in ARMS else peer(ring, name)
 
 
 def main(names: Sequence[str]) -> int:
@@ -45,7 +51,7 @@ def main(names: Sequence[str]) -> int:
                 ringed(places(commit), url, MODEL + BF16, (TRAIN, TESTED), seed) as ring,
                 ThreadPoolExecutor(AT_ONCE) as pool,
             ):
-                for name, found in [(name, pool.submit(_arm, ring, name, seed)) for name in names]:
+                for name, found in [(name, pool.submit(put_through, ring, name, section(seed))) for name in names]:
                     try:
                         found.result()
                         print(f"{name}: done", flush=True)

@@ -105,7 +105,7 @@ class Formula:
     def answer(self, episode: Trajectory) -> str | None:
         """Return the number that ended the episode, as it is graded: rounded to two decimals."""
         ended = episode.stop is StopReason.DONE and bool(episode.steps)
-        number = _last_number(episode.steps[-1].observation) if ended else None
+        number = last_number(episode.steps[-1].observation) if ended else None
         return None if number is None else f"{number:.2f}"
 
     def outside(self, episode: Trajectory) -> Sequence[str]:
@@ -140,7 +140,7 @@ class FormulaEpisode:
         return self._answered(result.stdout.strip())
 
     def _answered(self, text: str) -> StepResult:
-        number = _last_number(text)
+        number = last_number(text)
         if number is not None:
             self._answer = number
             return StepResult(observation=text, done=True)
@@ -172,7 +172,7 @@ class FormulaEpisode:
         return self.__dict__ | {"_session": None, "_dump": dump}
 
 
-def _last_number(text: str) -> float | None:
+def last_number(text: str) -> float | None:
     """Return the last number of a text as people write one, None without any."""
     found = list(_NUMBER.finditer(text))
     if not found:

@@ -106,14 +106,15 @@ class AskingPolicy:
         return answer
 
     def count_tokens(self, text: str) -> int:
-        raise NotImplementedError
+        """Raise `NotImplementedError`."""
+        raise NotImplementedError("tokens are counted where the policy is, before an episode is sent")
 
     async def aclose(self) -> None:
-        raise NotImplementedError
+        """Close nothing: the policy is another process's."""
 
 
 @dataclass(frozen=True)
-class World:
+class WorldSettings:
     """What an environment is made of."""
 
     key: str
@@ -121,10 +122,10 @@ class World:
     config: Config
 
     @staticmethod
-    def of(config: Config) -> World:
+    def of(config: Config) -> WorldSettings:
         """Return the world of a configuration, for workers that stand in other folders."""
         placed = config.model_copy(update={"root": config.root.resolve()})
-        return World(sha256(f"{placed.root} {placed.model_dump_json()}".encode()).hexdigest(), placed)
+        return WorldSettings(sha256(f"{placed.root} {placed.model_dump_json()}".encode()).hexdigest(), placed)
 
 
 class Worlds:
@@ -137,7 +138,7 @@ class Worlds:
     async def ready(self) -> None:
         """Return when this process is there."""
 
-    async def episode(self, packed: Packed, world: World, acting: RolloutConfig, asking: Asking) -> Trajectory:
+    async def episode(self, packed: Packed, world: WorldSettings, acting: RolloutConfig, asking: Asking) -> Trajectory:
         """Return the trajectory of an attempt in a world, which is made once. Raises what `rollout` raises."""
         if world.key not in self._environments:
             find_modules_of(world.config)
@@ -159,7 +160,7 @@ class _Open:
         known = self.calls.get(call.number)
         if known is None or known[0] != call:
             work = self.policy.generate(call.messages, call.params)
-            known = call, asyncio.get_running_loop().create_task(_reply(work), context=self.context)
+            known = call, asyncio.get_running_loop().create_task(work, context=self.context)
             self.calls[call.number] = known
         return known[1]
 
@@ -167,10 +168,6 @@ class _Open:
         """Return what a call ended in, as it was raised here."""
         done = [task for _, task in self.calls.values() if task.done() and not task.cancelled()]
         return next((error for task in done if isinstance(error := task.exception(), Exception)), None)
-
-
-async def _reply(work: Any) -> Reply:
-    return await work
 
 
 def _sendable(error: BaseException | None) -> Exception | None:
@@ -187,7 +184,7 @@ class WorldsExecutor:
     def __init__(self, workers: Workers, relay: Any) -> None:
         self.relay = relay
         self._workers = workers
-        self._worlds: list[tuple[Environment, World]] = []
+        self._worlds: list[tuple[Environment, WorldSettings]] = []
         self._open: dict[str, _Open] = {}
         self._answering = asyncio.ensure_future(self._answer_all())
 
@@ -198,7 +195,7 @@ class WorldsExecutor:
 
     def know(self, config: Config, environment: Environment) -> None:
         """Let episodes of an environment be done, which workers make of its configuration."""
-        self._worlds.append((environment, World.of(config)))
+        self._worlds.append((environment, WorldSettings.of(config)))
 
     async def episode(
         self, environment: Environment, policy: Policy, attempt: Attempt, acting: RolloutConfig

@@ -1,6 +1,6 @@
 """Rollouts of a training by workers of a Ray cluster (`run.executor = "ray"`), which ask this process for each reply.
 
-R1  a training there is the one of this process: the same episodes, rewards, figures and weights
+R1  a training there is the one of this process: the same episodes, rewards and weights
 R2  a worker that dies is an episode done again, with the replies that it was given
 R3  what breaks in a world or in the policy is raised as it is here
 R4  a group that is cut off leaves nothing behind; a relay that is gone ends the training with a sentence

@@ -22,7 +22,7 @@ from benchmarks.real.recorded import Recorded
 from benchmarks.served import vllm
 from evolve.config.model import Config
 from evolve.episode.agreement import AGREEMENT
-from evolve.episode.arms import FURTHER
+from evolve.episode.arms import MAIN
 from evolve.episode.prompting import actions_of
 from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.attempts import WITH
@@ -99,7 +99,7 @@ class Printed:
     def notify(self, event: Progress) -> None:
         """Print the event, if somebody who waits would want to know."""
         match event:
-            case TaskDone() if event.arm not in FURTHER and (event.done % 10 == 0 or event.done == event.total):
+            case TaskDone() if event.arm == MAIN and (event.done % 10 == 0 or event.done == event.total):
                 told = f"{event.arm}: {event.done} of {event.total}, solved {event.running_success}"
             case Learned() | Evaluated() | RunFinished():
                 told = event.model_dump_json(exclude={"run_id"}, exclude_none=True)

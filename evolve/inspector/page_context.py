@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import unquote
 
 from fastapi import Depends, Request
 
 from evolve.config.model import Config
 from evolve.inspector.security import Refused
 from evolve.workspace.editing import OPERATOR
+from memory.errors import NotFound
 from memory.store import Store
 
 
@@ -38,14 +40,38 @@ class PageContext:
         return self.config.memory.namespace
 
     @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces that the pages can show, by name."""
+        return tuple(sorted({*self.store.namespaces(), self.namespace}))
+
+    @property
     def csrf(self) -> str:
-        """Return what a form of this page brings along, and no other page can know."""
-        return hmac.new(self.key.encode(), b"form", "sha256").hexdigest()
+        """Return what a form of this page brings along. No other page knows it, nor one of another namespace."""
+        return hmac.new(self.key.encode(), f"form {self.namespace}".encode(), "sha256").hexdigest()
+
+    def within(self, namespace: str) -> PageContext:
+        """Return this desk in another namespace. Raises `NotFound` where there is no such namespace."""
+        if namespace not in self.namespaces:
+            raise NotFound(f"no namespace {namespace!r} in this workspace; there are: {', '.join(self.namespaces)}")
+        memory = self.config.memory.model_copy(update={"namespace": namespace})
+        return replace(self, config=self.config.model_copy(update={"memory": memory}))
+
+
+def namespace_cookie(request: Request) -> str:
+    """Return the name of the cookie that holds the chosen namespace: one for each port, as cookies know no ports."""
+    return f"evolve_namespace_{request.url.port or 80}"
+
+
+def given_desk(request: Request) -> PageContext:
+    """Return the server's desk, or that of who sent this request. It asks the store nothing."""
+    return request.scope.get("desk", request.app.state.desk)
 
 
 def desk_of(request: Request) -> PageContext:
-    """Return the server's desk, or that of who sent this request."""
-    return request.scope.get("desk", request.app.state.desk)
+    """Return the desk of who sent this request, in the namespace that this browser chose."""
+    desk = given_desk(request)
+    chosen = unquote(request.cookies.get(namespace_cookie(request), ""))
+    return desk.within(chosen) if chosen and chosen in desk.store.namespaces() else desk
 
 
 async def own_form(request: Request) -> dict[str, str]:

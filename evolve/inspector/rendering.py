@@ -25,7 +25,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evolve import inspector
-from evolve.inspector.page_context import PageContext, desk_of
+from evolve.inspector.page_context import PageContext, desk_of, given_desk
 
 PAGES = {
     "overview": "Overview",
@@ -63,13 +63,15 @@ def served(page: str, name: str = "", /, **query: object) -> str:
 
 def show(request: Request, template: str, data: Mapping[str, Any], *, status: int = 200) -> HTMLResponse:
     """Return a page; `data` are the template's values."""
+    here: dict[str, Any] = {"here": request.url.path.split("/")[1] or "overview"}
+    if status != 200:  # an error is told without the store, which may be what broke
+        return HTMLResponse(render(template, {**frame(given_desk(request), served), **here, **data}), status)
     desk = desk_of(request)
-    said: list[str] = []
-    if status == 200 and "hx-request" not in request.headers:
-        said = desk.said.copy()
+    here["namespaces"] = desk.namespaces
+    if "hx-request" not in request.headers:
+        here["said"] = desk.said.copy()
         desk.said.clear()
-    here = {"said": said, "here": request.url.path.split("/")[1] or "overview"}
-    return HTMLResponse(render(template, {**frame(desk, served), **here, **data}), status_code=status)
+    return HTMLResponse(render(template, {**frame(desk, served), **here, **data}))
 
 
 def render(template: str, data: Mapping[str, Any]) -> str:
@@ -79,7 +81,7 @@ def render(template: str, data: Mapping[str, Any]) -> str:
 
 def frame(desk: PageContext, link: Links) -> dict[str, Any]:
     """Return what every template needs; `still` says that it stands in a file."""
-    return {"desk": desk, "link": link, "said": (), "here": "", "still": False, "word": Words()}
+    return {"desk": desk, "link": link, "said": (), "here": "", "namespaces": (), "still": False, "word": Words()}
 
 
 def chart(

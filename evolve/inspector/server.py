@@ -22,6 +22,7 @@ from evolve.inspector.pages import (
     compare_page,
     knowledge_page,
     live_page,
+    namespace_page,
     overview_page,
     policies_page,
     record_page,
@@ -52,6 +53,7 @@ PAGES = (
     training_page,
     rollouts_page,
     live_page,
+    namespace_page,
 )
 STATUS = {NotFound: 404, BadInput: 400, Refused: 403, ConflictError: 409}
 

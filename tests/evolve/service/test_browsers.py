@@ -4,6 +4,7 @@ B1  without a token every page leads to the login; a token for one namespace, or
 B2  `read` shows, `review` decides on the review page alone, `admin` changes; the journal names the token
 B3  a form of another site changes nothing, and a revoked token closes the pages
 B4  what one person did is told to that person
+B5  a person looks at another namespace, and changes what is known there
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from evolve.loop.assembly import open_store
 from evolve.service.access import BODY
 from memory.records import DeltaOp, Op
 from tests.evolve.command import evolve
-from tests.evolve.service.conftest import Served
+from tests.evolve.service.conftest import SECRET_RULE, Served
 
 ORIGIN = "http://testserver"
 PAGES = ("/", "/runs", "/playbook", "/review", "/snapshots", "/none")
@@ -153,6 +154,20 @@ def test_a_form_of_another_site_or_person_changes_nothing(served: Served) -> Non
     assert ann.post(f"{path}/retire", csrf=csrf, origin="https://elsewhere.example") == 403
     assert ann.post(f"{path}/retire", csrf=bea.csrf(path)) == 403
     assert ann.post(f"{path}/retire", csrf=csrf) == 200
+
+
+def test_a_person_goes_to_another_namespace(served: Served) -> None:
+    ann, bea = person(served, "Ann", "admin"), person(served, "Bea", "read")
+    assert SECRET_RULE not in ann.page("/playbook")
+    assert ann.http.get("/namespace", params={"name": "b", "back": "playbook"}).status_code == 200
+    record = re.search(r'href="(/records/[^"]+)"', ann.page("/playbook"))
+    assert record is not None
+    assert SECRET_RULE in ann.page(record[1])
+    assert SECRET_RULE not in bea.page("/playbook")
+    assert ann.post(f"{record[1]}/retire", csrf=ann.csrf(record[1]), why="old") == 200
+    with open_store(load_config(served.folder / "evolve.toml"), read_only=True) as store:
+        (event,) = store.events(type="knowledge.remove", namespace="b")
+    assert event.data["actor"] == "token:Ann"
 
 
 def test_a_revoked_token_closes_the_pages_and_a_log_out_too(served: Served) -> None:

@@ -7,7 +7,8 @@ D3  every `toml` block is a configuration that `evolve` accepts
 D4  every relative link leads to a file, and every folder that docs/architecture.md names exists
 D5  every reference, and what stands between marks in other pages, is what `make docs` writes
 D6  examples, README and guides import nothing of ours but `evolve`
-D7  README is short, and so is its table: a figure that is not measured yet is one that its claim's script will store
+D7  prose wraps at 120 characters
+D8  README is short, and so is its table: a figure that is not measured yet is one that its claim's script will store
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from tests.forked import forked
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = pages(ROOT)
 PROSE = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+WRITTEN = [page for page in PROSE if "`make docs`" not in page.read_text()[:500]]
+"""Pages that people write, not a program."""
 KNOWN_LANGUAGES = {"bash", "python", "toml", "text", "json", "markdown"}
 
 
@@ -53,6 +56,12 @@ def test_every_block_names_a_language_that_is_looked_after(page: Path) -> None:
 def test_every_relative_link_leads_to_a_file(page: Path) -> None:
     links = re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
+def test_prose_wraps(page: Path) -> None:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    assert [line for line in prose.splitlines() if len(line) > 120 and not line.startswith(("|", "#"))] == []
 
 
 def test_the_page_about_worlds_has_a_text_world_and_a_database_that_run() -> None:

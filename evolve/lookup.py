@@ -16,7 +16,8 @@ DIGITS = 19
 def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
     """Return the record with that number (`12`), label (`shr-00012`) or id. Raises `NotFound`."""
     number = name.rpartition("-")[2] if "-" in name else name
-    wanted = int(number) if number.isdecimal() and len(number) < DIGITS else None
+    elsewhere = "/" in name  # the label of another namespace's record
+    wanted = int(number) if number.isdecimal() and len(number) < DIGITS and not elsewhere else None
     for record in store.records(namespace):
         if record.id == name or record.number == wanted:
             return record

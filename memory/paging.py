@@ -209,5 +209,11 @@ def latest(journal: Journal, namespace: str, types: Collection[str], *, limit: i
     return [row[0] for row in rows]
 
 
+def namespaces(journal: Journal, types: Collection[str]) -> list[str]:
+    """Return the namespaces that have an event of these types."""
+    rows = journal.query(f"SELECT DISTINCT namespace FROM events WHERE true{_among('type', types)}", (*types,))
+    return [row[0] for row in rows]
+
+
 def _among(column: str, values: Collection[str]) -> str:
     return f" AND {column} IN ({', '.join('?' * len(values))})" if values else ""

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from evolve.gates.gate_events import VERDICT
+from memory import paging
 from memory.erasing import ERASED_PAYLOAD
 from memory.errors import BadInput, NotFound
 from memory.kinds import payload_class
@@ -133,6 +134,11 @@ def proposals(store: Store, namespace: str | None = None, *, decided: bool = Fal
     return tuple(sorted(found, key=lambda proposal: proposal.deferred))
 
 
+def namespaces(store: Store) -> tuple[str, ...]:
+    """Return the namespaces in which something is known or was proposed, by name."""
+    return tuple(sorted({*store.namespaces(), *paging.namespaces(store.journal, (PENDING,))}))
+
+
 def find(store: Store, name: str, namespace: str | None = None) -> Proposal:
     """Return a proposal by op id or number, decided ones included; of one namespace, if given. Raises `NotFound`."""
     for proposal in proposals(store, namespace, decided=True):
@@ -150,25 +156,28 @@ def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | Non
     proposal = _waiting(store, name)
     trusted = proposal.op.provenance.model_copy(update={"trust": Trust.OPERATOR})
     changes: dict[str, Any] = {"provenance": trusted} | ({"payload": payload} if payload is not None else {})
-    op = proposal.op.model_copy(update=changes)
-    commit = store.commit(proposal.namespace, [op], actor=actor, run_id=proposal.run_id)
-    if commit.applied:
-        data = {"actor": actor, "edited": payload is not None}
-        _decide(store, ACCEPTED, proposal, data)
+    ready = store.prepare([proposal.op.model_copy(update=changes)])
+    with store.journal.transaction():
+        _waiting(store, name)
+        commit = store.commit(proposal.namespace, ready, actor=actor, run_id=proposal.run_id)
+        if commit.applied:
+            _decide(store, ACCEPTED, proposal, {"actor": actor, "edited": payload is not None})
     return commit
 
 
 def reject(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
     """Close a waiting change without applying it. Raises `NotFound`, and `BadInput` when it was decided before."""
-    proposal = _waiting(store, name)
-    _decide(store, REJECTED, proposal, {"actor": actor, "reason": reason})
+    with store.journal.transaction():
+        proposal = _waiting(store, name)
+        _decide(store, REJECTED, proposal, {"actor": actor, "reason": reason})
     return proposal.model_copy(update={"decision": "rejected", "reason": reason})
 
 
 def defer(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
     """Put a waiting change off: it waits on, after all others. Raises as `reject`."""
-    proposal = _waiting(store, name)
-    _decide(store, DEFERRED, proposal, {"actor": actor, "reason": reason})
+    with store.journal.transaction():
+        proposal = _waiting(store, name)
+        _decide(store, DEFERRED, proposal, {"actor": actor, "reason": reason})
     return proposal.model_copy(update={"deferred": proposal.deferred + 1})
 
 

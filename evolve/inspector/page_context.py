@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from fastapi import Depends, Request
 
 from evolve.config.model import Config
+from evolve.gates import review_queue
 from evolve.inspector.security import Refused
 from evolve.workspace.editing import OPERATOR
 from memory.errors import NotFound
@@ -34,6 +35,8 @@ class PageContext:
     """Who changes something, for the journal."""
     said: list[str] = field(default_factory=lambda: [])
     """What the last change came to, shown once on the next page."""
+    home: str = ""
+    """The configured namespace, where another one is shown."""
 
     @property
     def namespace(self) -> str:
@@ -42,7 +45,7 @@ class PageContext:
     @property
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces that the pages can show, by name."""
-        return tuple(sorted({*self.store.namespaces(), self.namespace}))
+        return tuple(sorted({*review_queue.namespaces(self.store), self.home or self.namespace}))
 
     @property
     def csrf(self) -> str:
@@ -54,7 +57,8 @@ class PageContext:
         if namespace not in self.namespaces:
             raise NotFound(f"no namespace {namespace!r} in this workspace; there are: {', '.join(self.namespaces)}")
         memory = self.config.memory.model_copy(update={"namespace": namespace})
-        return replace(self, config=self.config.model_copy(update={"memory": memory}))
+        config = self.config.model_copy(update={"memory": memory})
+        return replace(self, config=config, home=self.home or self.namespace)
 
 
 def namespace_cookie(request: Request) -> str:
@@ -71,7 +75,7 @@ def desk_of(request: Request) -> PageContext:
     """Return the desk of who sent this request, in the namespace that this browser chose."""
     desk = given_desk(request)
     chosen = unquote(request.cookies.get(namespace_cookie(request), ""))
-    return desk.within(chosen) if chosen and chosen in desk.store.namespaces() else desk
+    return desk.within(chosen) if chosen and chosen in desk.namespaces else desk
 
 
 async def own_form(request: Request) -> dict[str, str]:

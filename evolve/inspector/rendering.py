@@ -67,6 +67,8 @@ def show(request: Request, template: str, data: Mapping[str, Any], *, status: in
     if status != 200:  # an error is told without the store, which may be what broke
         return HTMLResponse(render(template, {**frame(given_desk(request), served), **here, **data}), status)
     desk = desk_of(request)
+    if request.headers.get("evolve-page", desk.csrf) != desk.csrf:  # another tab chose another namespace meanwhile
+        return HTMLResponse("", headers={"hx-refresh": "true"})
     here["namespaces"] = desk.namespaces
     if "hx-request" not in request.headers:
         here["said"] = desk.said.copy()

@@ -81,8 +81,10 @@ class ClientSession:
         writes: bool = True,
         limits: Limits | None = None,
         layers: Sequence[Layer] = (),
+        holder: str = "",
     ) -> None:
-        """Take the workspace. `kind`: that of the run, over which way the client comes.
+        """Take the workspace. `kind`: that of the run, over which way the client comes. `holder`: who holds its token;
+        what the client calls itself stands behind that.
 
         Of `layers` only what is known is shown, under labels that begin with the namespace (`team/shr-00012`). It may
         be cited, and nobody is credited: what is known there is others' to measure.
@@ -91,7 +93,7 @@ class ClientSession:
         self._config, self._store, self._kind = visiting(config), store, kind
         self._agent = hosted(self._config, kind=kind, store=store) if writes else None
         self._namespace, self._layers = config.memory.namespace, layers
-        self._client = ""
+        self._client, self._holder = "", holder
         self._asked: dict[str, Asked] = {}
         self._found: dict[str, Injection] = {}
 
@@ -116,9 +118,9 @@ class ClientSession:
     def greet(self, client: str, transport: str) -> None:
         """Journal who visits, once."""
         if self._agent and not self._client:
-            self._client = client
-            self._agent.begin(client)
-            self._journal(OPENED, {"client": client, "transport": transport})
+            self._client = f"{self._holder} {client}".strip()
+            self._agent.begin(self._client)
+            self._journal(OPENED, {"client": self._client, "transport": transport})
 
     async def search(self, query: str, kinds: Sequence[str], k: int) -> tuple[Hit, ...]:
         """Return the records nearest to a text. What chance hides from a task under way is not found."""
@@ -130,9 +132,11 @@ class ClientSession:
         wanted = RecallQuery(text=query, namespace=self._namespace, kinds=tuple(kinds), k=k)
         below = [each for layer in self._layers for each in self._recalled_below(layer, wanted)]
         gone = {key for asked in self._asked.values() for key in hidden(asked.context.batch(0), asked.task.id)}
-        found = [item for item in self._store.recall(wanted) if item.record.id not in gone]
-        for item in found:
-            self._found.setdefault(item.record.id, _injection(item.record, item.rank, item.scores))
+        own = [item for item in self._store.recall(wanted) if item.record.id not in gone]
+        shown = sorted([*own, *below], key=lambda item: -item.scores["rrf"])[:k]
+        for item in shown:
+            if item.record.namespace == self._namespace:
+                self._found.setdefault(item.record.id, _injection(item.record, item.rank, item.scores))
         while len(self._found) > MOST:
             del self._found[next(iter(self._found))]
         return tuple(
@@ -143,7 +147,7 @@ class ClientSession:
                 tokens=item.tokens,
                 scores=item.scores,
             )
-            for item in sorted([*found, *below], key=lambda item: -item.scores["rrf"])[:k]
+            for item in shown
         )
 
     async def playbook(self, task: str) -> Playbook:
@@ -173,10 +177,13 @@ class ClientSession:
         )
 
     def skill(self, name: str) -> SkillShown:
-        """Return one skill by name, label or number."""
-        record = find_skill(self._store, self._namespace, name)
+        """Return one skill by name, label or number; one of a layer by its label here (`team/skill-00001`)."""
+        below, _, label = name.rpartition("/")
+        if below and below not in {layer.namespace for layer in self._layers}:
+            raise NotFound(f"no skill {name!r} here; search gives the labels of those that there are")
+        record = find_skill(self._store, below or self._namespace, label)
         return SkillShown(
-            id=record.label,
+            id=f"{below}/{record.label}" if below else record.label,
             name=record.payload.name,
             code=record.payload.source,
             docstring=neutral(record.payload.text()),

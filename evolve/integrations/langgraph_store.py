@@ -18,6 +18,7 @@ import copy
 import json
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import Any
 
 from langgraph.store.base import (
@@ -50,6 +51,8 @@ NAMESPACE = "langgraph"
 ACTOR = "langgraph"
 LARGEST = 1_000_000
 """Characters of one item's value as JSON."""
+DIGEST = 12
+"""Hexadecimal digits of the digest by which redacted labels of an address are told apart."""
 _FIRST_LOOK = 64
 """Records that a search recalls at first; four times as many as long as the filter leaves too few."""
 
@@ -129,7 +132,8 @@ class JournalStore(BaseStore):
             case _:
                 raise BadInput(f"got operation {op!r}, expected a GetOp, SearchOp, ListNamespacesOp or PutOp")
 
-    def _search(self, op: SearchOp) -> list[SearchItem]:
+    def _search(self, asked: SearchOp) -> list[SearchItem]:
+        op = asked._replace(namespace_prefix=_path(asked.namespace_prefix))
         until = op.offset + op.limit
         if op.query and op.query.strip():
             ranked = self._ranked(op, until)
@@ -158,7 +162,8 @@ class JournalStore(BaseStore):
             k *= 4
 
     def _namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        paths = {path for path, _ in self._items() if all(matches(path, each) for each in op.match_conditions or ())}
+        wanted = [each._replace(path=_path(each.path)) for each in op.match_conditions or ()]
+        paths = {path for path, _ in self._items() if all(matches(path, each) for each in wanted)}
         if op.max_depth is not None:
             paths = {path[: op.max_depth] for path in paths}
         return sorted(paths)[op.offset : op.offset + op.limit]
@@ -187,8 +192,18 @@ class JournalStore(BaseStore):
 
 
 def _address(path: Sequence[str], name: str) -> Address:
-    """Return the address as it is stored: a secret in it is redacted like everywhere."""
-    return tuple(clean(list(path))), clean(name)
+    """Return the address as it is stored."""
+    return _path(path), _label(name)
+
+
+def _path(path: Sequence[str]) -> tuple[str, ...]:
+    return tuple(map(_label, path))
+
+
+def _label(text: str) -> str:
+    """Return a label as it is stored: a secret in it is redacted like everywhere, and a digest tells two apart."""
+    kept = clean(text)
+    return kept if kept == text else f"{kept}#{sha256(text.encode()).hexdigest()[:DIGEST]}"
 
 
 def _payload(address: Address, op: PutOp) -> StoredItem | None:
@@ -235,7 +250,7 @@ def _op(op: Kind, record: Record[StoredItem] | None, payload: StoredItem | None)
 
 
 def _meant(record: Record[StoredItem], op: SearchOp) -> bool:
-    prefix = tuple(op.namespace_prefix)
+    prefix = op.namespace_prefix
     return record.payload.path[: len(prefix)] == prefix and passes(record.payload.value, op.filter)
 
 

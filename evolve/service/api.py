@@ -182,7 +182,7 @@ async def playbook(caller: Reader, callers: CallersNow, asked: TaskText, session
     return await (await callers.session(caller, session)).playbook(asked.task)
 
 
-@router.get("/skills/{name}")
+@router.get("/skills/{name:path}")
 async def skill(caller: Reader, callers: CallersNow, name: str, session: Worker = "") -> SkillShown:
     """Return one function that worked, by name, label or number."""
     return (await callers.session(caller, session)).skill(name)
@@ -303,14 +303,14 @@ def restore(caller: Admin, name: str) -> Changed:
 
 
 @router.get("/audit")
-def audit(caller: Admin, limit: Limit = 50) -> list[AuditRow]:
+def audit(caller: Admin, offset: Offset = 0, limit: Limit = 50) -> list[AuditRow]:
     """List who changed what in the namespace, the latest first; tokens for all namespaces see each other's."""
     places = (caller.namespace, *((EVERYWHERE,) if caller.token.namespace == EVERYWHERE else ()))
     journal = caller.store.journal
     seqs = sorted(
-        (seq for place in places for seq in paging.latest(journal, place, CHANGED, limit=limit)), reverse=True
+        (seq for place in places for seq in paging.latest(journal, place, CHANGED, limit=offset + limit)), reverse=True
     )
-    return [_audited(caller.store.events(after=seq - 1, limit=1)[0]) for seq in seqs[:limit]]
+    return [_audited(caller.store.events(after=seq - 1, limit=1)[0]) for seq in seqs[offset:][:limit]]
 
 
 def _texts(said: Decision) -> dict[str, str]:

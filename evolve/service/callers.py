@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from evolve.config.file import changed
 from evolve.config.model import Config
+from evolve.gates import review_queue
 from evolve.integrations.client_limits import Limits, TooManyCalls
 from evolve.integrations.client_session import ClientSession
 from evolve.loop.runs import MCP, REST
-from evolve.service.access_tokens import EVERYWHERE, Scope, Token
+from evolve.service.access_tokens import EVERYWHERE, Scope, Token, listed
 from memory.errors import EvolveError, NotFound
 from memory.store import Store
 
@@ -67,10 +68,14 @@ class Callers:
             if namespace not in (None, token.namespace):
                 raise Forbidden(f"got namespace {namespace!r}; token {token.name!r} is for another one: leave it out")
             own = token.namespace
-        elif namespace not in (None, own, *self._store.namespaces()):
+        elif namespace not in (None, own) and namespace not in self._namespaces():
             raise NotFound(f"no namespace {namespace!r}; a token of its own begins one")
         config = changed(self._config, {"memory.namespace": namespace or own})
         return Caller(token, config, self._store, self._limits.setdefault(token.id, Limits()))
+
+    def _namespaces(self) -> set[str]:
+        """Return where something is known or proposed, or a token is for."""
+        return {*review_queue.namespaces(self._store), *(each.namespace for each in listed(self._store))}
 
     async def session(self, caller: Caller, name: str = "") -> ClientSession:
         """Return a REST session of a caller, begun when it is first asked for; `name` tells workers of a token apart.
@@ -81,7 +86,7 @@ class Callers:
         async with self._opening:
             if key not in self._sessions:
                 session = await self._opened(caller, REST).__aenter__()
-                session.greet(f"{caller.token.name} {name}".strip(), "http")
+                session.greet(name, "http")
                 self._sessions[key] = session
                 mine = [each for each in self._sessions if each[0] == caller.token.id]
                 for oldest in mine[:-SESSIONS]:
@@ -108,9 +113,16 @@ class Callers:
             self._visits[token.id] -= 1
 
     def _opened(self, caller: Caller, kind: str) -> ClientSession:
-        writes = caller.token.may("report")
-        layers = caller.token.layers
-        return ClientSession(caller.config, self._store, kind=kind, writes=writes, limits=caller.limits, layers=layers)
+        token = caller.token
+        return ClientSession(
+            caller.config,
+            self._store,
+            kind=kind,
+            writes=token.may("report"),
+            limits=caller.limits,
+            layers=token.layers,
+            holder=token.name,
+        )
 
     async def close(self) -> None:
         """End the sessions, each of them, and then raise what the first one raised."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from evolve.gates.gate_events import VERDICT
 from evolve.gates.none import NoGate
 from evolve.loop.assembly import make_gates, open_store
 from evolve.loop.session import Parts, RunResult, arun
-from memory.records import Status
+from memory.errors import BadInput
+from memory.records import DeltaOp, Op, Status
 from tests.evolve.toy_doors import COLORS, Doors, ManyDoors, doors_config, doors_policy
 
 
@@ -73,6 +75,24 @@ async def test_what_was_measured_before_keeps_its_status(tmp_path: Path) -> None
         assert {proposal.op.status for proposal in waiting} == {Status.ACTIVE}
         review_queue.accept(store, str(waiting[0].seq), actor="ann")
         assert [record.status for record in store.records("default")] == [Status.ACTIVE]
+
+
+def test_a_change_is_decided_once_even_where_two_decide_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_store(doors_config(tmp_path)) as store:
+        review_queue.submit(store, "default", "run", [DeltaOp(op=Op.ADD, payload={"content": "Greet gnus."})])
+        (waiting,) = review_queue.proposals(store)
+        name, before = str(waiting.seq), store.prepare
+
+        def meanwhile(ops: Sequence[DeltaOp]) -> Any:
+            review_queue.reject(store, name, actor="bea")
+            return before(ops)
+
+        monkeypatch.setattr(store, "prepare", meanwhile)
+        with pytest.raises(BadInput, match="was rejected already"):
+            review_queue.accept(store, name, actor="ann")
+        assert store.records("default") == ()
 
 
 def test_review_is_the_last_gate(tmp_path: Path) -> None:

@@ -4,14 +4,19 @@ N1  one namespace: nothing to choose; several: the header names them, and the pa
 N2  a chosen namespace is shown on all pages of this browser, and of no other
 N3  a change is made in the namespace that the page showed: a form of another one is refused, and changes nothing
 N4  an unknown namespace is refused; one that is gone from the cookie's workspace is passed over
+N5  a page that follows the journal is loaded whole again where another namespace was chosen meanwhile
 """
 
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status
-from tests.evolve.inspector.conftest import CHANGES, Visitor
+from tests.evolve.command import settings
+from tests.evolve.inspector.conftest import CHANGES, Visitor, opened
 
 RULE = "Water the ferns of the second floor on Mondays."
 PLACE = "team b/second floor"
@@ -87,6 +92,25 @@ def test_a_form_changes_the_namespace_that_its_page_showed(visitor: Visitor) -> 
     assert answer.status_code == 200, page
     assert _status(visitor, record) is Status.RETIRED
     assert store.version("default") == before
+
+
+def test_the_configured_namespace_can_be_gone_back_to_while_it_is_empty(tmp_path: Path) -> None:
+    folder = settings(tmp_path)
+    open_store(load_config(folder / "evolve.toml")).close()
+    with opened(folder) as visitor:
+        moved_in(visitor)
+        assert "<option>default</option>" in choose(visitor, PLACE)
+        assert "<option selected>default</option>" in choose(visitor, "default")
+
+
+def test_a_page_that_follows_the_journal_is_loaded_again_after_another_choice(visitor: Visitor) -> None:
+    moved_in(visitor)
+    (told,) = set(re.findall(r'id="live" hx-headers=\'{"evolve-page": "([0-9a-f]+)"}\'', visitor.text("/playbook")))
+    follows = {"hx-request": "true", "evolve-page": told}
+    assert 'id="live"' in visitor.client.get("/playbook", headers=follows).text
+    choose(visitor, PLACE)
+    answer = visitor.client.get("/playbook", headers=follows)
+    assert (answer.headers["hx-refresh"], answer.text) == ("true", "")
 
 
 def test_an_unknown_namespace_is_refused(visitor: Visitor) -> None:

@@ -100,8 +100,22 @@ def test_secrets_are_redacted_wherever_they_stand(config: Config) -> None:
         item = store.get(("keys", secret), secret)
         assert item is not None
         assert item.value == {"password": "[REDACTED:assigned-secret]", "text": "use [REDACTED:api-key]"}
-        assert [found.key for found in store.search(("keys",))] == ["[REDACTED:api-key]"]
+        assert [found.key for found in store.search(("keys",))] == [item.key]
+        assert item.key.startswith("[REDACTED:api-key]#")
     assert secret.encode() not in (config.workspace / "evolve.db").read_bytes()
+
+
+def test_addresses_whose_labels_are_redacted_stay_apart(config: Config) -> None:
+    users = ["sk-ant-" + f"{at}1b2c3d4" * 4 for at in range(3)]
+    with open_journal_store(config) as store:
+        for at, user in enumerate(users):
+            store.put(("users", user), user, {"at": at})
+        assert [item.value["at"] for user in users if (item := store.get(("users", user), user))] == [0, 1, 2]
+        assert [item.value["at"] for item in store.search(("users", users[1]))] == [1]
+        (path,) = store.list_namespaces(prefix=("users", users[2]))
+        assert store.search(path) == store.search(("users", users[2]))
+        store.delete(("users", users[0]), users[0])
+        assert [item.value["at"] for item in store.search(("users",))] == [1, 2]
 
 
 @pytest.mark.parametrize("value", [{"x": {1, 2}}, {"x": float("nan")}, {"x": object()}])

@@ -84,7 +84,7 @@ async def test_agents_over_mcp_and_rest_stay_in_their_namespaces(learned: Path) 
         finish(process)
     with open_store(load_config(learned / "evolve.toml"), read_only=True) as store:
         run = store.get_run(told["session"]) or {}
-        assert (run["kind"], run["client"], run["status"]) == ("mcp", "tester 1", "done")
+        assert (run["kind"], run["client"], run["status"]) == ("mcp", "agent tester 1", "done")
         assert store.doctor() == []
 
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 import pytest
 
 from evolve.config.file import load_config
+from evolve.gates.review_queue import submit
 from evolve.integrations.client_session import Layer
 from evolve.loop.assembly import open_store
 from evolve.service.access_tokens import issue, listed, revoke, verified
@@ -92,6 +93,50 @@ def test_a_user_is_shown_what_the_team_knows_below_its_own(served: Served) -> No
     with open_store(config, read_only=True) as store:
         assert not any(record.usage.cited for name in ("b", "everybody") for record in store.records(name))
         assert store.events(type="knowledge.refused", namespace="ann") == []
+
+
+def test_what_a_layer_pushed_out_of_an_answer_was_not_shown(served: Served) -> None:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        for place, rules in (("eve", ("Open the vault at noon.", "Vaults close at noon.")), ("team", (SECRET_RULE,))):
+            ops = [DeltaOp(op=Op.ADD, payload={"content": rule}, status=Status.ACTIVE) for rule in rules]
+            assert store.commit(place, ops, actor="x").applied
+        _, secret = issue(store, "eve", ["read", "report"], "eve", layers=[Layer(namespace="team", tokens=100)])
+    eve = Client(served.http, secret)
+    hits = {hit["id"] for hit in eve.ask("GET", "/search", params={"query": "vault tenant azure", "k": 2})}
+    own = {each for each in hits if not each.startswith("team/")}
+    assert len(hits) == 2
+    assert len(own) == 1
+    assert set(eve.ask("POST", "/outcomes", 201, json=OUTCOME)["shown"]) == own
+
+
+def test_a_skill_of_a_layer_is_read_by_its_label(served: Served) -> None:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        for place, name in (("eve", "own"), ("team", "shared")):
+            source = f'def {name}(room: str) -> str:\n    """Return the room that is {name}."""\n    return room\n'
+            op = DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}, status=Status.ACTIVE)
+            (done,) = store.commit(place, [op], actor="x").results
+            assert done.applied, done.reason
+        layers = [Layer(namespace="team", tokens=100)]
+        _, secret = issue(store, "eve", ["read"], "eve", layers=layers)
+    eve = Client(served.http, secret)
+    hits = {hit["id"] for hit in eve.ask("GET", "/search", params={"query": "room", "kind": "skill"})}
+    (label,) = (each for each in hits if each.startswith("team/"))
+    told = eve.ask("GET", f"/skills/{label}")
+    assert (told["id"], told["name"]) == (label, "shared")
+    assert eve.ask("GET", "/skills/own")["name"] == "own"
+    assert "no skill" in eve.error("GET", f"/skills/other{label[4:]}", 404)
+
+
+def test_where_something_was_only_proposed_it_can_be_decided(served: Served) -> None:
+    everywhere = served.client("operator", "admin", namespace="*")
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        assert submit(store, "new", "run", [DeltaOp(op=Op.ADD, payload={"content": "Greet gnus."})]) == 1
+    (waiting,) = everywhere.ask("GET", "/proposals", params={"namespace": "new"})
+    everywhere.ask("POST", f"/proposals/{waiting['number']}/accept", params={"namespace": "new"}, json={})
+    (row,) = everywhere.ask("GET", "/knowledge", params={"namespace": "new"})
+    assert row["content"] == "Greet gnus."
+    served.client("tenant", "read", namespace="newer")
+    assert everywhere.ask("GET", "/runs", params={"namespace": "newer"}) == []
 
 
 def test_layers_are_named_with_their_tokens(served: Served) -> None:

@@ -47,6 +47,8 @@ class DeltaOp(Frozen):
     kind: str = "bullet"
     target_id: str | None = None
     parent_ids: tuple[str, ...] = ()
+    parent_versions: tuple[int, ...] = ()
+    """Versions of the parents that a MERGE was written against, in their order; a stale one is refused."""
     payload: dict[str, Any] | None = None
     usage: UsageCounts | None = None
     base_version: int | None = None
@@ -64,6 +66,8 @@ class DeltaOp(Frozen):
         missing = [name for name in _NEEDS[self.op] if not getattr(self, name)]
         if missing:
             raise ValueError(f"{self.op} needs {', '.join(missing)}; got none")
+        if self.parent_versions and len(self.parent_versions) != len(self.parent_ids):
+            raise ValueError(f"got {len(self.parent_versions)} versions for {len(self.parent_ids)} parents; give each")
         return self
 
 

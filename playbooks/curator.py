@@ -202,6 +202,7 @@ def _merge(
         op=Op.MERGE,
         op_id=op_id("merge", *sorted(p.id for p in parents), bullet.content),
         parent_ids=tuple(parent.id for parent in parents),
+        parent_versions=tuple(parent.version for parent in parents),
         payload=bullet.model_dump(mode="json"),
         provenance=lesson.provenance(trust),
         reason=operation.reason,

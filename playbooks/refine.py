@@ -72,13 +72,13 @@ def _groups(records: Sequence[Record[Any]], kind: str, threshold: float) -> list
 
 def _merge(group: Sequence[Record[Any]], reason: str) -> DeltaOp:
     best = group[0]
-    parents = tuple(record.id for record in group)
     versions = [f"{record.id}@{record.version}" for record in group]
     return DeltaOp(
         op=Op.MERGE,
         op_id=op_id("merge", *sorted(versions)),
         kind=best.kind,
-        parent_ids=parents,
+        parent_ids=tuple(record.id for record in group),
+        parent_versions=tuple(record.version for record in group),
         payload=best.payload.model_dump(mode="json"),
         status=best.status,
         pinned=any(record.pinned for record in group),

@@ -111,6 +111,7 @@ def _merge(best: Record[Skill], same: Sequence[Record[Skill]]) -> DeltaOp:
         op_id=op_id("merge", *sorted(f"{record.id}@{record.version}" for record in parents)),
         kind=best.kind,
         parent_ids=tuple(record.id for record in parents),
+        parent_versions=tuple(record.version for record in parents),
         payload=best.payload.model_dump(mode="json"),
         status=best.status,
         pinned=best.pinned,

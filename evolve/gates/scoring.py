@@ -7,6 +7,7 @@ from typing import Any
 
 from evolve.config.sections import ForgetSection
 from evolve.episode.journal_evidence import evidence_of
+from evolve.gates.decisions import rounds_of
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.utility import Utility as UtilityGate
 from evolve.statistics.evalues import mean_bound
@@ -33,15 +34,17 @@ def cases(store: Store, settings: ForgetSection, records: Sequence[Record[Any]])
 def measured(store: Store, namespace: str) -> dict[tuple[str, str], Measured]:
     """Return (record id, content hash) -> the marginal utility that the latest verdict of gate `utility` gives.
 
-    Only verdicts about a single change: what several changes are worth together says little of one of them.
+    Only what was measured of a single change that was applied as it was measured: what several are worth together says
+    little of one of them.
     """
     found: dict[tuple[str, str], Measured] = {}
     for data in store.event_data(type=VERDICT, namespace=namespace, key="gate", value=UtilityGate.name):
         verdict = Verdict.model_validate(data)
-        tasks = verdict.evidence.get("statistics", {}).get("tasks", {})
-        written = store.written_by(verdict.accepted)
-        if tasks and len(written) == 1:
-            found[written[0]] = _measured(tuple(tasks.values()), verdict.evidence["rules"]["alpha"])
+        for each in rounds_of(verdict):
+            ops = tuple(each.get("ops", verdict.accepted))
+            applied = len(ops) == 1 and ops[0] in verdict.accepted and ops[0] not in verdict.cut
+            if written := store.written_by(ops) if applied else ():
+                found[written[0]] = _measured(tuple(each["statistics"]["tasks"].values()), each["rules"]["alpha"])
     return found
 
 

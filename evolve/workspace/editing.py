@@ -231,8 +231,19 @@ def edit(store: Store, namespace: str, name: str, content: str, *, actor: str = 
     """Change the text of a bullet; the old version stays in the journal. Raises `NotFound`."""
     record = named(store, namespace, name)
     payload = record.payload.model_dump(mode="json") | {"content": content}
-    op = DeltaOp(op=Op.EDIT, kind=record.kind, target_id=record.id, payload=payload, base_version=record.version)
-    return store.commit(namespace, [op], actor=actor)
+    return store.commit(namespace, [edited(record, payload, record.version, actor)], actor=actor)
+
+
+def edited(record: Record[Any], payload: dict[str, Any], version: int, actor: str) -> DeltaOp:
+    """Return the change by which a person gives a record, as it reads in that version, another payload."""
+    return DeltaOp(
+        op=Op.EDIT,
+        kind=record.kind,
+        target_id=record.id,
+        payload=payload,
+        base_version=version,
+        provenance=Provenance(trust=Trust.OPERATOR, author=actor),
+    )
 
 
 def retire(store: Store, namespace: str, record: Record[Any], reason: str = "", *, actor: str = OPERATOR) -> Commit:
@@ -244,8 +255,10 @@ def retire(store: Store, namespace: str, record: Record[Any], reason: str = "", 
 
 
 def restore(store: Store, namespace: str, record: Record[Any], *, actor: str = OPERATOR) -> Commit:
-    """Bring a retired or quarantined record into prompts, on the operator's word."""
-    op = DeltaOp(op=Op.RESTORE, kind=record.kind, target_id=record.id)
+    """Bring a record back as it was when it was last in use, on the operator's word; provisional where it never was."""
+    used = [each for each in store.reader.versions(record.id) if each.status in RECALLABLE]
+    status, pinned = (used[-1].status, used[-1].pinned) if used else (Status.PROVISIONAL, False)
+    op = DeltaOp(op=Op.RESTORE, kind=record.kind, target_id=record.id, status=status, pinned=pinned)
     return store.commit(namespace, [op], actor=actor)
 
 

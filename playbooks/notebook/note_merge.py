@@ -132,7 +132,7 @@ def op_of(members: Group, note: Note, provenance: Provenance) -> DeltaOp:
         "provenance": provenance,
     }
     if len(ids) > 1:
-        fields |= {"parent_ids": ids}
+        fields |= {"parent_ids": ids, "parent_versions": tuple(record.version for record in members.parents)}
     elif ids:
         (parent,) = members.parents
         fields |= {"target_id": parent.id, "base_version": parent.version, "usage": parent.usage}

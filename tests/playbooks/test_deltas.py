@@ -68,6 +68,12 @@ def view(bullet: Make) -> RecordView:
         (edit("record-4", "new words"), "shr-00004 is retired; RESTORE it first"),
         (edit("record-3", "new words"), "shr-00003 is pinned by the operator"),
         (edit("record-1", "new words", base_version=7), "is at version 1; the op was written against 7"),
+        (
+            DeltaOp(
+                op=Op.MERGE, parent_ids=("record-1", "record-2"), parent_versions=(1, 7), payload={"content": "Be."}
+            ),
+            "shr-00002 is at version 1; the op was written against 7",
+        ),
         (DeltaOp(op=Op.REMOVE, target_id="record-3"), "pinned"),
         (DeltaOp(op=Op.REMOVE, target_id="record-4"), "is retired"),
         (DeltaOp(op=Op.RESTORE, target_id="record-1"), "is provisional already"),

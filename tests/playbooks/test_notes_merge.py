@@ -98,6 +98,7 @@ async def test_the_op_names_every_parent(parents: int, op: Op, note: Make) -> No
     assert made.op is op
     assert {made.target_id, *made.parent_ids} - {None} == {record.id for record in records}
     assert made.base_version == (1 if parents == 1 else None)
+    assert made.parent_versions == (tuple(range(1, parents + 1)) if parents > 1 else ())
     expected = (*(f"old{n}" for n in range(1, parents + 1)), "t1", "t2")
     assert answer.note.failure_ids == expected
     assert op_of(members, answer.note, Provenance()).op_id == made.op_id

@@ -31,7 +31,7 @@ def test_exact_duplicates_merge_into_the_most_useful_one(bullet: Make) -> None:
     ]
     (op,) = merge_exact(records)
     assert op.op is Op.MERGE
-    assert op.parent_ids == ("record-2", "record-1")
+    assert (op.parent_ids, op.parent_versions) == (("record-2", "record-1"), (1, 1))
     assert op.payload is not None
     assert op.payload["section"] == "VERIFICATION CHECKLIST"
 

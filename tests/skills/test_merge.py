@@ -101,7 +101,7 @@ def test_the_one_with_better_evidence_is_kept(skill: Kept, first: dict, second: 
 def test_what_is_required_or_pinned_stays(skill: Kept) -> None:
     caller = skill(3, "caller", "give_money")
     (op,) = duplicates([skill(1, source=PAY, status=Status.ACTIVE), skill(2, source=RENAMED), caller])
-    assert op.parent_ids == ("record-2", "record-1")
+    assert (op.parent_ids, op.parent_versions) == (("record-2", "record-1"), (1, 1))
     both = skill(4, "both", "pay", "give_money")
     assert duplicates([skill(1, source=PAY), skill(2, source=RENAMED), both]) == ()
     assert duplicates([skill(1, source=PAY, pinned=True), skill(2, source=RENAMED, pinned=True)]) == ()

@@ -16,7 +16,7 @@ from evolve.inspector.page_context import At, Form, PageContext
 from evolve.inspector.rendering import served, show
 from evolve.workspace import editing
 from memory.errors import BadInput, NotFound
-from memory.records import RECALLABLE, Commit, DeltaOp, Op, Record
+from memory.records import RECALLABLE, Commit, Record
 from skills.library import Library
 from skills.static_checks import complaints
 
@@ -56,7 +56,7 @@ def edit(desk: At, name: str, form: Form) -> RedirectResponse:
     if field is None or not text.strip() or not (version.isdecimal() and len(version) < 10):
         raise BadInput(f"got {text!r} for a {found.kind}; expected a bullet's or a skill's new text and its version")
     payload = found.payload.model_dump(mode="json") | {field: text}
-    op = DeltaOp(op=Op.EDIT, kind=found.kind, target_id=found.id, payload=payload, base_version=int(version))
+    op = editing.edited(found, payload, int(version), desk.actor)
     return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=desk.actor))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,37 +10,44 @@ import pytest
 from evolve.config.model import Config
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.scoring import cases, measured
-from evolve.gates.utility import Rules, UtilityTrial, decide
+from evolve.gates.utility import Rules, Utility
 from evolve.loop.assembly import open_store
 from evolve.statistics.evalues import mean_bound
-from memory.records import DeltaOp, Event, Op
+from memory.records import DeltaOp, Event, Op, Task
 from memory.store import Store
 
 ALPHA = 0.1
 
 
-def verdict(store: Store, *ops: DeltaOp, gate: str = "utility", won: int = 8) -> None:
-    """Journal that ops were accepted, which gained `won` of ten tasks."""
-    ids = tuple(f"t{at}" for at in range(10))
-    with_change = {task: at < won for at, task in enumerate(ids)}
-    trial = UtilityTrial(cohort=ids, without=(dict.fromkeys(ids, False),), with_change=(with_change,))
-    made = decide(trial, Rules(alpha=ALPHA)).verdict(gate, ops).model_copy(
-        update={"accepted": tuple(op.op_id for op in ops)}
-    )  # fmt: skip
-    data = made.model_dump(mode="json")
+class Tasks:
+    """Ten tasks, of which the first `won` pass with a change and none without one."""
+
+    def __init__(self, won: int) -> None:
+        self.won = won
+
+    async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> dict[str, bool | None]:
+        return {task.id: ops is not None and at < self.won for at, task in enumerate(tasks)}
+
+
+async def verdict(store: Store, *ops: DeltaOp, gate: str = "utility", won: int = 8) -> None:
+    """Ask gate `utility` of the ops, and journal what it says."""
+    tasks = [Task(id=f"t{at}", instruction="x", environment="x") for at in range(10)]
+    asked = Utility(Tasks(won), tasks, 0, rounds=1, rules=Rules(alpha=ALPHA))
+    made = await asked.judge(ops, store.view("default"), ())
+    data = made.model_dump(mode="json") | {"gate": gate}
     store.append(Event(type=VERDICT, namespace="default", run_id="run", subject="batch", data=data))
 
 
-def test_only_the_last_verdict_on_one_change_alone_tells_its_worth(tmp_path: Path) -> None:
+async def test_only_the_last_verdict_on_one_change_alone_tells_its_worth(tmp_path: Path) -> None:
     config = Config.model_validate({"root": tmp_path, "memory": {"index": "exact"}})
     ops = [DeltaOp(op=Op.ADD, op_id=key, payload={"content": f"Rule {key}."}) for key in "abcd"]
     with open_store(config) as store:
         store.commit("default", ops, actor="test")
-        verdict(store, ops[0], won=3)
-        verdict(store, ops[0], won=8)
-        verdict(store, ops[1], ops[2])
-        verdict(store, ops[3], gate="held_out")
-        verdict(store, DeltaOp(op=Op.ADD, op_id="unknown", payload={"content": "x"}))
+        await verdict(store, ops[0], won=3)
+        await verdict(store, ops[0], won=8)
+        await verdict(store, ops[1], ops[2])
+        await verdict(store, ops[3], gate="held_out")
+        await verdict(store, DeltaOp(op=Op.ADD, op_id="unknown", payload={"content": "x"}))
         records = {record.payload.text(): record for record in store.records("default")}
         one = records["Rule a."]
         found = measured(store, "default")

@@ -219,6 +219,12 @@ def test_changes_are_those_of_the_commands(worker: Workspace, learned: Path, tmp
     assert worker.diff(before).added == (f"[{mine} v2] Greet the treasurer.",)
     assert len(worker.diff(before).removed) == 1
     same(worker.restore("1"), "restore", "1")
+    worker.retire(mine)
+    worker.restore(mine)
+    (again,) = (row for row in worker.knowledge() if row.label == mine)
+    assert (again.status, again.trust) == ("active (pinned)", "operator")
+    with pytest.raises(BadInput, match="is active already"):
+        worker.restore(mine)
     worker.rollback(before)
     assert len(worker.knowledge()) == n
     assert worker.diff(before) == evolve.KnowledgeDiff(added=(), removed=(), changed=())

@@ -148,7 +148,7 @@ class FrozenCorpus:
         self._index = ExactIndex()
         for kind in {record.kind for record in self._records.values()}:
             ids = [key for key, record in self._records.items() if record.kind == kind and key in self._vectors]
-            self._index.upsert(kind, ids, np.stack([self._vectors[key] for key in ids]))
+            self._index.upsert(kind, ids, _matrix([self._vectors[key] for key in ids], dim))
         texts = [(record.number, record.payload.text()) for record in self._records.values()]
         self._words = WordSearch(texts_in_memory(texts))
         self._lock = Lock()

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+from memory.blobs import check_embedder
 from memory.changes import Batch, Change
 from memory.content import canonical, clean_body
 from memory.database_engine import Connection
@@ -54,14 +55,17 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
     """Apply a batch in one transaction and return what became of every op.
 
     `model` and `dim` name the embedder that made the batch's vectors. Raises `ConflictError` when `expected_version`
-    lies ahead of the namespace, `JournalError` when the database cannot be written; then nothing of the batch is
-    kept.
+    lies ahead of the namespace, `EmbedderMismatch` when the stored vectors are of another embedder, `JournalError` when
+    the database cannot be written; then nothing of the batch is kept.
     """
     data = clean_body(batch.data) if batch.data else ""
     with journal.transaction() as conn:
+        one = conn.execute("SELECT model, dim FROM embeddings LIMIT 1")  # one does: a reindex replaces all or none
         row = conn.execute(
             "SELECT version, next_number FROM namespaces WHERE namespace = ?", (batch.namespace,)
         ).fetchone()
+        if one.fetchone() not in (None, (model, dim)):
+            check_embedder(journal, model=model, dim=dim)
         version, number = cast("tuple[int, int]", row or (0, 1))
         if batch.expected_version is not None and batch.expected_version > version:
             raise ConflictError(
@@ -238,8 +242,9 @@ def _replace(change: Change, item: Prepared, parents: list[Target]) -> tuple[str
     """Create the new record and supersede every parent, whatever else happens."""
     op = item.op
     _refuse_status(op, RECALLABLE)
+    known = {op.target_id: op.base_version} | dict(zip(op.parent_ids, op.parent_versions, strict=False))
     for parent in parents:
-        _refuse_stale(change, parent, op.base_version if op.op is Op.SUPERSEDE else None)
+        _refuse_stale(change, parent, known.get(parent.id))
     usage = _counts(op)
     if op.usage is None and op.op is Op.MERGE:
         usage = total_usage(change.journal.conn, parents)

@@ -41,10 +41,13 @@ def held(journal: Journal) -> tuple[int, int]:
 
 
 def examine(journal: Journal) -> list[Finding]:
-    """Return what is wrong with the database; an empty list is a clean bill of health. Changes nothing."""
-    with journal.lock:
-        if damaged := list(_file(journal)):
-            return damaged  # nothing else can be trusted
+    """Return what is wrong with the database; an empty list is a clean bill of health. Changes nothing.
+
+    What is compared is read as of one moment: others may write meanwhile.
+    """
+    if damaged := list(_file(journal)):
+        return damaged  # nothing else can be trusted
+    with journal.reading():
         return [*_bodies(journal), *_projection(journal), *_derived(journal)]
 
 
@@ -114,7 +117,9 @@ def rebuild_text(journal: Journal) -> None:
 
 
 def _file(journal: Journal) -> Iterator[Finding]:
-    for message in journal.engine.examine():
+    with journal.lock:
+        messages = journal.engine.examine()
+    for message in messages:
         yield Finding(level="error", code="damaged", message=message, fix=DAMAGED)
 
 

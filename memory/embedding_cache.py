@@ -91,23 +91,20 @@ class CachedEmbedder:
 
 
 _BATCH = 256
+_Made = dict[str, tuple[str, bytes]]
+"""Content hash -> sha256 of the text that is embedded, and its vector."""
 
 
 def reindex(journal: Journal, embedder: Embedder, index: LiveIndex) -> int:
     """Replace all stored vectors, refill the vector index, and return how many versions were embedded.
 
-    All texts are embedded before the first vector is replaced, in one transaction: a kill leaves the old ones. Versions
-    whose text was purged lose their vector. Raises `BadInput` when a stored text cannot be embedded.
+    The texts are embedded before the transaction that replaces the vectors: a kill leaves the old ones. The few texts
+    that others commit meanwhile are embedded inside it. Versions whose text was purged lose their vector. Raises
+    `BadInput` when a stored text cannot be embedded.
     """
-    texts = _texts(journal)
-    made: dict[str, tuple[str, bytes]] = {}
-    hashes = sorted(texts)
-    for start in range(0, len(hashes), _BATCH):
-        part = hashes[start : start + _BATCH]
-        vectors = embedder.embed([texts[key] for key in part])
-        for key, vector in zip(part, vectors, strict=True):
-            made[key] = (sha256(texts[key].encode("utf-8")).hexdigest(), to_blob(vector))
+    before = _embedded(journal, embedder, {})
     with journal.transaction() as conn:
+        made = _embedded(journal, embedder, before)
         versions = conn.execute("SELECT record_id, version, content_hash FROM versions").fetchall()
         conn.execute("DELETE FROM embeddings")
         conn.executemany(
@@ -116,6 +113,19 @@ def reindex(journal: Journal, embedder: Embedder, index: LiveIndex) -> int:
         )
     index.rebuild()
     return sum(row[2] in made for row in versions)
+
+
+def _embedded(journal: Journal, embedder: Embedder, known: _Made) -> _Made:
+    """Return what is stored for each text that is there now; only those that are not `known` are embedded."""
+    texts = _texts(journal)
+    made = {key: known[key] for key in texts if key in known}
+    hashes = sorted(texts.keys() - known.keys())
+    for start in range(0, len(hashes), _BATCH):
+        part = hashes[start : start + _BATCH]
+        vectors = embedder.embed([texts[key] for key in part])
+        for key, vector in zip(part, vectors, strict=True):
+            made[key] = (sha256(texts[key].encode("utf-8")).hexdigest(), to_blob(vector))
+    return made
 
 
 def _texts(journal: Journal) -> dict[str, str]:

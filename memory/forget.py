@@ -209,9 +209,7 @@ def _follow(journal: Journal, sweep: _Sweep) -> None:
         done.update(fresh)
         wanted = (json.dumps(fresh),)
         own = journal.query(
-            "SELECT content_hash FROM versions WHERE record_id IN (SELECT value FROM json_each(?)) UNION"
-            " SELECT content FROM events WHERE content IS NOT NULL AND subject IN (SELECT value FROM json_each(?))",
-            wanted * 2,
+            "SELECT content_hash FROM versions WHERE record_id IN (SELECT value FROM json_each(?))", wanted
         )
         sweep.hashes.update(dict.fromkeys(row[0] for row in own))
         texts = _texts(journal, fresh)
@@ -222,6 +220,7 @@ def _follow(journal: Journal, sweep: _Sweep) -> None:
             (json.dumps([*sweep.hashes, *_holding(journal, texts)]),),
         )
         sweep.records.update(dict.fromkeys(row[0] for row in holders))
+    sweep.hashes.update(dict.fromkeys(_about(journal, sweep.records)))
     there = journal.query(
         "SELECT hash FROM content WHERE hash IN (SELECT value FROM json_each(?)) ORDER BY hash",
         (json.dumps(list(sweep.hashes)),),
@@ -233,6 +232,21 @@ def _follow(journal: Journal, sweep: _Sweep) -> None:
             sweep.hashes[key] = None
         else:
             sweep.cut[key] = made
+
+
+def _about(journal: Journal, records: Iterable[str]) -> list[str]:
+    """Return the hashes of the bodies of events about `records`, without those that another record's events have too.
+
+    A body is stored once, whoever says the same: many changes may be made for one reason.
+    """
+    wanted = json.dumps(list(records))
+    rows = journal.query(
+        "SELECT content FROM events WHERE content IS NOT NULL AND subject IN (SELECT value FROM json_each(?))"
+        " EXCEPT SELECT e.content FROM events e JOIN records r ON r.id = e.subject"
+        " WHERE e.subject NOT IN (SELECT value FROM json_each(?))",
+        (wanted, wanted),
+    )
+    return [row[0] for row in rows]
 
 
 def _holding(journal: Journal, texts: Iterable[str]) -> set[str]:

@@ -29,7 +29,7 @@ from memory.indexes import for_a_copy
 from memory.journal import Journal
 from memory.moving import copy_to
 from memory.records import Frozen
-from memory.sqlite.database import clear_errors
+from memory.sqlite.database import clear_errors, logs_of
 from memory.sqlite.sql import sqlite3
 from policies.generations.generation_registry import DATABASE as REGISTRY_DATABASE
 from policies.generations.storage import FOLDER as ADAPTERS
@@ -136,8 +136,9 @@ def _put(bundle: Path, archive: Path) -> None:
 def import_workspace(archive: Path, folder: Path) -> Arrived:
     """Unpack an archive into `folder`, whose own evolve.toml, if it has one, stays.
 
-    Raises `BadInput` for an archive that is none or was changed, and where a workspace exists already; `NotFound`,
-    `SchemaTooNew` and `ConfigError` as opening a workspace does. Either everything arrives or nothing.
+    Raises `BadInput` for an archive that is none or was changed, and where a workspace, or a file of one that SQLite
+    would use, exists already; `NotFound`, `SchemaTooNew` and `ConfigError` as opening a workspace does. Either
+    everything arrives or nothing.
     """
     parts = _read(archive)
     config = _destination(parts.get(FILE), folder)
@@ -148,6 +149,11 @@ def import_workspace(archive: Path, folder: Path) -> Arrived:
         )
     if (config.workspace / DATABASE).exists():
         raise BadInput(f"{str(config.workspace)!r} holds a workspace already; choose another folder")
+    if logs := " and ".join(log.name for log in logs_of(config.workspace / DATABASE)):
+        raise BadInput(
+            f"{str(config.workspace)!r} holds {logs} of a database that is not there, and SQLite would mix the two. "
+            f"Move {logs} away, or choose another folder"
+        )
     _examine(parts[DATABASE], archive)
     config.workspace.mkdir(parents=True, exist_ok=True)
     settings = FILE in parts and not (folder / FILE).exists()

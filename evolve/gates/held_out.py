@@ -43,6 +43,7 @@ from evolve.gates.held_out_rules import (
     looks,
     options_of,
     replay,
+    strict_looks,
 )
 from evolve.gates.splits import select_tasks, slices
 from evolve.seeds import seed_for
@@ -115,7 +116,7 @@ class HeldOut:
         None and the reason where its runs cannot be afforded.
         """
         if self._rules.mode == "strict":
-            return await self._strict((), group, tuple(look_of(replay(each)) for each in seen))
+            return await self._strict((), group, strict_looks(seen))
         return await self._practical((), group, seen)
 
     async def _search(

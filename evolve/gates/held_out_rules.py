@@ -190,11 +190,16 @@ def _balance(trial: HeldOutTrial, name: str, found: Paired) -> int:
 
 def looks(verdicts: Iterable[Verdict]) -> tuple[Look, ...]:
     """Return the strict looks among journalled verdicts, in order: the past of the next one."""
-    found = [each for v in verdicts if v.gate == NAME for each in rounds_of(v)]
-    strict = [each for each in found if Rules.model_validate(each["rules"]).mode == "strict"]
+    return strict_looks(each for v in verdicts if v.gate == NAME for each in rounds_of(v))
+
+
+def strict_looks(found: Iterable[Mapping[str, Any]]) -> tuple[Look, ...]:
+    """Return the strict looks among the evidence of several, in order."""
+    strict = (each for each in found if Rules.model_validate(each["rules"]).mode == "strict")
     return tuple(look_of(replay(each)) for each in strict)
 
 
 def look_of(decision: Decision) -> Look:
     """Return what a later strict look has to know of a decision."""
-    return Look(p=decision.evidence["statistics"]["p_better"], accepted=decision.accepted)
+    found = decision.evidence["statistics"]
+    return Look(p=found["p_better"], accepted=decision.accepted, level=found.get("level"))

@@ -81,10 +81,8 @@ class ClientSession:
         writes: bool = True,
         limits: Limits | None = None,
         layers: Sequence[Layer] = (),
-        holder: str = "",
     ) -> None:
-        """Take the workspace. `kind`: that of the run, over which way the client comes. `holder`: who holds its token;
-        what the client calls itself stands behind that.
+        """Take the workspace. `kind`: that of the run, over which way the client comes.
 
         Of `layers` only what is known is shown, under labels that begin with the namespace (`team/shr-00012`). It may
         be cited, and nobody is credited: what is known there is others' to measure.
@@ -93,7 +91,9 @@ class ClientSession:
         self._config, self._store, self._kind = visiting(config), store, kind
         self._agent = hosted(self._config, kind=kind, store=store) if writes else None
         self._namespace, self._layers = config.memory.namespace, layers
-        self._client, self._holder = "", holder
+        self.holder = ""
+        """Who holds the client's token; what it calls itself stands behind that."""
+        self._client = ""
         self._asked: dict[str, Asked] = {}
         self._found: dict[str, Injection] = {}
 
@@ -118,7 +118,7 @@ class ClientSession:
     def greet(self, client: str, transport: str) -> None:
         """Journal who visits, once."""
         if self._agent and not self._client:
-            self._client = f"{self._holder} {client}".strip()
+            self._client = f"{self.holder} {client}".strip()
             self._agent.begin(self._client)
             self._journal(OPENED, {"client": self._client, "transport": transport})
 

@@ -113,16 +113,13 @@ class Callers:
             self._visits[token.id] -= 1
 
     def _opened(self, caller: Caller, kind: str) -> ClientSession:
-        token = caller.token
-        return ClientSession(
-            caller.config,
-            self._store,
-            kind=kind,
-            writes=token.may("report"),
-            limits=caller.limits,
-            layers=token.layers,
-            holder=token.name,
+        token, limits = caller.token, caller.limits
+        writes = token.may("report")
+        session = ClientSession(
+            caller.config, self._store, kind=kind, writes=writes, limits=limits, layers=token.layers
         )
+        session.holder = token.name
+        return session
 
     async def close(self) -> None:
         """End the sessions, each of them, and then raise what the first one raised."""

@@ -21,6 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import pi
+from typing import Any
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from memory.errors import BadInput
 from memory.records import Frozen
@@ -38,6 +41,13 @@ class Look(Frozen):
 
     p: float
     accepted: bool
+    level: float | None = None
+    """What p had to reach; None in what was journalled before levels were kept."""
+
+    @model_serializer(mode="wrap")
+    def _as_journalled(self, dumped: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave an unknown level out: an old decision that is made again is the same to the last bit."""
+        return {name: value for name, value in dumped(self).items() if value is not None}
 
 
 def share(t: int) -> float:
@@ -48,13 +58,14 @@ def share(t: int) -> float:
 def level(past: Sequence[Look], alpha: float = ALPHA) -> float:
     """Return the level of the next look, from all looks before it in order.
 
-    Raises `BadInput` if the past cannot have followed this rule: an acceptance above the level of its time.
+    `alpha` decides the next level alone; it may have been another one before. Raises `BadInput` if the past cannot have
+    followed this rule: an acceptance above the level of its time. Where that is not known, it is that of today's alpha.
     """
     accepted: list[int] = []
     for t, look in enumerate(past, 1):
         if not look.accepted:
             continue
-        if look.p > (allowed := _level(t, accepted, alpha)):
+        if look.p > (allowed := _level(t, accepted, alpha) if look.level is None else look.level):
             raise BadInput(
                 f"look {t} was accepted with p = {look.p!r} at a level of {allowed!r} (alpha {alpha!r}); "
                 "give the looks of one rule, all and in order"

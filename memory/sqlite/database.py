@@ -192,11 +192,18 @@ def _refuse_lost(path: Path) -> None:
     left += [wal.name] if wal.exists() and wal.stat().st_size else []
     if left:
         state = "is empty" if path.exists() else "is missing"
+        logs = " and ".join(log.name for log in logs_of(path))
+        away = f"Move {logs} away first, or SQLite mixes two databases. Then put" if logs else "Put"
         raise JournalError(
-            f"{path}: {state}, but its workspace is not new (there: {', '.join(left)}), so the database was lost. Put "
-            "your newest backup in its place (`evolve backup` makes them). To begin anew instead, move the folder "
-            f"{str(path.parent)!r} away first"
+            f"{path}: {state}, but its workspace is not new (there: {', '.join(left)}), so the database was lost. "
+            f"{away} your newest backup in its place (`evolve backup` makes them). To begin anew instead, move the "
+            f"folder {str(path.parent)!r} away first"
         )
+
+
+def logs_of(path: Path) -> list[Path]:
+    """Return which of the two files that SQLite keeps beside the database at `path` are there."""
+    return [log for log in (Path(f"{path}-wal"), Path(f"{path}-shm")) if log.exists()]
 
 
 def _holds(beside: Path) -> bool:

@@ -206,7 +206,7 @@ def test_a_lost_database_is_not_taken_for_a_new_workspace(path: Path, add: Add, 
     if empty:
         path.touch()
     for read_only in (False, True):
-        with pytest.raises(JournalError, match=rf"there: {left}.*lost.*evolve backup"):
+        with pytest.raises(JournalError, match=rf"there: {left}.*lost\. Put your newest backup.*evolve backup"):
             reopen(path, read_only=read_only)
     assert path.exists() is empty
     assert not empty or path.stat().st_size == 0
@@ -302,7 +302,10 @@ def test_a_write_ahead_log_without_its_database_is_a_lost_workspace(path: Path) 
     reopen(path).close()
     path.unlink()
     log.write_bytes(b"what was written last")
-    with pytest.raises(JournalError, match=r"is missing.*there: evolve.db-wal"):
+    with pytest.raises(JournalError, match=r"is missing.*there: evolve.db-wal.*Move evolve.db-wal away first"):
+        reopen(path)
+    path.with_name(path.name + "-shm").touch()
+    with pytest.raises(JournalError, match=r"Move evolve\.db-wal and evolve\.db-shm away first"):
         reopen(path)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from memory.errors import ConflictError
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust, UsageCounts
@@ -290,6 +291,17 @@ def test_the_version_that_was_read_binds_an_op_on_one_record_and_no_merge(seeded
     assert one(store, DeltaOp(op=Op.SUPERSEDE, target_id=first, base_version=2, **new))[0]
     merge = DeltaOp(op=Op.MERGE, parent_ids=(second, third), base_version=7, **new)
     assert one(store, merge) == (True, "")
+
+
+def test_a_merge_is_stale_when_a_parent_moved_on(seeded: tuple[Store, list[str]]) -> None:
+    store, (first, second, _) = seeded
+    one(store, edit(first, "moved on"))
+    new = {"op": Op.MERGE, "kind": "fact", "parent_ids": (second, first), "payload": {"content": "both"}}
+    late = DeltaOp.model_validate(new | {"parent_versions": (1, 1)})
+    assert one(store, late) == (False, f"stale: record {first!r} is at version 2, the op was written against 1")
+    assert one(store, DeltaOp.model_validate(new | {"parent_versions": (1, 2)})) == (True, "")
+    with pytest.raises(ValidationError, match="got 1 versions for 2 parents"):
+        DeltaOp.model_validate(new | {"parent_versions": (1,)})
 
 
 def test_a_commit_that_expects_an_older_namespace_passes_by_what_changed_since(seeded: tuple[Store, list[str]]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from memory import doctor
+from memory.database_engine import Connection
 from memory.doctor import agreement, library
 from memory.embedders.hashing import HashingEmbedder
 from memory.live_index import LiveIndex
@@ -226,3 +227,22 @@ def test_what_is_missing_or_altered_is_counted_and_named(busy: Store) -> None:
     busy.db.execute("DELETE FROM content WHERE body LIKE '%due%'")
     (finding,) = busy.doctor()
     assert finding.message.startswith("2 texts are missing though nobody purged them, e.g. ")
+
+
+def test_what_others_write_meanwhile_is_no_damage(
+    busy: Store, reopen: Callable[..., Store], add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = doctor.replay
+
+    def slow(source: Connection, target: Connection) -> int:
+        count = replay(source, target)
+        other.put_reply("of another process", {"text": "y"})
+        other.commit("default", [add("four")], actor="t")
+        return count
+
+    with reopen() as other:
+        monkeypatch.setattr(doctor, "replay", slow)
+        assert busy.doctor() == []
+        monkeypatch.undo()
+        assert busy.get_reply("of another process") == {"text": "y"}
+        assert busy.doctor() == []

@@ -11,12 +11,14 @@ import pytest
 from memory import embedding_cache
 from memory.embedders.hashing import HashingEmbedder
 from memory.embedding_cache import CachedEmbedder
-from memory.errors import BadInput
+from memory.errors import BadInput, EmbedderMismatch
 from memory.journal import Journal
 from memory.proposals import prepare
 from memory.protocols import Vector
 from memory.records import DeltaOp, Op
 from memory.store import Store
+
+BOTH_ENGINES = True
 
 
 class Counting(HashingEmbedder):
@@ -131,3 +133,54 @@ def test_every_version_is_embedded_anew_in_one_go(
     assert sorted(behind.asked) == ["another", "text 0", "text 2", "text 3", "text 4"]
     rows = store.journal.query("SELECT model, dim, length(vector) FROM embeddings")
     assert rows == [(behind.model, 32, 128)] * 5
+
+
+class Interrupted(Counting):
+    """An embedder that is slow: others do something before it returns for the first time."""
+
+    def __init__(self, meanwhile: Callable[[], object]) -> None:
+        super().__init__(256)
+        self.meanwhile: Callable[[], object] | None = meanwhile
+
+    def embed(self, texts: Sequence[str]) -> Vector:
+        vectors = super().embed(texts)
+        if self.meanwhile:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        return vectors
+
+
+def test_what_others_commit_while_texts_are_embedded_anew_has_a_vector(
+    store: Store, reopen: Callable[..., Store], add: Callable[..., DeltaOp]
+) -> None:
+    store.commit("default", [add("one"), add("two")], actor="t")
+    with reopen() as other:
+        behind = Interrupted(lambda: other.commit("default", [add("three"), add("two")], actor="t"))
+        assert embedding_cache.reindex(store.journal, behind, store.index) == 4
+    assert sorted(behind.asked) == ["one", "three", "two"]
+    assert store.doctor() == []
+
+
+def test_what_others_forget_while_texts_are_embedded_anew_has_no_vector(
+    store: Store, reopen: Callable[..., Store], add: Callable[..., DeltaOp]
+) -> None:
+    kept, gone = (str(r.record_id) for r in store.commit("default", [add("one"), add("two")], actor="t").results)
+    with reopen() as other:
+        assert embedding_cache.reindex(store.journal, Interrupted(lambda: other.forget(gone)), store.index) == 1
+    assert store.journal.query("SELECT record_id FROM embeddings") == [(kept,)]
+
+
+def test_who_was_open_before_the_embedder_changed_writes_no_vector_of_the_old_one(
+    store: Store, reopen: Callable[..., Store], add: Callable[..., DeltaOp]
+) -> None:
+    store.commit("default", [add("one")], actor="t")
+    with reopen(embedder=HashingEmbedder(64)) as other:
+        other.reindex()
+        with pytest.raises(EmbedderMismatch, match=r"'hashing-v1-64' .* but 'hashing-v1-256' .* is configured"):
+            store.commit("default", [add("two")], actor="t")
+        assert [record.payload.text() for record in store.records("default")] == ["one"]
+        assert other.commit("default", [add("two")], actor="t").results[0].applied
+        assert other.doctor() == []
+    store.reindex()
+    assert store.commit("default", [add("three")], actor="t").results[0].applied
+    assert store.doctor() == []

@@ -300,3 +300,32 @@ def test_a_text_that_another_namespace_forgot_is_refused_without_a_word_about_it
     assert refused.reason.startswith("this text was forgotten; to write it")
     (own,) = store.commit("other", [add("The vault opens with azure.")], actor="t").refused
     assert f"with record {made.record_id!r} (it named the vault's word)" in own.reason
+
+
+def test_a_purge_leaves_the_reason_that_another_record_was_written_for(store: Store, add: Add) -> None:
+    shared = "imported from skills:pack"
+    ops = [add(MARK, reason=shared), add("harmless", reason=shared), add(f"{MARK} too", reason="a reason of its own")]
+    bad, good, _ = (str(r.record_id) for r in store.commit("default", ops, actor="t").results)
+    assert store.forget(bad, purge=True).bodies == 3, "two texts and the reason of its own"
+    assert store.blame(good).data["reason"] == shared
+    assert not stands(store, "a reason of its own")
+    assert store.doctor() == []
+    store.forget(good, purge=True)
+    assert store.blame(good).data["reason"] == shared, "it is that of the first record as well"
+
+
+def test_a_purge_erases_the_reason_that_only_forgotten_records_share(store: Store, add: Add) -> None:
+    ops = [add(MARK, reason="said by the guard"), add(f"{MARK} too", reason="said by the guard")]
+    bad, _ = (str(r.record_id) for r in store.commit("default", ops, actor="t").results)
+    assert store.forget(bad, purge=True).bodies == 3
+    assert not stands(store, "said by the guard")
+    assert store.doctor() == []
+
+
+def test_a_reason_of_several_records_that_quotes_the_text_is_cut(store: Store, add: Add) -> None:
+    ops = [add(MARK, reason=f"since {MARK}"), add("harmless", reason=f"since {MARK}")]
+    bad, good = (str(r.record_id) for r in store.commit("default", ops, actor="t").results)
+    store.forget(bad, purge=True)
+    assert store.blame(good).data["reason"] == "since [erased]"
+    assert not stands(store, "pelican")
+    assert store.doctor() == []

@@ -56,3 +56,13 @@ def test_a_snapshot_of_another_namespace_is_none_of_this_one(store: Store, add: 
         found(store, "nothing")
     query = RecallQuery(text="book", namespace="other", snapshot_id=other.partition("@")[0])
     assert len(store.recall(query)) == 1, "the latest freeze of that name"
+
+
+def test_a_kind_without_any_vector_is_left_out(store: Store, add: Add) -> None:
+    ops = [add("book a room"), add("pay in cents"), item("book a flight")]
+    rooms = [str(r.record_id) for r in store.commit("default", ops, actor="t").results[:2]]
+    snapshot = address(store.snapshot("default"))
+    for record_id in rooms:
+        store.db.execute("DELETE FROM embeddings WHERE record_id = ?", (record_id,))
+    assert found(store, snapshot) == ["book a flight"]
+    assert found(store, snapshot, "fact") == []

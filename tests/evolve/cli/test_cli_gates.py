@@ -9,9 +9,11 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.gates.gate_events import VERDICT
+from evolve.gates.held_out_rules import HeldOutTrial, Rules, decide
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
-from memory.records import Event
+from evolve.statistics.alpha import Look, level
+from memory.records import DeltaOp, Event, Op
 from policies.scripted import ScriptedPolicy
 from tests.evolve.command import complaint, evolve, evolve_json
 from tests.evolve.toy_doors import Doors, replies
@@ -93,3 +95,16 @@ def test_the_log_outlives_a_purge(doors: Path) -> None:
     assert any(entry["text"] == "[erased]" for entry in said)
     evolve(doors, "gates", "replay")
     evolve(doors, "export", "html", str(doors / "page.html"))
+
+
+def test_the_log_gives_the_next_level_though_more_was_allowed_before(doors: Path) -> None:
+    ids = tuple(f"t{at}" for at in range(60))
+    base: dict[str, bool | None] = dict.fromkeys(ids, False)
+    trial = HeldOutTrial(cohort=ids, base=base, candidate={task: at < 5 for at, task in enumerate(ids)})
+    decision = decide(trial, Rules(mode="strict", alpha=0.5))
+    assert decision.accepted
+    verdict = decision.verdict("held_out", [DeltaOp(op=Op.ADD, payload={"content": "x"})])
+    with open_store(Config.model_validate({"root": doors, "memory": {"index": "exact"}})) as store:
+        data = verdict.model_dump(mode="json")
+        store.append(Event(type=VERDICT, namespace="default", run_id="earlier", subject="x", data=data))
+    assert evolve_json(doors, "gates", "log")["ledger"]["next_level"] == level([Look(p=1.0, accepted=False)])

@@ -81,6 +81,18 @@ def test_a_workspace_is_not_overwritten(learned: Path, archive: Path) -> None:
     assert evolve_json(learned, "playbook", "list") == before
 
 
+@pytest.mark.parametrize("left", ["evolve.db-wal", "evolve.db-shm"])
+def test_what_a_lost_database_left_is_not_mixed_with_the_new_one(left: str, archive: Path, tmp_path: Path) -> None:
+    beside = tmp_path / "elsewhere" / ".evolve" / left
+    beside.parent.mkdir(parents=True)
+    beside.write_bytes(b"of another database")
+    said = complaint(tmp_path, "init", "elsewhere", "--from", str(archive), code=2)
+    assert f"Move {left} away" in said
+    assert [path for path in (tmp_path / "elsewhere").rglob("*") if path.is_file()] == [beside]
+    beside.unlink()
+    evolve(tmp_path, "init", "elsewhere", "--from", str(archive))
+
+
 def flip(parts: Parts) -> None:
     body = bytearray(parts["evolve.db"])
     body[len(body) // 2] ^= 0xFF

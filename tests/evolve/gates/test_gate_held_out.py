@@ -244,7 +244,7 @@ def test_h1_strict_takes_its_level_from_the_past() -> None:
 
 def test_h3_every_decision_is_made_again_from_json() -> None:
     rng = Random(3)
-    past = (Look(p=0.01, accepted=True), Look(p=1 / 3, accepted=False))
+    past = (Look(p=0.01, accepted=True), Look(p=1 / 3, accepted=False, level=0.01))
     seen: set[bool] = set()
     for at in range(40):
         base, candidate, again = arms(rng, 30 + at, Truth(0.2, 0.05))
@@ -318,13 +318,21 @@ async def test_h1_looks_are_read_back_from_the_verdicts() -> None:
         gate = HeldOut(Sixty(won), TASKS, seed=1, rules=STRICT, past=lambda: verdicts)
         verdicts.append(await gate.judge([ADD.model_copy(update={"op_id": str(at)})], RecordView(()), []))
     practical = await HeldOut(Sixty(3), TASKS, seed=1).judge([ADD], RecordView(()), [])
-    assert looks([*verdicts, practical]) == (
-        Look(p=1 / 128, accepted=True),
-        Look(p=0.25, accepted=False),
-        Look(p=1.0, accepted=False),
-    )
+    past = looks([*verdicts, practical])
+    assert [(look.p, look.accepted) for look in past] == [(1 / 128, True), (0.25, False), (1.0, False)]
+    assert [look.level for look in past] == [level(past[:at]) for at in range(3)]
     assert [len(v.evidence["rounds"][0]["trial"]["past"]) for v in verdicts[2:]] == [0, 1, 2]
     assert verdicts[3].deferred["1"].startswith("waits for more: gained 2 and lost 0 of 60 held-out tasks; p = 0.25")
+
+
+async def test_h1_alpha_may_be_lowered_after_something_was_accepted() -> None:
+    verdicts: list[Verdict] = []
+    for at, rules in enumerate((STRICT, Rules(mode="strict", alpha=0.02))):
+        gate = HeldOut(Sixty(7), TASKS, seed=1, rules=rules, past=lambda: verdicts)
+        verdicts.append(await gate.judge([ADD.model_copy(update={"op_id": str(at)})], RecordView(()), []))
+    assert verdicts[0].accepted == ("0",)
+    assert verdicts[1].deferred["1"].endswith("p = 0.00781 is above 0.00282, the level of this look")
+    assert [redecided(each, replay) for each in verdicts] == verdicts
 
 
 async def test_counters_alone_spend_no_look() -> None:

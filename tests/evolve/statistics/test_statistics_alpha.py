@@ -80,3 +80,18 @@ def test_l5_a_past_of_another_rule_is_refused() -> None:
     with pytest.raises(BadInput, match="look 2 was accepted"):
         level([Look(p=0.01, accepted=True), Look(p=0.02, accepted=True)])
     assert level([Look(p=0.01, accepted=True), Look(p=0.013, accepted=True)]) > level(looks({1}, 2))
+
+
+def test_a_past_acceptance_is_held_to_the_level_of_its_own_time() -> None:
+    first = Look(p=0.02, accepted=True, level=level([]))
+    assert level([first], 0.02) == pytest.approx(0.02 * share(2)), "today's alpha decides the next level alone"
+    with pytest.raises(BadInput, match=r"look 1 was accepted with p = 0\.02 at a level of 0\.0044"):
+        level([Look(p=0.02, accepted=True)], 0.02)
+    with pytest.raises(BadInput, match=r"look 1 was accepted with p = 0.02 at a level of 0\.01 "):
+        level([Look(p=0.02, accepted=True, level=0.01)])
+
+
+def test_a_look_of_unknown_level_is_written_as_before_there_was_one() -> None:
+    assert Look(p=0.5, accepted=False).model_dump(mode="json") == {"p": 0.5, "accepted": False}
+    known = Look(p=0.5, accepted=True, level=0.6)
+    assert Look.model_validate_json(known.model_dump_json()) == known

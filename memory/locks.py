@@ -66,7 +66,8 @@ class Owner:
         except Timeout as error:
             raise IndexLocked(
                 f"the vector index {str(self._dir)!r} belongs to {self._holder()}; stop that process, or wait "
-                "until it is done; meanwhile the other commands work (in Python: owner=False), searching without it"
+                'until it is done; several may write at the same time with `memory.index = "exact"`. Meanwhile the '
+                "other commands work, searching without it"
             ) from error
         about = {"pid": os.getpid(), "host": socket.gethostname(), "since": now().isoformat(timespec="seconds")}
         self._note.write_text(json.dumps(about), encoding="utf-8")

@@ -71,6 +71,8 @@ def _parse(op: DeltaOp) -> Prepared:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'payload'}: {e['msg']}" for e in error.errors()[:3])
         return Prepared(op, refusal=f"payload is not a {op.kind}: {problems}")
+    if not payload.text().strip():
+        return Prepared(op, refusal=f"got a {op.kind} without a text; expected at least one visible character")
     body = canonical({"kind": op.kind, "payload": payload.model_dump(mode="json")})
     return Prepared(op, payload, slug=payload.slug(), text=payload.text(), body=body, content_hash=digest(body))
 

@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
+from memory.errors import BadInput
 from memory.records import Usage
 from policies.errors import PolicyError, PolicyRefused
 from policies.protocols import Message, Profile, Reply, SamplingParams
@@ -61,6 +63,8 @@ class ScriptedPolicy:
             await asyncio.sleep(self._latency_s)
         if isinstance(answer, PolicyError):
             raise answer
+        if not isinstance(cast("object", answer), str | Reply):
+            raise BadInput(f"{self.version} gave {answer!r} for call {index + 1}; expected a text or a Reply")
         reply = Reply(text=answer) if isinstance(answer, str) else answer
         usage = reply.usage if reply.usage != Usage() else self._usage(messages, reply)
         return reply.model_copy(update={"usage": usage, "policy_version": reply.policy_version or self.version})

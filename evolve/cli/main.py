@@ -81,7 +81,8 @@ class Root(TyperGroup):
         except KeyboardInterrupt:
             _complain(
                 "Interrupted",
-                "nothing committed is lost; go on with `evolve resume`, or `evolve train resume`",
+                "interrupted; nothing committed is lost. `evolve resume` goes on with a run, `evolve train resume` "
+                "with a training",
                 as_json,
             )
             code = INTERRUPTED

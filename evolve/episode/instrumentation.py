@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
-from evolve.usercode import users
+from evolve.usercode import broke_contract, users
 from policies.protocols import Message, Reply, SamplingParams
 from policies.wrapped import WrappedPolicy
 
@@ -128,5 +128,9 @@ class WatchedPolicy(WrappedPolicy):
     @watched("chat")
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the inner policy's reply. Raises what it raises, bugs of the user's own as `UserCodeError`."""
-        with users(f"generate() of policy {self.name!r}"):
-            return await super().generate(messages, params)
+        what = f"generate() of policy {self.name!r}"
+        with users(what):
+            reply = cast("object", await super().generate(messages, params))
+            if not isinstance(reply, Reply):
+                raise broke_contract(what, self.policy.generate, reply, "a Reply")
+            return reply

@@ -20,6 +20,7 @@ from evolve.config.tables import FROM_ROOT, Section, nearest, read
 from evolve.errors import ConfigError
 from evolve.protocols import Environment
 from evolve.registry import choose, load_object, loaded, member, members
+from evolve.usercode import broke_contract
 from memory import embedders, kinds
 from memory.journal import Journal
 from memory.protocols import Embedder, Gate
@@ -111,9 +112,21 @@ def _options_of(make: Callable[..., Any], beside: int = 0) -> type[BaseModel] | 
     return next((each for each in choices if inspect.isclass(each) and issubclass(each, BaseModel)), None)
 
 
+POLICY_PARTS = ("name", "version", "profile", "supports_schema", "generate", "count_tokens", "aclose")
+"""What a policy has (`policies.protocols.Policy`)."""
+
+
 def make_policy(section: ModelSection, workspace: Path | None = None) -> Policy:
     """Return the configured policy. `local` and `pocket` load their weights, with the workspace's live generation."""
-    return choose("policy", section.name, shipped_policies(section, workspace), lambda own: own(section))
+    return choose("policy", section.name, shipped_policies(section, workspace), lambda own: _own_policy(own, section))
+
+
+def _own_policy(make: Callable[[ModelSection], Any], section: ModelSection) -> Policy:
+    """Return the policy of a function of the user's. Raises `UserCodeError` where it returns none."""
+    made = make(section)
+    if lacks := [part for part in POLICY_PARTS if not hasattr(made, part)]:
+        raise broke_contract(f"policy {section.name!r}", make, made, f"a policy; it lacks {', '.join(lacks)}")
+    return made
 
 
 def shipped_policies(section: ModelSection, workspace: Path | None = None) -> Mapping[str, Callable[[], Policy]]:

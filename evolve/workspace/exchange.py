@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from evolve.archive.interchange import arrivals, read, standings
 from evolve.archive.merging import Merged, merge
@@ -112,6 +112,8 @@ def import_playbook(
 
 def export_playbook(store: Store, namespace: str, form: PlaybookFormat = "ace") -> tuple[str, int]:
     """Return the live playbook in a format of others, and how many bullets are in it."""
+    if form not in (known := get_args(PlaybookFormat)):
+        raise BadInput(f"got format {form!r}; expected one of {', '.join(known)}")
     records = store.view(namespace).records(Bullet.kind)
     return importlib.import_module(f"playbooks.formats.{form}").dump(records), len(records)
 

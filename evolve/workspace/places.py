@@ -28,6 +28,8 @@ def settings_at(
         if path.suffix != ".toml":
             raise ConfigError(f"{str(path)!r} is a file; expected a folder, or an {FILE}")
         return load_config(path, values, variables=variables)
+    if path.suffix == ".toml" and not path.exists():
+        raise ConfigError(f"there is no file {str(path)!r}; name one, or the folder of a workspace")
     if (path / FILE).is_file():
         if (path / DATABASE).is_file():  # of a backup, where the settings lie beside the state
             values["memory"] = {"workspace": ".", **values.get("memory", {})}

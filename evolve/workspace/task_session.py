@@ -152,6 +152,10 @@ class TaskRecord:
         """Return the episode. Raises `BadInput` for a task that was finished before, and what does not go together."""
         if self._finished is not None:
             raise BadInput(f"task {self.instruction!r} was finished before; begin another one")
+        if success not in (None, True, False):
+            raise BadInput(f"got success {success!r}; expected True, False, or None where nobody knows")
+        if reward is not None and not 0 <= reward <= 1:
+            raise BadInput(f"got reward {reward!r}; expected one from 0 to 1: divide by the highest that there is")
         if success is None and (reward is not None or feedback):
             raise BadInput("got a reward or feedback without success; say success=True or success=False as well")
         if output is not None and str(output):

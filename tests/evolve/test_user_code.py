@@ -12,16 +12,17 @@ from typing import Any
 
 import pytest
 
+from evolve.config.model import PolicySection
 from evolve.errors import UserCodeError
 from evolve.integrations.agent import Agent
-from evolve.loop.assembly import open_store
+from evolve.loop.assembly import make_policy, open_store
 from evolve.loop.report import find_record
 from evolve.loop.session import Parts, resume, run
 from evolve.protocols import Action, Demonstration, StepResult
 from evolve.usercode import users
 from memory.errors import EvolveError
 from memory.records import DeltaOp, Outcome, Record, Reflection, Task, Trajectory
-from policies.protocols import Profile, ToolSpec
+from policies.protocols import Message, Profile, SamplingParams, ToolSpec
 from policies.scripted import ScriptedPolicy
 from tests.evolve.command import finish, one_sentence, start
 from tests.evolve.toy_doors import DoorEpisode, Doors, doors_config, doors_policy, replies
@@ -250,6 +251,25 @@ class Writer:
 def test_a_curator_that_returns_texts_is_told_what_to_return(tmp_path: Path) -> None:
     told = stopped(tmp_path, Parts(policy=doors_policy(), environment=Doors(4), curator=Writer()))
     assert "curate() of curator 'mine' returned ('add this',) (tuple)" in told
+
+
+class Talker(ScriptedPolicy):
+    """Answers with no reply."""
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Any:
+        return 5
+
+
+def no_policy(section: object) -> object:
+    return object()
+
+
+def test_a_policy_that_is_none_is_told_what_to_be(tmp_path: Path) -> None:
+    told = stopped(tmp_path, Parts(policy=Talker(["x"], name="talker"), environment=Doors(4)))
+    assert "generate() of policy 'talker' returned 5 (int); expected a Reply" in told
+    section = PolicySection(name=f"{__name__}:no_policy")
+    with pytest.raises(UserCodeError, match=rf"it lacks name, version, .*aclose \({HERE}:"):
+        make_policy(section)
 
 
 async def test_a_bug_in_the_function_of_an_agent_names_it(tmp_path: Path) -> None:

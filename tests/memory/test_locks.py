@@ -44,7 +44,7 @@ def holder(index_dir: Path, root: Path) -> subprocess.Popen[str]:
 def test_a_second_owner_is_refused_with_pid_host_and_a_way_out(index_dir: Path, holder: subprocess.Popen[str]) -> None:
     with pytest.raises(IndexLocked) as caught:
         Owner(index_dir).acquire()
-    for part in (str(holder.pid), repr(socket.gethostname()), "owner=False"):
+    for part in (str(holder.pid), repr(socket.gethostname()), 'memory.index = "exact"'):
         assert part in str(caught.value)
     assert not Owner(index_dir).try_acquire()
 

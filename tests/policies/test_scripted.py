@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from memory.errors import BadInput
 from memory.records import ToolCall, Usage
 from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.protocols import Message, Reply, SamplingParams
@@ -24,6 +25,12 @@ async def test_a_sequence_is_answered_in_order_and_ends_clearly() -> None:
         await policy.generate(HELLO, GREEDY)
     assert policy.calls == 3
     assert policy.seen[0] == tuple(HELLO)
+
+
+async def test_an_answer_that_is_no_reply_is_named() -> None:
+    policy = ScriptedPolicy(lambda messages, params: None)  # type: ignore[arg-type,return-value]
+    with pytest.raises(BadInput, match=r"script-.* gave None for call 1; expected a text or a Reply"):
+        await policy.generate(HELLO, GREEDY)
 
 
 async def test_a_function_sees_messages_and_params() -> None:

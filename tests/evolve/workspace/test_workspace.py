@@ -230,6 +230,35 @@ def test_changes_are_those_of_the_commands(worker: Workspace, learned: Path, tmp
     assert worker.diff(before) == evolve.KnowledgeDiff(added=(), removed=(), changed=())
 
 
+def test_what_cannot_be_told_of_a_task_is_refused(memory: Workspace) -> None:
+    for wrong, words in (
+        ({"success": True, "reward": 9}, "got reward 9; expected one from 0 to 1"),
+        ({"success": True, "reward": float("nan")}, "got reward nan"),
+        ({"success": "yes"}, "got success 'yes'; expected True, False, or None"),
+    ):
+        with memory.task("Book room 4") as task:
+            with pytest.raises(BadInput, match=words):
+                task.finish("done", **wrong)  # type: ignore[arg-type]
+            task.finish("done", success=True)
+
+
+def test_a_rule_cannot_be_emptied(memory: Workspace) -> None:
+    memory.add("Greet the accountant.")
+    label = memory.knowledge()[0].label
+    for text in ("", "  "):
+        with pytest.raises(BadInput, match="a bullet without a text"):
+            memory.edit(label, text)
+    assert memory.knowledge()[0].content == "Greet the accountant."
+
+
+def test_names_of_nothing_are_refused(memory: Workspace, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="got format 'xml'; expected one of ace, kayba, markdown, json"):
+        memory.export_playbook("xml")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"there is no file '.*nosuch.toml'"):
+        evolve.open(tmp_path / "nosuch.toml")
+    assert not (tmp_path / "nosuch.toml").exists()
+
+
 def test_forgetting_shows_what_it_takes_first(worker: Workspace) -> None:
     label = worker.knowledge()[0].label
     before = len(worker.knowledge("all"))

@@ -268,7 +268,7 @@ def test_a_policy_that_is_none_is_told_what_to_be(tmp_path: Path) -> None:
     told = stopped(tmp_path, Parts(policy=Talker(["x"], name="talker"), environment=Doors(4)))
     assert "generate() of policy 'talker' returned 5 (int); expected a Reply" in told
     section = PolicySection(name=f"{__name__}:no_policy")
-    with pytest.raises(UserCodeError, match=rf"it lacks name, version, .*aclose \({HERE}:"):
+    with pytest.raises(UserCodeError, match=rf"it lacks name, version, .*aclose \(.*{HERE}:"):
         make_policy(section)
 
 

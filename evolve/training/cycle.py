@@ -29,7 +29,7 @@ from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap
 from policies.rl.ranks import world_size
-from policies.rl.trainer import TrainingStopped
+from policies.rl.trainer import NothingToPublish
 
 FILE = "cycle.json"
 
@@ -145,14 +145,15 @@ def _worked(config: Config, latest: Round) -> dict[str, Any]:
 def _trained(config: Config, latest: Round, earlier: Collection[str]) -> dict[str, Any]:
     """Train by the round's recipe; the same data makes the same candidate, which had its trial.
 
-    Rollouts are sampled by a seed of the round's own, else a round after a refusal would repeat the one before.
+    What stops a training so that the same command goes on (a world that broke) leaves the round open. Rollouts are
+    sampled by a seed of the round's own, else a round after a refusal would repeat the one before.
     """
     if latest.recipe not in FROM_LOGS:
         section = config.run.model_copy(update={"seed": seed_for(config.run.seed, "round", latest.number)})
         config = config.model_copy(update={"run": section})
     try:
         made = start(config, latest.recipe).generation
-    except (BadInput, TrainingStopped) as nothing:
+    except (BadInput, NothingToPublish) as nothing:
         return {"reason": str(nothing)}
     return {"reason": f"this round taught nothing new: {made} again"} if made in earlier else {"candidate": made}
 

@@ -86,7 +86,7 @@ def reflection_examples(store: Store, namespace: str) -> Examples:
     found = Examples([], [])
     for reflection in proven(store, namespace):
         turn = turn_of(reflection.reply_key, store.get_reply)
-        if turn is None or turn.truncated:
+        if turn is None or turn.truncated or turn.broken or not turn.token_ids:
             continue
         empty = TrainRow(
             trajectory_id=reflection.id,

@@ -41,7 +41,7 @@ from memory.records import Frozen
 from policies.rl.protocols import AdvantageEstimator, Array, GroupFilter
 from policies.rl.rows import TrainRow
 from policies.rl.tracker import BetaTracker
-from policies.rl.trainer import Trainer, TrainingStopped
+from policies.rl.trainer import NothingToPublish, Trainer, TrainingStopped
 
 
 class Plan(Frozen):
@@ -283,7 +283,7 @@ def returned(trainer: Trainer, folder: Path) -> str:
     """Go back to the last weights that acted within the limits, and return why."""
     reason = ledger.stopped(folder)
     if not (folder / GOOD).exists():
-        raise TrainingStopped(
+        raise NothingToPublish(
             f"{reason}; no iteration before was within the limits, so there is nothing to publish; lower "
             "train.learning_rate, or set that limit for this model in [train.limits]"
         )

@@ -59,10 +59,11 @@ def preference_pairs(offer: Offer, replies: Replies, preference: Preference) -> 
     """Return each failure with a success of the same task. Raises `BadInput` where the journal offers none."""
     chosen = {each.id: each for pair in offer.pairs for each in pair}
     batch = prepared(episodes([*chosen.values()]), replies)
-    known = {row.trajectory_id for row in batch.rows}
+    told = [row for row in batch.rows if row.trained]
+    known = {row.trajectory_id for row in told}
     pairs = [(right.id, wrong.id) for wrong, right in offer.pairs if {right.id, wrong.id} <= known]
     used = {name for pair in pairs for name in pair}
-    rows = [row for row in batch.rows if row.trajectory_id in used]
+    rows = [row for row in told if row.trajectory_id in used]
     require_some(rows, "train tasks that succeeded once and failed once")
     return Pairs(rows, pairs, preference)
 

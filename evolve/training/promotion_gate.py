@@ -10,7 +10,8 @@ of `run.dev_split`, from which nothing is learned.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from statistics import mean
@@ -182,9 +183,21 @@ def decided(
         p = p_better(len(world.lost), len(world.gained))
         if p <= LEVEL / len(older or {}):
             return False, f"it forgets {name}: {_told(world)}, p = {p:.2g}, allowed {LEVEL / len(older or {}):.2g}"
-    gained, lost = (sum(len(getattr(arm, kind)) for arm in arms.values()) for kind in ("gained", "lost"))
+    gained, lost = net(arms.values())
     p = p_better(gained, lost)
     return p <= LEVEL, f"{gained} tasks gained, {lost} lost in {' and '.join(arms)}: p = {p:.2g}, asked {LEVEL}"
+
+
+def net(arms: Iterable[Paired]) -> tuple[int, int]:
+    """Return how many tasks were gained and lost over arms that do the same tasks.
+
+    A task counts once, by the sign of what it gained less what it lost: its results in two arms are no two proofs.
+    """
+    steps: Counter[str] = Counter()
+    for arm in arms:
+        steps.update(arm.gained)
+        steps.subtract(arm.lost)
+    return sum(step > 0 for step in steps.values()), sum(step < 0 for step in steps.values())
 
 
 def together(older: Mapping[str, Paired]) -> dict[str, Paired]:

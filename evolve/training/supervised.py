@@ -72,10 +72,12 @@ def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReade
 def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimator) -> Examples:
     """Return what was said in tasks that did not always end alike, with the advantages that an estimator gives.
 
+    Older weights sampled it, so a clip bounds how far those that are trained have moved from them in all passes.
     Raises `BadInput` where the journal offers none.
     """
     batch = prepared(episodes([each for some in offer.groups.values() for each in some]), replies)
     found = Examples(*batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool)))
+    found.rows[:] = [row.model_copy(update={"reused": True}) for row in found.rows]
     require_some(found.rows, "train tasks with both successes and failures")
     return found
 

@@ -53,7 +53,7 @@ from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.preference import PREFERENCES
-from policies.rl.trainer import Trainer, TrainingStopped
+from policies.rl.trainer import NothingToPublish, Trainer
 
 BASE = "base"
 """What a training begins from where no generation is live."""
@@ -143,6 +143,11 @@ def train_from_logs(
             f"got train.evaluate_every = {section.evaluate_every}, train.refill = {section.refill} and "
             f"train.reuse.share = {section.reuse.share}; a training on the journal makes no rollouts and takes none of "
             "them: set them to 0"
+        )
+    if section.correction.name and not groups:
+        raise ConfigError(
+            f"got train.correction = {section.correction.name!r}, which compares with how likely each token was when "
+            f"it was sampled; evolve train {recipe} also reads some of which nobody knows that: leave it out"
         )
     paired = recipe in PAIRED
     if paired:
@@ -314,7 +319,7 @@ def _optimising(config: Config, batches: int) -> OptimiserOptions:
 def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stopped: str = "") -> Trained:
     """Write the adapter and register it; a training that was published before is not published again.
 
-    Raises `TrainingStopped` where no update was made, and for weights that are those of the live generation.
+    Raises `NothingToPublish` where no update was made, and for weights that are those of the live generation.
     """
     adapter, told = folder / "adapter", ledger.lines(folder / METRICS)
     chosen = best(folder)
@@ -323,14 +328,14 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         found = {"best_iteration": chosen.iteration, "eval_success": chosen.success}
         told = told[: chosen.iteration + 1]
     if not trainer.updates:
-        raise TrainingStopped(_untrained(config, told))
+        raise NothingToPublish(_untrained(config, told))
     if not adapter.exists():
         trainer.save(adapter)
     model = generations.model_directory(config.policy)
     with generations.open_registry(config.policy, config.workspace) as registry:
         digest = inspect_weights(adapter, model).sha256
         if digest == registry.live().sha256:
-            raise TrainingStopped(
+            raise NothingToPublish(
                 f"the weights are still those of {registry.live().version}, which is live: no batch had a gradient, so "
                 "there is nothing to publish; `evolve train status` tells the figures, more rollouts or another "
                 "train.filter make groups that differ"

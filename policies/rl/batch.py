@@ -63,6 +63,8 @@ def batch_of(
         if world:
             whole = slice(0, len(row.completion_ids))
             tokens[at, whole], answered[at, whole] = torch.tensor(row.completion_ids), True
+            for span in row.skipped:
+                answered[at, span.start : span.stop] = False
         end = 0
         for span, advantage in zip(row.spans, given, strict=True):
             start = span.start if world else end

@@ -15,8 +15,11 @@ def cut(row: TrainRow, start: int, stop: int) -> TrainRow:
     if not 0 <= start <= stop <= prompt + len(row.completion_ids):
         raise BadInput(f"got guidance at {start, stop}; expected a range of {prompt + len(row.completion_ids)} tokens")
     first, last = max(start - prompt, 0), max(stop - prompt, 0)
-    left = [span for span in row.spans if not (first <= span.start < last and span.stop <= last)]
-    if any(span.start < last and first < span.stop for span in left):
+    left, skipped = (
+        [span for span in spans if not (first <= span.start < last and span.stop <= last)]
+        for spans in (row.spans, row.skipped)
+    )
+    if any(span.start < last and first < span.stop for span in (*left, *skipped)):
         raise BadInput(
             f"got guidance at {start, stop}, which cuts through a turn of {row.trajectory_id!r}; give whole turns"
         )
@@ -27,6 +30,7 @@ def cut(row: TrainRow, start: int, stop: int) -> TrainRow:
             "completion_ids": (*row.completion_ids[:first], *row.completion_ids[last:]),
             "sampling_logprobs": (*row.sampling_logprobs[:first], *row.sampling_logprobs[last:]),
             "spans": tuple(_moved(span, shift if span.start >= last else 0) for span in left),
+            "skipped": tuple(_moved(span, shift if span.start >= last else 0) for span in skipped),
         }
     )
 

@@ -2,19 +2,23 @@
 
 Rows of a group share their prompt, often most of their tokens. A pack is a tree of tokens: every row is a path through
 it, and a token attends to the tokens before it on its path and to nothing else, so the log-probabilities are those of
-the rows on their own. Any Hugging Face model that takes a 4-D attention mask (`sdpa`, `eager`) can compute one.
+the rows on their own. `packable` says which models can compute one; for the others each row is a pack of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from policies.rl.rows import TrainRow
 
+FULL = "full_attention"
+NOT_FULL = ("sliding_window", "attention_chunk_size", "layers_block_type", "state_size", "attention_window")
+"""Settings of models that do not attend to all tokens before, or do not attend."""
 Ints = npt.NDArray[np.int64]
 
 
@@ -53,6 +57,18 @@ class Pack:
             mask[np.ix_(path[shared:], path[shared:])] = np.tri(len(path) - shared, dtype=bool)
             first = int(path[-1]) + 1
         return mask
+
+
+def packable(model: Any) -> bool:
+    """Tell whether a model attends as a pack's mask says: in each layer to all tokens before, by `sdpa`.
+
+    transformers gives a 4-D mask to every layer as it is, so that windows and chunks of attention are lost, layers
+    without attention pass their state on from row to row, and `eager` adds the mask to the scores as numbers.
+    """
+    config = model.config.get_text_config()
+    kinds = getattr(config, "layer_types", None)
+    full = set(kinds) == {FULL} if kinds else not any(getattr(config, name, None) for name in NOT_FULL)
+    return full and config._attn_implementation == "sdpa"
 
 
 def packs(rows: Sequence[TrainRow], most: int) -> tuple[Pack, ...]:

@@ -67,7 +67,9 @@ class TrainRow(Frozen):
     sampling_logprobs: tuple[float, ...]
     """One a completion token; 0 where the world wrote it, nan where it is not known: what was before was rewritten."""
     spans: tuple[Span, ...]
-    """What the policy wrote, in order. All else is the world's and is never trained on."""
+    """What the policy wrote and is trained on, in order."""
+    skipped: tuple[Span, ...] = ()
+    """What else the policy wrote. All else is the world's: it is never trained on as said by the policy."""
     expert: bool = False
     """Another model wrote it, and it was tokenised anew: for `sft` alone."""
     reused: bool = False
@@ -137,5 +139,6 @@ def _extended(row: TrainRow, turn: Turn, between: tuple[int, ...]) -> TrainRow:
                 *((0.0,) * len(turn.logprobs) if broken else turn.logprobs),
             ),
             "spans": row.spans if broken else (*row.spans, span),
+            "skipped": (*row.skipped, span) if broken else row.skipped,
         }
     )

@@ -41,7 +41,7 @@ from policies.generations.adapters import fingerprint
 from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, release_at_once
 from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.packing import Pack, packs
+from policies.rl.packing import Pack, packable, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
 from policies.rl.ranks import rank, world_size
 from policies.rl.ratios import LIMIT, effective_share, k3
@@ -61,6 +61,10 @@ MOST = "_max"
 
 class TrainingStopped(PolicyError):
     """Training could not go on; the last checkpoint and the policy it started from are untouched."""
+
+
+class NothingToPublish(TrainingStopped):
+    """A training ended without new weights; the same command would end alike."""
 
 
 class Trainer:
@@ -85,6 +89,10 @@ class Trainer:
         plain = load_model(self.path, merged_in, held_in(settings), device="cpu" if world_size() > 1 else None)
         made = trainable(plain, settings, start, widened=not computes_bfloat16())
         self._split = split(made)
+        self._most = packed_to(settings) if packable(made) else 1
+        """Tokens of a pack, at most; 1 = each row by itself."""
+        if self._most == 1:
+            log.warning("rows are computed one by one: the attention of %s knows no packs", self.path)
         self.accelerator: Any
         self.model: Any
         self.accelerator, self.model, self.optimizer = self._prepared(made.eval())
@@ -186,7 +194,7 @@ class Trainer:
     def logprobs(self, rows: Sequence[TrainRow], batch: Batch) -> Tensor:
         """Return the log-probabilities of the trained tokens under the weights as they are [b, t]."""
         found = torch.zeros_like(batch.rollout_logp)
-        for pack, counts in dealt(packs(rows, packed_to(self.settings))):
+        for pack, counts in dealt(packs(rows, self._most)):
             logp, _ = self._scored(pack, rows, batch.part(pack.rows))
             if counts:
                 found[list(pack.rows)] = logp
@@ -198,7 +206,7 @@ class Trainer:
 
     def _computed(self, rows: Sequence[TrainRow]) -> int:
         """Return how many tokens one pass over the rows computes."""
-        return sum(pack.size for pack in packs(rows, packed_to(self.settings)))
+        return sum(pack.size for pack in packs(rows, self._most))
 
     def _update(
         self, rows: Sequence[TrainRow], batch: Batch, chosen: Sequence[int], old: Tensor | None
@@ -245,7 +253,7 @@ class Trainer:
     ) -> tuple[dict[str, float], float]:
         """Compute the gradient of the rows' loss; return figures of their tokens, and its norm before it is cut."""
         totals: dict[str, float] = {}
-        for pack, counts in dealt(packs(rows, packed_to(self.settings))):
+        for pack, counts in dealt(packs(rows, self._most)):
             at = list(pack.rows)
             piece = batch.part(at)
             found = self._backward(pack, rows, piece, None if old is None else old[at], weights[at] * counts)

@@ -42,7 +42,8 @@ def r3l(retries: Sequence[Retry]) -> tuple[TrainRow, ...]:
 
 
 def _pivotal(row: TrainRow, step: int) -> TrainRow:
-    return row.model_copy(update={"spans": tuple(span for span in row.spans if span.step >= step)})
+    kept, replayed = (tuple(span for span in row.spans if (span.step >= step) is late) for late in (True, False))
+    return row.model_copy(update={"spans": kept, "skipped": (*row.skipped, *replayed)})
 
 
 def _better(each: Retry) -> bool:

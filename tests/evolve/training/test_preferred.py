@@ -20,11 +20,15 @@ from evolve.config.file import changed, load_config
 from evolve.config.model import Config
 from evolve.config.training import recipe_settings
 from evolve.errors import ConfigError
+from evolve.loop.assembly import open_store
 from evolve.loop.session import run
 from evolve.training import ledger
 from evolve.training.preferred import REFERENCE
+from evolve.training.supervised import group_examples
+from evolve.training.training_data import offer
 from evolve.training.training_session import Trained, offered, resume, train_from_logs
 from memory.errors import BadInput
+from policies.rl.advantages.grpo import grpo
 
 pytestmark = pytest.mark.slow
 SETTINGS = f"""\
@@ -49,6 +53,20 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "evolve.toml").write_text(SETTINGS)
     run(load_config(folder / "evolve.toml"))
     return folder
+
+
+def test_what_groups_said_is_compared_with_the_weights_that_said_it(config: Config) -> None:
+    with open_store(config, len, read_only=True) as store:
+        found = offer(store.trajectories(), store.get_reply)
+        examples = group_examples(found, store.get_reply, grpo)
+    assert examples.rows
+    assert all(row.reused for row in examples.rows)
+
+
+def test_a_correction_is_refused_where_nobody_knows_how_likely_a_token_was(config: Config) -> None:
+    for recipe in ("sft", "dpo"):
+        with pytest.raises(ConfigError, match=r"train.correction = 'tis'.*leave it out"):
+            train_from_logs(changed(config, {"train.correction": "tis"}), recipe)
 
 
 @pytest.fixture

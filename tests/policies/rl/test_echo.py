@@ -15,8 +15,10 @@ from policies.rl.backends import make_trainer
 from policies.rl.batch import batch_of
 from policies.rl.losses.ppo import Ppo
 from policies.rl.optimising import OptimiserOptions
-from policies.rl.rows import Span, TrainRow
+from policies.rl.protocols import Retry
+from policies.rl.rows import Span, TrainRow, Turn, rows_of
 from policies.rl.trainer import Trainer
+from policies.rl.transforms.r3l import r3l
 
 SETTINGS = {"learning_rate": 1e-2, "rank": 4, "dtype": "float32", "max_grad_norm": 1e9}
 
@@ -47,6 +49,22 @@ ROWS = [
 ADVANTAGES = [np.array([1.0, 0.5, -1.0]), np.array([-1.0, 0.25]), np.array([0.7])]
 WORLD = [[2, 3, 4, 6], [2, 3], []]
 """Places in the completions that the world wrote."""
+
+
+def test_what_the_policy_wrote_is_nothing_that_the_world_said() -> None:
+    whole = Retry(base=ROWS[0], retry=ROWS[0], step=1, guidance=(3, 3))
+    rows = r3l([whole])
+    batch = batch_of(rows, [np.zeros(len(each.spans)) for each in rows], world=True)
+    assert batch.world is not None
+    assert [row.nonzero()[:, 0].tolist() for row in batch.world] == [WORLD[0]] * 3
+    turns = [
+        Turn(step=0, prompt_ids=(5,), token_ids=(11, 12), logprobs=(-1.0, float("nan")), policy_version="v"),
+        Turn(step=1, prompt_ids=(5, 11, 12, 30), token_ids=(13,), logprobs=(-1.0,), policy_version="v"),
+    ]
+    broken = rows_of(turns, ROWS[2])
+    batch = batch_of(broken, [np.zeros(1)], world=True)
+    assert batch.world is not None
+    assert batch.world[0].nonzero()[:, 0].tolist() == [2]
 
 
 @pytest.fixture(scope="module")

@@ -83,15 +83,14 @@ def show_one(
     with reading(context) as (_, store):
         found = [event for event in store.events(type=VERDICT, after=seq - 1, limit=1) if event.seq == seq]
         said = entries(store, found[0].run_id) if found else ()
-        cut = {each.op_id: each.left_out for each in said if each.seq == seq}
+        said = [each for each in said if each.seq == seq]
     if not found:
         raise NotFound(f"no verdict {seq}; list them with `evolve gates log`")
     verdict = Verdict.model_validate(found[0].data)
     lines = [f"gate {verdict.gate}, run {found[0].run_id}, batch {found[0].subject}, status {verdict.status}"]
-    lines += [f"accepted: {', '.join(verdict.accepted) or 'nothing'}"]
-    lines += [f"rejected {key}: {reason}" for key, reason in verdict.rejected.items()]
-    lines += [f"deferred {key}: {reason}" for key, reason in verdict.deferred.items()]
-    lines += [f"left out of {key}: {text}" for key, texts in cut.items() for text in texts]
+    for each in said:
+        lines += [f"{each.answer} {each.op_id}: {each.text}" + (f" ({each.reason})" if each.reason else "")]
+        lines += [f"left out of {each.op_id}: {text}" for text in each.left_out]
     for each in rounds_of(verdict):
         lines += ["", f"about {', '.join(each.get('ops', ()))}", *_vectors(each["trial"])]
     for each in ablated_of(verdict):

@@ -10,6 +10,7 @@ from evolve.gates.account import REPLAYS
 from evolve.gates.decisions import ablated_of, redecided, rounds_of
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.gate_events import ALLOWANCE, PROPOSAL, WAITING, journalled
+from evolve.gates.review import WAITS
 from memory import paging
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict
@@ -29,7 +30,7 @@ class GateDecision(Frozen):
     text: str
     """What the change says."""
     answer: str
-    """`accepted`, `rejected` or `deferred`."""
+    """`accepted`, `rejected`, `deferred`, or `waiting` for a person."""
     reason: str
     status: str
     left_out: tuple[str, ...] = ()
@@ -144,7 +145,9 @@ def _answers(verdict: Verdict) -> list[tuple[str, str, str]]:
     accepted = [
         (key, "accepted", _counts(verdict.gate, reasons.get(key)) + _cut(parts.get(key))) for key in verdict.accepted
     ]
-    rejected = [(key, "rejected", reason) for key, reason in verdict.rejected.items()]
+    rejected = [
+        (key, "waiting" if reason == WAITS else "rejected", reason) for key, reason in verdict.rejected.items()
+    ]
     return [*accepted, *rejected, *((key, "deferred", reason) for key, reason in verdict.deferred.items())]
 
 

@@ -66,6 +66,7 @@ def test_the_log_tells_every_answer_with_its_reason(doors: Path) -> None:
 def test_one_verdict_is_shown_with_its_pass_vectors(doors: Path) -> None:
     entry = next(e for e in evolve_json(doors, "gates", "log")["verdicts"] if e["gate"] == "held_out")
     text = evolve(doors, "gates", "show", str(entry["seq"]))
+    assert f"accepted {entry['op_id']}: {entry['text']}" in text
     assert "base       -----" in text
     assert "candidate  +++++" in text
     assert evolve_json(doors, "gates", "show", str(entry["seq"]))["gate"] == "held_out"

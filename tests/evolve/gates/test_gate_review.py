@@ -11,6 +11,7 @@ import pytest
 from evolve.errors import ConfigError
 from evolve.gates import review_queue
 from evolve.gates.account import account, lines
+from evolve.gates.decision_ledger import entries
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.none import NoGate
 from evolve.loop.assembly import make_gates, open_store
@@ -38,6 +39,7 @@ async def test_changes_wait_and_are_applied_on_a_yes(sections: dict[str, Any], t
         assert store.records("default") == ()
         gates = [event.data["gate"] for event in store.events(type=VERDICT, run_id=result.run_id)]
         assert gates[:2] == sections["gate"]["names"]
+        assert {each.answer for each in entries(store, result.run_id) if each.gate == "review"} == {"waiting"}
         waiting = review_queue.proposals(store)
         assert {proposal.op.payload["content"].split()[1] for proposal in waiting if proposal.op.payload} == set(COLORS)
         assert review_queue.accept(store, str(waiting[0].seq), actor="ann").applied

@@ -145,9 +145,7 @@ def _answers(verdict: Verdict) -> list[tuple[str, str, str]]:
     accepted = [
         (key, "accepted", _counts(verdict.gate, reasons.get(key)) + _cut(parts.get(key))) for key in verdict.accepted
     ]
-    rejected = [
-        (key, "waiting" if reason == WAITS else "rejected", reason) for key, reason in verdict.rejected.items()
-    ]
+    rejected = [(key, "waiting" if reason == WAITS else "rejected", reason) for key, reason in verdict.rejected.items()]
     return [*accepted, *rejected, *((key, "deferred", reason) for key, reason in verdict.deferred.items())]
 
 

@@ -25,6 +25,7 @@ from evolve.seeds import seed_for
 from evolve.training import ledger
 from evolve.training.promotion_gate import judged
 from evolve.training.start import start
+from evolve.training.supervised import NoExamples
 from memory.errors import BadInput
 from memory.records import Frozen
 from policies.generations.swap import swap
@@ -153,7 +154,7 @@ def _trained(config: Config, latest: Round, earlier: Collection[str]) -> dict[st
         config = config.model_copy(update={"run": section})
     try:
         made = start(config, latest.recipe).generation
-    except (BadInput, NothingToPublish) as nothing:
+    except (NoExamples, NothingToPublish) as nothing:
         return {"reason": str(nothing)}
     return {"reason": f"this round taught nothing new: {made} again"} if made in earlier else {"candidate": made}
 

@@ -24,6 +24,10 @@ from policies.rl.rows import TrainRow
 from policies.rl.trainer import Trainer
 
 
+class NoExamples(BadInput):
+    """The journal holds nothing to train on."""
+
+
 class Examples(NamedTuple):
     """Rows, and for each its turns' advantages."""
 
@@ -83,9 +87,9 @@ def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimato
 
 
 def require_some(rows: Sequence[TrainRow], wanted: str) -> None:
-    """Raise `BadInput` where there is nothing to train on."""
+    """Raise `NoExamples` where there is nothing to train on."""
     if not rows:
-        raise BadInput(
+        raise NoExamples(
             f"the journal holds no {wanted} with token ids; `evolve train plan` says what it holds: run more tasks "
             "(with run.attempts above 1 what failed is tried again), and where a server tells no ids set policy.weights"
         )

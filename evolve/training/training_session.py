@@ -146,8 +146,8 @@ def train_from_logs(
         )
     if section.correction.name and not groups:
         raise ConfigError(
-            f"got train.correction = {section.correction.name!r}, which compares with how likely each token was when "
-            f"it was sampled; evolve train {recipe} also reads some of which nobody knows that: leave it out"
+            f"got train.correction = {section.correction.name!r}, which weighs tokens by how likely they were when "
+            f"they were sampled; evolve train {recipe} knows that of some alone, or has weights of its own: leave it out"
         )
     paired = recipe in PAIRED
     if paired:

@@ -128,7 +128,7 @@ def score(
     at = [
         place
         for row, before in zip(pack.rows, pack.before, strict=True)
-        for place in _scored(rows[row], before, world=world)
+        for place in before[scored_places(rows[row], world=world)]
     ]
     places, tokens, mask = torch.tensor(at, device=device), batch.tokens[scored], pack.mask()
     inputs: dict[str, Any] = {
@@ -164,7 +164,9 @@ def _in_parts(head: Any, hidden: Tensor, tokens: Tensor, temperature: float, mos
     return torch.cat([chosen for chosen, _ in found]), torch.cat([spread for _, spread in found])
 
 
-def _scored(row: TrainRow, places: Any, *, world: bool) -> list[int]:
-    """Return those of a row's places, one for each token of its completion, that are scored."""
-    own = [slice(None)] if world else [slice(span.start, span.stop) for span in row.spans]
-    return [int(place) for each in own for place in places[each]]
+def scored_places(row: TrainRow, *, world: bool) -> list[int]:
+    """Return which tokens of a row's completion are scored in a batch that was made with `world`, or without."""
+    if not world:
+        return [at for span in row.spans for at in range(span.start, span.stop)]
+    skipped = {at for span in row.skipped for at in range(span.start, span.stop)}
+    return [at for at in range(len(row.completion_ids)) if at not in skipped]

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from policies.rl.rows import TrainRow
 
 FULL = "full_attention"
-NOT_FULL = ("sliding_window", "attention_chunk_size", "layers_block_type", "state_size", "attention_window")
+NOT_FULL = ("sliding_window", "attention_chunk_size", "layers_block_type", "state_size", "attention_window", "alibi")
 """Settings of models that do not attend to all tokens before, or do not attend."""
 Ints = npt.NDArray[np.int64]
 

@@ -37,7 +37,7 @@ from policies.errors import PolicyRefused, PolicyUnavailable
 from policies.generations.adapters import CONFIG, NAME, WEIGHTS
 from policies.generations.tensors import shapes
 from policies.generations.tinker_engine import answering, client_package, made, refer
-from policies.rl.batch import Batch
+from policies.rl.batch import Batch, scored_places
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import OffPolicyCorrection, PolicyLoss
 from policies.rl.ratios import effective_share
@@ -343,8 +343,7 @@ def _scored(row: TrainRow, *, world: bool) -> list[int]:
     first = len(row.prompt_ids) - 1
     if first < 0:
         raise BadInput(f"the row of {row.trajectory_id!r} has no prompt; a service scores what follows a token")
-    spans = [range(len(row.completion_ids))] if world else [range(span.start, span.stop) for span in row.spans]
-    return [first + at for span in spans for at in span]
+    return [first + at for at in scored_places(row, world=world)]
 
 
 def _fetch(url: str, into: Path) -> None:

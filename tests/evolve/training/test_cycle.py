@@ -9,13 +9,17 @@ import pytest
 
 from evolve.config.file import changed, load_config
 from evolve.config.training import recipe_settings
-from evolve.errors import ConfigError
+from evolve.environments.office.environment import Office
+from evolve.environments.office.episode import OfficeEpisode
+from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import DONE
 from evolve.training import ledger, resumption
-from evolve.training.cycle import Round, cycle, read
+from evolve.training.cycle import Round, _trained, cycle, read
 from memory.errors import BadInput
+from memory.records import Task
+from policies.rl.trainer import TrainingStopped
 from tests.evolve.command import evolve_json, invoke
 
 pytestmark = pytest.mark.slow
@@ -109,6 +113,24 @@ def test_a_cycle_by_rollouts_samples_anew_in_each_round(workspace: Path) -> None
     begun = [resumption.begun(each) for each in (config.workspace / generations.FOLDER / ledger.FOLDER).glob("*")]
     assert {each.recipe for each in begun if each} == {"grpo"}
     assert len({each.config["run"]["seed"] for each in begun if each}) == 2
+
+
+class Gone(Office):
+    """An office whose server is gone."""
+
+    def start(self, task: Task, seed: int = 0) -> OfficeEpisode:
+        raise EnvironmentFailure("the server is gone")
+
+
+def test_a_round_ends_where_nothing_can_be_published_and_not_where_its_world_broke(workspace: Path) -> None:
+    small = {"train.iterations": 1, "train.chains": 1, "train.rollouts": 2, "gate.held_out.tasks": 1}
+    config = changed(load_config(workspace / "evolve.toml"), recipe_settings("grpo") | small)
+    with open_store(config, len):
+        pass
+    assert "holds no successful train episodes" in _trained(config, Round(number=0, every=2), ())["reason"]
+    gone = changed(config, {"environment.name": f"{__name__}:Gone"})
+    with pytest.raises(TrainingStopped, match="the server is gone"):
+        _trained(gone, Round(number=0, every=2, recipe="grpo"), ())
 
 
 def test_the_command_prints_the_rounds_and_says_what_does_not_fit(workspace: Path) -> None:

@@ -106,6 +106,18 @@ def pure(made: Trainer, weights: torch.Tensor) -> dict[str, torch.Tensor]:
     return gradients(made)
 
 
+def test_tokens_that_are_skipped_move_no_other_log_probability(model: Path) -> None:
+    turns = [
+        Turn(step=0, prompt_ids=(5,), token_ids=(11, 12), logprobs=(-1.0, float("nan")), policy_version="v"),
+        Turn(step=1, prompt_ids=(5, 11, 12, 30), token_ids=(13,), logprobs=(-1.0,), policy_version="v"),
+    ]
+    rows = rows_of(turns, ROWS[2])
+    made = trainer(model, 0.5)
+    (found,) = made.logprobs(rows, batch_of(rows, [np.zeros(1)], world=True))
+    every = torch.log_softmax(made.model(input_ids=torch.tensor([[5, 11, 12, 30, 13]])).logits[0], -1)
+    torch.testing.assert_close(found, torch.stack([torch.zeros(()), torch.zeros(()), every[2, 30], every[3, 13]]))
+
+
 @pytest.mark.parametrize("numbers", [batch_module.NUMBERS, 80])
 def test_the_gradient_is_that_of_both_losses(model: Path, numbers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_module, "NUMBERS", numbers)  # logits in one part, or in several

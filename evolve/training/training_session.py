@@ -147,7 +147,7 @@ def train_from_logs(
     if section.correction.name and not groups:
         raise ConfigError(
             f"got train.correction = {section.correction.name!r}, which weighs tokens by how likely they were when "
-            f"they were sampled; evolve train {recipe} knows that of some alone, or has weights of its own: leave it out"
+            f"they were sampled; evolve train {recipe} knows that of some alone, or weighs by itself: leave it out"
         )
     paired = recipe in PAIRED
     if paired:

@@ -67,9 +67,9 @@ def show(request: Request, template: str, data: Mapping[str, Any], *, status: in
     if status != 200:  # an error is told without the store, which may be what broke
         return HTMLResponse(render(template, {**frame(given_desk(request), served), **here, **data}), status)
     desk = desk_of(request)
-    if request.headers.get("evolve-page", desk.csrf) != desk.csrf:  # another tab chose another namespace meanwhile
+    if (request.headers.get("evolve-page") or desk.csrf) != desk.csrf:  # another tab chose another namespace meanwhile
         return HTMLResponse("", headers={"hx-refresh": "true"})
-    here["namespaces"] = desk.namespaces
+    here |= {"namespaces": desk.namespaces, "page_key": desk.csrf}
     if "hx-request" not in request.headers:
         here["said"] = desk.said.copy()
         desk.said.clear()
@@ -83,7 +83,16 @@ def render(template: str, data: Mapping[str, Any]) -> str:
 
 def frame(desk: PageContext, link: Links) -> dict[str, Any]:
     """Return what every template needs; `still` says that it stands in a file."""
-    return {"desk": desk, "link": link, "said": (), "here": "", "namespaces": (), "still": False, "word": Words()}
+    return {
+        "desk": desk,
+        "link": link,
+        "said": (),
+        "here": "",
+        "namespaces": (),
+        "key": "",
+        "still": False,
+        "word": Words(),
+    }
 
 
 def chart(

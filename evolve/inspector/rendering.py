@@ -89,7 +89,7 @@ def frame(desk: PageContext, link: Links) -> dict[str, Any]:
         "said": (),
         "here": "",
         "namespaces": (),
-        "key": "",
+        "page_key": "",
         "still": False,
         "word": Words(),
     }

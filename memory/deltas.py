@@ -60,12 +60,12 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
     """
     data = clean_body(batch.data) if batch.data else ""
     with journal.transaction() as conn:
-        one = conn.execute("SELECT model, dim FROM embeddings LIMIT 1")  # one does: a reindex replaces all or none
+        one = conn.execute("SELECT model, dim FROM embeddings LIMIT 1").fetchone()
+        if one not in (None, (model, dim)):  # one does: a reindex replaces all or none
+            check_embedder(journal, model=model, dim=dim)
         row = conn.execute(
             "SELECT version, next_number FROM namespaces WHERE namespace = ?", (batch.namespace,)
         ).fetchone()
-        if one.fetchone() not in (None, (model, dim)):
-            check_embedder(journal, model=model, dim=dim)
         version, number = cast("tuple[int, int]", row or (0, 1))
         if batch.expected_version is not None and batch.expected_version > version:
             raise ConflictError(
@@ -242,9 +242,8 @@ def _replace(change: Change, item: Prepared, parents: list[Target]) -> tuple[str
     """Create the new record and supersede every parent, whatever else happens."""
     op = item.op
     _refuse_status(op, RECALLABLE)
-    known = {op.target_id: op.base_version} | dict(zip(op.parent_ids, op.parent_versions, strict=False))
     for parent in parents:
-        _refuse_stale(change, parent, known.get(parent.id))
+        _refuse_stale(change, parent, op.base_of(parent.id))
     usage = _counts(op)
     if op.usage is None and op.op is Op.MERGE:
         usage = total_usage(change.journal.conn, parents)

@@ -70,6 +70,12 @@ class DeltaOp(Frozen):
             raise ValueError(f"got {len(self.parent_versions)} versions for {len(self.parent_ids)} parents; give each")
         return self
 
+    def base_of(self, record_id: str) -> int | None:
+        """Return the version of its target or of a parent that the op was written against; None where it says none."""
+        if record_id == self.target_id:
+            return self.base_version
+        return dict(zip(self.parent_ids, self.parent_versions, strict=False)).get(record_id)
+
 
 class OpResult(Frozen):
     """What became of one DeltaOp."""

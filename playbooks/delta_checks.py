@@ -130,8 +130,7 @@ class _Batch:
             return f"{record.label} is {record.status}; RESTORE it first"
         if record.pinned and op.provenance.trust is not Trust.OPERATOR:
             return f"{record.label} is pinned by the operator"
-        known = {op.target_id: op.base_version} | dict(zip(op.parent_ids, op.parent_versions, strict=False))
-        if op.op is not Op.REMOVE and (base := known.get(record.id)) not in (None, record.version):
+        if op.op is not Op.REMOVE and (base := op.base_of(record.id)) not in (None, record.version):
             return f"{record.label} is at version {record.version}; the op was written against {base}"
         return ""
 

@@ -82,8 +82,7 @@ def show_one(
 
     with reading(context) as (_, store):
         found = [event for event in store.events(type=VERDICT, after=seq - 1, limit=1) if event.seq == seq]
-        said = entries(store, found[0].run_id) if found else ()
-        said = [each for each in said if each.seq == seq]
+        said = [each for each in entries(store, found[0].run_id) if each.seq == seq] if found else []
     if not found:
         raise NotFound(f"no verdict {seq}; list them with `evolve gates log`")
     verdict = Verdict.model_validate(found[0].data)

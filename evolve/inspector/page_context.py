@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ from fastapi import Depends, Request
 
 from evolve.config.model import Config
 from evolve.gates import review_queue
-from evolve.inspector.security import Refused
+from evolve.inspector.security import Refused, cookie_name
 from evolve.workspace.editing import OPERATOR
 from memory.errors import NotFound
 from memory.store import Store
@@ -62,8 +63,8 @@ class PageContext:
 
 
 def namespace_cookie(request: Request) -> str:
-    """Return the name of the cookie that holds the chosen namespace: one for each port, as cookies know no ports."""
-    return f"evolve_namespace_{request.url.port or 80}"
+    """Return the name of the cookie that holds the chosen namespace."""
+    return cookie_name(request.headers.get("host", ""), "evolve_namespace")
 
 
 def given_desk(request: Request) -> PageContext:
@@ -75,7 +76,9 @@ def desk_of(request: Request) -> PageContext:
     """Return the desk of who sent this request, in the namespace that this browser chose."""
     desk = given_desk(request)
     chosen = unquote(request.cookies.get(namespace_cookie(request), ""))
-    return desk.within(chosen) if chosen and chosen in desk.namespaces else desk
+    with suppress(NotFound):  # it was chosen in a workspace that this server shows no more
+        return desk.within(chosen) if chosen else desk
+    return desk
 
 
 async def own_form(request: Request) -> dict[str, str]:

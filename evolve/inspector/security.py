@@ -82,12 +82,12 @@ class Guard:
         return hmac.compare_digest(given.encode(), self._key.encode())
 
     def _cookie(self, host: str) -> str:
-        return f"{_name(host)}={self._key}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{cookie_name(host)}={self._key}; Path=/; HttpOnly; SameSite=Strict"
 
     def _known(self, headers: MutableMapping[str, str]) -> bool:
         """Look for our cookie by hand: those of other programs on this host come along, in whatever form."""
         pairs = (pair.strip().partition("=") for pair in headers.get("cookie", "").split(";"))
-        return any(name == _name(headers["host"]) and self._is_key(value) for name, _, value in pairs)
+        return any(name == cookie_name(headers["host"]) and self._is_key(value) for name, _, value in pairs)
 
 
 def closing(send: Send, path: str) -> Send:
@@ -116,9 +116,9 @@ def _foreign(scope: Scope, headers: MutableMapping[str, str]) -> str:
     return ""
 
 
-def _name(host: str) -> str:
-    """Return the name of the cookie: one for each port, since cookies do not tell ports apart."""
-    return f"evolve_{host.rpartition(':')[2]}" if ":" in host else "evolve_80"
+def cookie_name(host: str, what: str = "evolve") -> str:
+    """Return the name of a cookie: one for each port, since cookies do not tell ports apart."""
+    return f"{what}_{host.rpartition(':')[2] if ':' in host else 80}"
 
 
 def _headers(path: str) -> dict[str, str]:

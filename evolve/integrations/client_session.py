@@ -178,8 +178,8 @@ class ClientSession:
 
     def skill(self, name: str) -> SkillShown:
         """Return one skill by name, label or number; one of a layer by its label here (`team/skill-00001`)."""
-        below, _, label = name.rpartition("/")
-        if below and below not in {layer.namespace for layer in self._layers}:
+        below, label = self._split(name)
+        if below is None:
             raise NotFound(f"no skill {name!r} here; search gives the labels of those that there are")
         record = find_skill(self._store, below or self._namespace, label)
         return SkillShown(
@@ -284,11 +284,16 @@ class ClientSession:
             for item in found
         ]
 
+    def _split(self, name: str) -> tuple[str | None, str]:
+        """Return the layer that a name begins with, and the name there; empty = no layer, None = an unknown one."""
+        below, _, label = name.rpartition("/")
+        return below if below in {"", *(layer.namespace for layer in self._layers)} else None, label
+
     def _cited(self, name: str) -> Record[Any] | None:
         """Return the record of a cited id; None for one of a layer, which nobody is credited with."""
-        below, _, label = name.strip().strip("[]").rpartition("/")
+        below, label = self._split(name.strip().strip("[]"))
         record = None
-        if not below or below in {layer.namespace for layer in self._layers}:
+        if below is not None:
             with suppress(NotFound):
                 record = find_record(self._store, below or self._namespace, label)
         if record is None or record.status not in RECALLABLE:

@@ -19,10 +19,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from evolve.inspector.page_context import PageContext
 from evolve.inspector.rendering import render
-from evolve.inspector.security import SAFE, App, Receive, Scope, Send, closing
+from evolve.inspector.security import SAFE, App, Receive, Scope, Send, closing, cookie_name
 from evolve.service.access import bounded
 from evolve.service.access_tokens import EVERYWHERE, Token, verified
 
+VISIT = "evolve_visit"
+"""Which cookie holds the word that a browser is known by."""
 VISITS = 10_000
 """Log-ins that are known at once."""
 LOG_IN = "Log in with a token for all namespaces: `evolve tokens add NAME --scope read --namespace '*'` makes one."
@@ -62,14 +64,14 @@ class Browsers:
             return None
         if request.method not in SAFE and urlsplit(request.headers.get("origin", "")).netloc != (host or None):
             return _login("Only a page of this server may change something.", 403)
-        visit = request.cookies.get(_cookie(host), "")
+        visit = request.cookies.get(cookie_name(host, VISIT), "")
         token = verified(self._desk.store, self._visits.get(visit, ""))
         if path == "/login":
             return await self._log_in(request, token)
         if path == "/logout":
             self._visits.pop(visit, None)
             gone = RedirectResponse("/login", 303)
-            gone.delete_cookie(_cookie(host))
+            gone.delete_cookie(cookie_name(host, VISIT))
             return gone
         if token is None or _why_not(token):
             return RedirectResponse("/login", 303)
@@ -90,7 +92,9 @@ class Browsers:
             self._visits.popitem(last=False)
         let_in = RedirectResponse("/", 303)
         secure = request.headers.get("x-forwarded-proto", request.url.scheme) == "https"
-        let_in.set_cookie(_cookie(request.headers["host"]), visit, httponly=True, samesite="lax", secure=secure)
+        let_in.set_cookie(
+            cookie_name(request.headers["host"], VISIT), visit, httponly=True, samesite="lax", secure=secure
+        )
         return let_in
 
     def _desk_of(self, token: Token, path: str) -> PageContext:
@@ -103,11 +107,6 @@ class Browsers:
             actor=f"token:{token.name}",
             said=self._said.setdefault(token.id, []),
         )
-
-
-def _cookie(host: str) -> str:
-    """Return the name of the cookie: one for each port, since cookies do not tell ports apart."""
-    return f"evolve_visit_{host.rpartition(':')[2]}" if ":" in host else "evolve_visit"
 
 
 def _why_not(token: Token) -> str:

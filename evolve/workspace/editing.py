@@ -231,10 +231,10 @@ def edit(store: Store, namespace: str, name: str, content: str, *, actor: str = 
     """Change the text of a bullet; the old version stays in the journal. Raises `NotFound`."""
     record = named(store, namespace, name)
     payload = record.payload.model_dump(mode="json") | {"content": content}
-    return store.commit(namespace, [edited(record, payload, record.version, actor)], actor=actor)
+    return store.commit(namespace, [rewritten(record, payload, record.version, actor)], actor=actor)
 
 
-def edited(record: Record[Any], payload: dict[str, Any], version: int, actor: str) -> DeltaOp:
+def rewritten(record: Record[Any], payload: dict[str, Any], version: int, actor: str) -> DeltaOp:
     """Return the change by which a person gives a record, as it reads in that version, another payload."""
     return DeltaOp(
         op=Op.EDIT,

@@ -56,7 +56,7 @@ def edit(desk: At, name: str, form: Form) -> RedirectResponse:
     if field is None or not text.strip() or not (version.isdecimal() and len(version) < 10):
         raise BadInput(f"got {text!r} for a {found.kind}; expected a bullet's or a skill's new text and its version")
     payload = found.payload.model_dump(mode="json") | {field: text}
-    op = editing.edited(found, payload, int(version), desk.actor)
+    op = editing.rewritten(found, payload, int(version), desk.actor)
     return _changed(desk, found, desk.store.commit(desk.namespace, [op], actor=desk.actor))
 
 

@@ -42,7 +42,8 @@ def r3l(retries: Sequence[Retry]) -> tuple[TrainRow, ...]:
 
 
 def _pivotal(row: TrainRow, step: int) -> TrainRow:
-    kept, replayed = (tuple(span for span in row.spans if (span.step >= step) is late) for late in (True, False))
+    replayed = [span for span in row.spans if span.step < step]
+    kept = tuple(span for span in row.spans if span.step >= step)
     return row.model_copy(update={"spans": kept, "skipped": (*row.skipped, *replayed)})
 
 

@@ -48,6 +48,8 @@ class TaskDone(Progress):
     """Share of main-arm successes so far; None before the first."""
     control_success: float | None
     """The same for the no-memory control; None where none ran."""
+    control_done: int = 0
+    """Episodes of that control so far."""
     usage: Usage
 
 
@@ -78,6 +80,7 @@ class Evaluated(Progress):
     split: str
     arm: str
     snapshot_id: str | None
+    tasks: int
     tgc: float
     sgc: float
     coverage: float
@@ -147,6 +150,7 @@ class Tally:
             total=self.total,
             running_success=self.success("main"),
             control_success=self.success("no_memory"),
+            control_done=len(self._passed.get("no_memory", ())),
             usage=self.usage,
         )
 

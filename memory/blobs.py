@@ -96,9 +96,12 @@ class BlobSearch:
 
 
 def check_embedder(journal: Journal, *, model: str, dim: int) -> None:
-    """Raise `EmbedderMismatch` when the workspace holds vectors of another embedder."""
-    other = journal.query("SELECT model, dim FROM embeddings WHERE model <> ? OR dim <> ? LIMIT 1", (model, dim))
-    if other:
+    """Raise `EmbedderMismatch` when the workspace holds vectors of another embedder.
+
+    One row tells it of all: a reindex replaces every vector or none.
+    """
+    other = journal.query("SELECT model, dim FROM embeddings LIMIT 1")
+    if other and other[0] != (model, dim):
         raise EmbedderMismatch(
             f"{journal.path}: its vectors were made by embedder {other[0][0]!r} (dimension {other[0][1]}), but "
             f"{model!r} (dimension {dim}) is configured; set the old embedder again, or run `evolve memory reindex` to "

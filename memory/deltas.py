@@ -60,9 +60,7 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
     """
     data = clean_body(batch.data) if batch.data else ""
     with journal.transaction() as conn:
-        one = conn.execute("SELECT model, dim FROM embeddings LIMIT 1").fetchone()
-        if one not in (None, (model, dim)):  # one does: a reindex replaces all or none
-            check_embedder(journal, model=model, dim=dim)
+        check_embedder(journal, model=model, dim=dim)
         row = conn.execute(
             "SELECT version, next_number FROM namespaces WHERE namespace = ?", (batch.namespace,)
         ).fetchone()

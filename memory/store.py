@@ -56,7 +56,6 @@ class Store:
         self.lock, self.db = journal.lock, journal.conn
         self.reader = Reader(journal)
         self._recaller = Recaller(journal, self.reader, embedder, index, count_tokens)
-        self._checked = False
 
     @classmethod
     def open(
@@ -330,7 +329,6 @@ class Store:
 
     def reindex(self) -> int:
         """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""
-        self._checked = False
         return reindex(self.journal, self.embedder, self.index)
 
     def forget_preview(
@@ -355,6 +353,4 @@ class Store:
         return result
 
     def _check_embedder(self) -> None:
-        if not self._checked:
-            check_embedder(self.journal, model=self.embedder.model, dim=self.embedder.dim)
-            self._checked = True
+        check_embedder(self.journal, model=self.embedder.model, dim=self.embedder.dim)

@@ -52,7 +52,9 @@ class Arrived(Frozen):
 
 
 def export_workspace(config: Config, archive: Path) -> str:
-    """Write the archive and return the database's sha256. Raises `NotFound` without a workspace.
+    """Write the archive and return the database's sha256; folders of it that are not there are made.
+
+    Raises `NotFound` without a workspace, and `BadInput` where `archive` is a folder.
 
     The copy is consistent even while a run writes. evolve.toml goes along where there is one.
     """
@@ -124,13 +126,16 @@ def copy_database(source: Path, copy: Path) -> None:
 
 
 def _put(bundle: Path, archive: Path) -> None:
-    """Copy the finished file to its place; half a file does not stay there."""
+    """Copy the finished file to its place; until all of it is there, what stood there stays."""
+    if archive.is_dir():
+        raise BadInput(f"{str(archive)!r} is a folder; name a file in it, for example {str(archive / 'all.tar.gz')!r}")
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    part = archive.with_name(f"{archive.name}.part")
     try:
-        shutil.copyfile(bundle, archive)
-    except OSError:
-        if archive.is_file():
-            archive.unlink()
-        raise
+        shutil.copyfile(bundle, part)
+        part.replace(archive)
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def import_workspace(archive: Path, folder: Path) -> Arrived:

@@ -56,7 +56,7 @@ class Display:
             case Notice():
                 self._say(event.text)
             case Evaluated():
-                figures = f"TGC {event.tgc:.1%}, SGC {event.sgc:.1%}, coverage {event.coverage:.0%}"
+                figures = f"{event.tasks} tasks, TGC {event.tgc:.1%}, SGC {event.sgc:.1%}, coverage {event.coverage:.0%}"
                 self._say(f"{event.split} ({event.arm}): {figures}")
             case RunFinished():
                 self._say(f"run {event.run_id} {event.status}")  # why it stopped is the command's last line
@@ -68,7 +68,7 @@ class Display:
         alone = event.running_success is None  # an evaluation without memory has no other arm
         success, control = event.control_success if alone else event.running_success, ""
         if event.control_success is not None and not alone:
-            control = f" (without memory {event.control_success:.0%})"
+            control = f" (without memory {event.control_success:.0%} of {event.control_done})"
         tokens = usage.prompt_tokens + usage.completion_tokens
         text = f"success {_percent(success)}{control}, {usage.calls:,} calls, {tokens:,} tokens"
         if usage.cost_usd:

@@ -51,6 +51,7 @@ from evolve.seeds import id_for
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.usercode import broke_contract, checked_outcome, users
+from memory.errors import BadInput
 from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
 from memory.store import Store
 from policies.budget import Budget
@@ -330,7 +331,12 @@ def _checked(what: str, solve: Solve, given: object) -> Trajectory:
 
 
 def _task(task: Task | str) -> Task:
-    return Task(id=id_for("task", task), instruction=task) if isinstance(task, str) else task
+    """Return a task, under an id of its instruction where that is all there is. Raises `BadInput` for a blank one."""
+    if not isinstance(task, str):
+        return task
+    if not task.strip():
+        raise BadInput("got a task without a word; say what is to be done, or give a Task with an id of its own")
+    return Task(id=id_for("task", task), instruction=task)
 
 
 def _forgetful(config: Config) -> Config:

@@ -190,6 +190,7 @@ def _store(context: RunContext, report: EvalReport) -> None:
             split=report.split,
             arm=report.arm,
             snapshot_id=report.snapshot_id,
+            tasks=len(report.passed),
             tgc=report.metrics.tgc,
             sgc=report.metrics.sgc,
             coverage=report.metrics.coverage,

@@ -350,7 +350,8 @@ class Workspace:
 
     def export_skills(self, folder: str | PathLike[str], names: Sequence[str] = ()) -> ExportedSkills:
         """Write skills in use as Agent Skills, a folder each. Raises `NotFound`."""
-        return exchange.export_skills(self._store, self.config, Path(folder), names)
+        named = running.several(names, "names")
+        return exchange.export_skills(self._store, self.config, Path(folder), named)
 
     def import_skills(self, path: str | PathLike[str], form: SkillFormat | None = None) -> ImportedSkills:
         """Bring in skills of others, quarantined. Raises `NotFound`, and `BadInput`."""
@@ -393,7 +394,7 @@ class Workspace:
         limit: int = 50,
     ) -> Rows[RunSummary]:
         """List the latest runs, evaluations, comparisons and sessions, the newest last; dates as 2026-11-22."""
-        wanted = run_filter(kinds, tag=tag, name=name, since=since, until=until)
+        wanted = run_filter(running.several(kinds, "kinds"), tag=tag, name=name, since=since, until=until)
         return Rows(reversed(list_runs(self._store, wanted, limit=limit)[0]))
 
     def episodes(self, run_id: str, *, failed: bool = False, limit: int = 50) -> Rows[EpisodeRow]:

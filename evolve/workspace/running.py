@@ -15,6 +15,7 @@ from evolve.errors import ConfigError
 from evolve.loop.modes.frozen import evaluation
 from evolve.loop.session import Parts
 from evolve.workspace.config_check import check_names
+from memory.errors import BadInput
 
 Settings = Mapping[str, object]
 
@@ -35,7 +36,7 @@ def of_evaluation(
     limit: int | None,
 ) -> Config:
     """Return the configuration of an evaluation. Raises as `of_run`."""
-    asked = evaluation(splits, memory=memory, attempts=attempts, limit=limit)
+    asked = evaluation(several(splits, "splits"), memory=memory, attempts=attempts, limit=limit)
     return _named(config, {**settings, **asked})
 
 
@@ -57,8 +58,17 @@ def of_comparison(
     if parts != Parts():
         raise ConfigError("a comparison makes its objects from names; open the workspace without parts")
     asked = _named(config, settings)
-    plan = plan_of(arms, Given(start=asked), options or ComparisonOptions(), "evolve.open(...).compare(...)")
+    plan = plan_of(
+        several(arms, "arms"), Given(start=asked), options or ComparisonOptions(), "evolve.open(...).compare(...)"
+    )
     return plan, folder or folder_of(asked, plan), asked
+
+
+def several(names: Sequence[str], what: str) -> Sequence[str]:
+    """Return names as they are. Raises `BadInput` for one text, which would be taken letter by letter."""
+    if isinstance(names, str):
+        raise BadInput(f"got {what} {names!r}; expected a list of names: [{names!r}]")
+    return names
 
 
 def _named(config: Config, settings: Settings) -> Config:

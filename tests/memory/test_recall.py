@@ -230,6 +230,14 @@ def test_another_embedder_is_refused_and_reindex_mends_it(filled: Store, reopen:
         old.recall(RecallQuery(text="money"))
 
 
+def test_an_embedder_that_another_process_changed_is_refused_too(filled: Store, reopen: Callable[..., Store]) -> None:
+    assert contents(filled, "amounts of money", k=1) == [FACTS[0]]
+    with reopen(embedder=HashingEmbedder(64)) as other:
+        other.reindex()
+    with pytest.raises(EmbedderMismatch, match="evolve memory reindex"):
+        filled.recall(RecallQuery(text="money"))
+
+
 def test_the_parts_of_a_score_are_said_to_six_digits_and_fuse_as_they_say(store: Store, add: Add) -> None:
     (result,) = store.commit(
         "default", [add("amounts of money are cents"), add("bananas are yellow")], actor="t"

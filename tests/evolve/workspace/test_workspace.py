@@ -257,6 +257,39 @@ def test_names_of_nothing_are_refused(memory: Workspace, tmp_path: Path) -> None
     with pytest.raises(ConfigError, match=r"there is no file '.*nosuch.toml'"):
         evolve.open(tmp_path / "nosuch.toml")
     assert not (tmp_path / "nosuch.toml").exists()
+    with pytest.raises(BadInput, match="got a task without a word"), memory.task(" "):
+        pass
+
+
+def test_one_text_is_no_list_of_names(memory: Workspace, tmp_path: Path) -> None:
+    for ask, what in (
+        (lambda: memory.evaluate("dev"), "splits"),
+        (lambda: memory.compare("default"), "arms"),
+        (lambda: memory.runs("eval"), "kinds"),
+        (lambda: memory.export_skills(tmp_path / "skills", "pages"), "names"),
+    ):
+        with pytest.raises(BadInput, match=rf"got {what} '\w+'; expected a list of names: \['"):
+            ask()
+
+
+def test_an_archive_that_was_there_stays_until_the_new_one_is_whole(
+    memory: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "new" / "folder" / "all.tar.gz"
+    memory.export_workspace(archive)
+    before = archive.read_bytes()
+    with pytest.raises(BadInput, match="is a folder; name a file in it"):
+        memory.export_workspace(tmp_path / "new")
+
+    def half(source: Path, target: Path) -> None:
+        target.write_bytes(Path(source).read_bytes()[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfile", half)
+    with pytest.raises(OSError, match="No space"):
+        memory.export_workspace(archive)
+    assert archive.read_bytes() == before
+    assert [each.name for each in archive.parent.iterdir()] == ["all.tar.gz"]
 
 
 def test_forgetting_shows_what_it_takes_first(worker: Workspace) -> None:

@@ -56,8 +56,8 @@ class Display:
             case Notice():
                 self._say(event.text)
             case Evaluated():
-                figures = f"{event.tasks} tasks, TGC {event.tgc:.1%}, SGC {event.sgc:.1%}, coverage {event.coverage:.0%}"
-                self._say(f"{event.split} ({event.arm}): {figures}")
+                figures = f"TGC {event.tgc:.1%}, SGC {event.sgc:.1%}, coverage {event.coverage:.0%}"
+                self._say(f"{event.split} ({event.arm}): {event.tasks} tasks, {figures}")
             case RunFinished():
                 self._say(f"run {event.run_id} {event.status}")  # why it stopped is the command's last line
             case _:

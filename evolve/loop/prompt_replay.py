@@ -34,6 +34,11 @@ def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTe
     return with_examples(told, shown.exemplars, words.demonstration)
 
 
+def temperature_of(config: Config, trajectory: Trajectory) -> float:
+    """Return the temperature that an episode was sampled with, by the configuration of its run."""
+    return config.run.attempt_temperature if trajectory.arm in FURTHER else config.policy.temperature
+
+
 def proved(
     config: Config, trajectory: Trajectory, step: int, messages: Sequence[Message], words: WorldTexts
 ) -> bool | None:
@@ -44,9 +49,8 @@ def proved(
     key = trajectory.steps[step].reply_key if step < len(trajectory.steps) else ""
     if not key:
         return None
-    again = trajectory.arm in FURTHER
     params = SamplingParams(
-        temperature=config.run.attempt_temperature if again else config.policy.temperature,
+        temperature=temperature_of(config, trajectory),
         max_tokens=config.policy.max_tokens,
         stop=words.stop,
         seed=seed_for(trajectory.seed, step),

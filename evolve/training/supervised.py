@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Sequence
+from math import nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from evolve.training.ledger import CHECKPOINT, HISTORY, METRICS
 from evolve.training.training_data import Offer, episodes
 from evolve.training.turns import Replies, TurnReader, erred, turns_of
 from memory.errors import BadInput
+from memory.records import Trajectory
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
 from policies.rl.trainer import Trainer
@@ -73,15 +75,29 @@ def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReade
     return found
 
 
-def group_examples(offer: Offer, replies: Replies, advantages: AdvantageEstimator) -> Examples:
+def group_examples(
+    offer: Offer,
+    replies: Replies,
+    advantages: AdvantageEstimator,
+    told: Callable[[Trajectory], bool] = lambda episode: True,
+) -> Examples:
     """Return what was said in tasks that did not always end alike, with the advantages that an estimator gives.
 
     Older weights sampled it, so a clip bounds how far those that are trained have moved from them in all passes.
+    An episode of which `told` is false was sampled otherwise than the policy is trained: its log-probabilities are
+    unknown (nan), and count as those of the weights that the training begins with.
     Raises `BadInput` where the journal offers none.
     """
     batch = prepared(episodes([each for some in offer.groups.values() for each in some]), replies)
     found = Examples(*batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool)))
-    found.rows[:] = [row.model_copy(update={"reused": True}) for row in found.rows]
+    known = {each.id for some in offer.groups.values() for each in some if told(each)}
+    found.rows[:] = [
+        row.model_copy(
+            update={"reused": True}
+            | ({} if row.trajectory_id in known else {"sampling_logprobs": (nan,) * len(row.completion_ids)})
+        )
+        for row in found.rows
+    ]
     require_some(found.rows, "train tasks with both successes and failures")
     return found
 

@@ -10,11 +10,13 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.config.training import GROUPS, PAIRED
 from evolve.episode.injection import shown_again
@@ -23,6 +25,7 @@ from evolve.errors import ConfigError
 from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.nodes.judge import judged
+from evolve.loop.prompt_replay import temperature_of
 from evolve.loop.runs import alone
 from evolve.progress import Observers, RunFinished
 from evolve.telemetry.described import Traced
@@ -158,7 +161,7 @@ def train_from_logs(
             preference = PREFERENCES[recipe](section.preference.beta, section.preference.gamma)
             given = preference_pairs(found, store.get_reply, preference)
         elif groups:
-            given = group_examples(found, store.get_reply, section.member("advantages"))
+            given = group_examples(found, store.get_reply, section.member("advantages"), _at_temperature(config, store))
         else:
             given = success_examples(found, store.get_reply, _readers(config, store, others))
             if section.sft.reflections:
@@ -241,6 +244,26 @@ def _known(config: Config, store: Store) -> tuple[TurnReader, TurnReader]:
         return retelling, saying
     author = author_of(config, store)
     return either(turns_of, retelling, author), either(turns_of, saying, author)
+
+
+def _at_temperature(config: Config, store: Store) -> Callable[[Trajectory], bool]:
+    """Return what tells whether an episode was sampled at `train.temperature`: its log-probabilities are those of the
+    policy that is trained. A greedy reply tells those at 1.
+    """
+
+    @cache
+    def settings(run_id: str) -> Config | None:
+        run = store.get_run(run_id)
+        try:
+            return stored_config(run["config"], config.root) if run and run.get("config") else None
+        except ConfigError:  # of an earlier version
+            return None
+
+    def told(episode: Trajectory) -> bool:
+        asked = settings(episode.run_id)
+        return asked is not None and (temperature_of(asked, episode) or 1.0) == config.train.temperature
+
+    return told
 
 
 @contextmanager

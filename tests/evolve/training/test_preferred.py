@@ -63,6 +63,19 @@ def test_what_groups_said_is_compared_with_the_weights_that_said_it(config: Conf
     assert all(row.reused for row in examples.rows)
 
 
+def test_what_was_sampled_at_another_temperature_says_nothing_of_the_policy(config: Config) -> None:
+    """First attempts were sampled at 1.5, all others at 0.8."""
+    unknown: dict[float, float] = {}
+    for temperature in (0.8, 1.0, 1.5):
+        asked = recipe_settings("groups") | {"train.temperature": temperature, "train.sft.passes": 1}
+        done = train_from_logs(changed(config, asked), "groups", groups=True)
+        told = ledger.lines(done.folder / ledger.METRICS)
+        unknown[temperature] = sum(each.get("unscored", 0) for each in told) / sum(each["tokens"] for each in told)
+    assert unknown[1.0] == 1
+    assert unknown[0.8] + unknown[1.5] == pytest.approx(1)
+    assert 0 < unknown[0.8] < 1
+
+
 def test_a_correction_is_refused_where_nobody_knows_how_likely_a_token_was(config: Config) -> None:
     for recipe in ("sft", "dpo"):
         with pytest.raises(ConfigError, match=r"train.correction = 'tis'.*leave it out"):

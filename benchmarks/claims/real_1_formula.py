@@ -10,7 +10,7 @@ one exemplar shown in place of three, and several samples of which the answer co
 and as its control without).
 Then another life, which reads no grade at all (label-free): an answer that at least two of four attempts gave, and no
 other as often, is taken for right. Exemplars of such answers did not help (docs/LOG.md), so the target is about weights
-that were trained on them.
+that were trained on them, as if nothing had been shown.
 
 The replies are recorded (`benchmarks/data/replies/`), and the lives kept under `build/real/`: killed, or on another day
 and machine, the same command goes on. It needs the files of the benchmark (in the folder that EVOLVE_TEST_DATA names),
@@ -42,6 +42,7 @@ LEARNING: dict[str, dict[str, Any]] = {
     "controls": {"no_memory": 0.0},
 }
 TRAINING: dict[str, Any] = {**LORA, "sft": {"passes": 1, "batch": 8}}
+WITHOUT_EXEMPLARS: dict[str, Any] = {**LORA, "sft": {"passes": 1, "batch": 8, "context": "dropped"}}
 SAMPLES, TEMPERATURE = 5, 0.7
 UNGRADED = {
     "run": {"batch_size": 50, "attempts": 4, "label_free": True, "judge": "agreement"},
@@ -136,7 +137,7 @@ def main() -> None:
         weighed = Weighed(MODEL, graded, TRAINING, held_out)
         fitted = weighed.fitted()
         accepted = weighed.gated(fitted.generation)
-        judged = Weighed(MODEL, replace(free, sections=LEARNING | UNGRADED), TRAINING, held_out).fitted()
+        judged = Weighed(MODEL, replace(free, sections=LEARNING | UNGRADED), WITHOUT_EXEMPLARS, held_out).fitted()
         child, other = weighed.child(fitted.generation), replace(weighed, life=free).child(judged.generation)
         found = [*learned(known, child, unlabelled, other), *found, *trained_rows(fitted, accepted, SEED)]
         found.append(Row("label-free: rows trained on", judged.rows, at_least(1), seed=SEED))

@@ -52,6 +52,13 @@ class Examples(NamedTuple):
         told = [(row.prompt_ids, row.completion_ids, *map(float, own)) for row, own in zip(*self, strict=True)]
         return hashlib.sha256(json.dumps(told).encode()).hexdigest()
 
+    @property
+    def distinct(self) -> Examples:
+        """Return each row once: what several attempts at a task said alike."""
+        first = {(row.prompt_ids, row.completion_ids): at for at, row in reversed([*enumerate(self.rows)])}
+        kept = sorted(first.values())
+        return Examples([self.rows[at] for at in kept], [self.advantages[at] for at in kept])
+
     def joined(self, other: Examples) -> Examples:
         """Return both, in order."""
         return Examples([*self.rows, *other.rows], [*self.advantages, *other.advantages])
@@ -60,7 +67,8 @@ class Examples(NamedTuple):
 def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReader] = (turns_of,)) -> Examples:
     """Return what successful episodes said, once for each reader, with advantage 1; 0 for turns that ended in errors.
 
-    Rows that others said are marked (`TrainRow.expert`). Raises `BadInput` where the journal offers none.
+    What attempts at a task said alike is taken once. Rows that others said are marked (`TrainRow.expert`). Raises
+    `BadInput` where the journal offers none.
     """
     chosen = {each.id: each for each in (*offer.successes, *offer.experts)}
     experts = {each.id for each in offer.experts}
@@ -72,7 +80,7 @@ def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReade
         found = found.joined(Examples(*own))
     found.rows[:] = [row.model_copy(update={"expert": row.trajectory_id in experts}) for row in found.rows]
     require_some(found.rows, "successful train episodes")
-    return found
+    return found.distinct
 
 
 def group_examples(

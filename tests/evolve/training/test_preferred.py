@@ -24,7 +24,7 @@ from evolve.loop.assembly import open_store
 from evolve.loop.session import run
 from evolve.training import ledger
 from evolve.training.preferred import REFERENCE
-from evolve.training.supervised import group_examples
+from evolve.training.supervised import group_examples, success_examples
 from evolve.training.training_data import offer
 from evolve.training.training_session import Trained, offered, resume, train_from_logs
 from memory.errors import BadInput
@@ -61,6 +61,20 @@ def test_what_groups_said_is_compared_with_the_weights_that_said_it(config: Conf
         examples = group_examples(found, store.get_reply, grpo)
     assert examples.rows
     assert all(row.reused for row in examples.rows)
+
+
+def test_what_attempts_said_alike_is_learned_once(config: Config) -> None:
+    with open_store(config, len, read_only=True) as store:
+        found = offer(store.trajectories(), store.get_reply)
+        twice = found.model_copy(
+            update={
+                "successes": (*found.successes, *(e.model_copy(update={"id": f"{e.id}-"}) for e in found.successes))
+            }
+        )
+        once, again = success_examples(found, store.get_reply), success_examples(twice, store.get_reply)
+    assert len({(row.prompt_ids, row.completion_ids) for row in once.rows}) == len(once.rows)
+    assert again.rows == once.rows
+    assert [[*each] for each in again.advantages] == [[*each] for each in once.advantages]
 
 
 def test_what_was_sampled_at_another_temperature_says_nothing_of_the_policy(config: Config) -> None:

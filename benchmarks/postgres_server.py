@@ -26,7 +26,8 @@ class NoServer(Exception):
 
 def new_workspace(*, vector: bool = False) -> str:
     """Return an address where no workspace is yet; with `vector` the server has pgvector. Raises `NoServer`."""
-    return f"postgresql://evolve@/postgres?host={running(vector)}&options=-csearch_path%3Dt{uuid4().hex}"
+    home = running(True) if vector else running()  # the key of the cache: whoever asks for `running()` means this one
+    return f"postgresql://evolve@/postgres?host={home}&options=-csearch_path%3Dt{uuid4().hex}"
 
 
 @cache

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 T = TypeVar("T")
 
-_SLOTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, asyncio.Semaphore]] = WeakKeyDictionary()
+_SLOTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, int], asyncio.Semaphore]] = WeakKeyDictionary()
 
 
 async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
@@ -28,10 +28,11 @@ async def all_of(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 def slot(environment: Any) -> AbstractAsyncContextManager[Any]:
     """Return what an episode holds while it is open: one of the environment's `max_concurrency` places, if it has any.
 
-    The places are shared by all environments of one name on an event loop, since what cannot be shared is global.
+    The places are shared by all environments of one name and number on an event loop, since what cannot be shared is
+    global.
     """
     most = getattr(environment, "max_concurrency", None)
     if most is None:
         return nullcontext()
     places = _SLOTS.setdefault(asyncio.get_running_loop(), {})
-    return places.setdefault(environment.name, asyncio.Semaphore(most))
+    return places.setdefault((environment.name, most), asyncio.Semaphore(most))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from math import isfinite
 from typing import Any
 
 from memory.detectors import DETECTORS, Detector
 from memory.redact import redact_named, suspects
 
+_ODD = ("\\u0000", "NaN", "Infinity")
+"""What stands in a body that may hold what no database reads: NUL, and numbers that are no JSON."""
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -24,7 +27,7 @@ def clean(value: Any) -> Any:
     except (TypeError, ValueError):  # odd keys, a lone surrogate
         return _cleaned(value, DETECTORS)
     found = suspects(body)
-    return _cleaned(value, found) if found or "\\u0000" in body else value
+    return _cleaned(value, found) if found or any(odd in body for odd in _ODD) else value
 
 
 def _cleaned(value: Any, among: Sequence[Detector]) -> Any:
@@ -40,7 +43,7 @@ def _cleaned(value: Any, among: Sequence[Detector]) -> Any:
         return {str(_cleaned(key, among)): redact_named(str(key), _cleaned(item, among)) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_cleaned(item, among) for item in value]
-    return value
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def canonical(value: Any) -> str:

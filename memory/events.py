@@ -112,4 +112,5 @@ def written_by(journal: Journal, op_ids: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _marks(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
+    """Return a mark for each value; none at all is NULL, which nothing equals: PostgreSQL knows no `IN ()`."""
+    return ", ".join("?" * len(values)) or "NULL"

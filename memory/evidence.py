@@ -74,12 +74,14 @@ def evidence(
     tasks = _tasks(journal, namespace, horizon, until)
     since = {key: (first, seq) for key, first, seq in _present_text(journal, records)}
     wanted = {record.id: record.version for record in records}
+    back = _brought_back(journal, list(wanted), until)
     found: dict[str, list[Mark]] = {key: [] for key in wanted}
     for key, seq, version, usage in _events(journal, wanted, after=tasks[0] if len(tasks) == horizon else 0, to=until):
-        if since[key][0] <= version <= wanted[key]:
+        if since[key][0] <= version <= wanted[key] and seq > back.get(key, 0):
             found[key].append(Mark(seq, _age(tasks, seq), UsageCounts(**json.loads(usage))))
+    born = {key: max(seq, back.get(key, 0)) for key, (_, seq) in since.items()}
     return {
-        key: Evidence(Mark(since[key][1], _age(tasks, since[key][1]), UsageCounts()), tuple(marks))
+        key: Evidence(Mark(born[key], _age(tasks, born[key]), UsageCounts()), tuple(marks))
         for key, marks in found.items()
     }
 
@@ -129,6 +131,16 @@ def _present_text(journal: Journal, records: Sequence[Record[Any]]) -> list[tupl
         (json.dumps([[record.id, record.version, record.content_hash] for record in records]),),
     )
     return [(row[0], row[1], row[2]) for row in rows]
+
+
+def _brought_back(journal: Journal, ids: Sequence[str], until: int) -> dict[str, int]:
+    """Return record id -> seq of the last rollback that gave it an earlier version back."""
+    rows = journal.query(
+        "SELECT e.subject, max(e.seq) FROM json_each(?) j CROSS JOIN events e ON e.subject = j.value"
+        " WHERE e.type = 'knowledge.rolled_back' AND e.seq <= ? GROUP BY e.subject",
+        (json.dumps(list(ids)), until),
+    )
+    return {row[0]: row[1] for row in rows}
 
 
 def _events(journal: Journal, wanted: dict[str, int], *, after: int, to: int) -> list[tuple[str, int, int, str]]:

@@ -152,6 +152,19 @@ class IndexServer:
         """Do nothing: others go on."""
 
 
+def erase_unowned(journal: Journal) -> None:
+    """Delete the folder of an index that this process does not keep. Raises `IndexLocked` where another one does."""
+    folder = journal.path.parent / "index"
+    if not journal.database and (folder.exists() or any(folder.parent.glob(f"{folder.name}.quarantine-*"))):
+        holder = Owner(folder)
+        holder.acquire()
+        place = IndexFolder(folder, holder, journal.path, model="", dim=0)
+        try:
+            place.erase()
+        finally:
+            place.release(clean=True)
+
+
 def find_place(named: str, journal: Journal, *, model: str, dim: int, owner: bool) -> Place | None:
     """Return where a workspace keeps the index that `memory.index` names (`kind` or `kind:address`).
 

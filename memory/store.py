@@ -17,7 +17,7 @@ from memory.blobs import check_embedder
 from memory.changes import Batch
 from memory.deltas import commit
 from memory.embedding_cache import CachedEmbedder, reindex
-from memory.index_place import find_place
+from memory.index_place import erase_unowned, find_place
 from memory.indexes import FOLDER
 from memory.journal import Journal
 from memory.live_index import LiveIndex
@@ -331,6 +331,15 @@ class Store:
         """Embed every record anew with this store's embedder and refill the vector index; return how many there are."""
         return reindex(self.journal, self.embedder, self.index)
 
+    def forgotten(self, namespace: str, name: str) -> str | None:
+        """Return the id of a forgotten record that has this id, number or label; None where there is none."""
+        number = name.rpartition("-")[2]
+        rows = self.journal.query(
+            "SELECT id FROM records WHERE namespace = ? AND forgotten = 1 AND (id = ? OR CAST(number AS TEXT) = ?)",
+            (namespace, name, number.lstrip("0")),
+        )
+        return rows[0][0] if rows else None
+
     def forget_preview(
         self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False
     ) -> forget.Forgotten:
@@ -349,6 +358,8 @@ class Store:
         result = forget.forget(self.journal, record_id, task_id, purge=purge, actor="operator", reason=reason)
         if purge:
             self.index.rebuild()
+            if not self.index.state().owner:
+                erase_unowned(self.journal)
         self.index.wake()
         return result
 

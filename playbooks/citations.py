@@ -5,6 +5,7 @@ References resolve against the records that were shown and nothing else: a rule 
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +15,8 @@ from memory.records import Record
 _REFERENCE = re.compile(r"(?:([a-z][a-z0-9_]*)-)?(\d{1,9})")
 _SOURCE = re.compile(r"(?<![\w)\]])\[(\?|[^\[\]\n]{1,80})\]")
 """Brackets that are no index of a variable (`rows[0]`)."""
-_BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]")
+_NUMBERS = re.compile(r"\[[\d,;\s]+\]")
+_FENCED = re.compile(r"```[^\n]*\n.*?(?:```|\Z)", re.DOTALL)
 
 
 def resolve(reference: str, shown: Sequence[Record[Any]]) -> Record[Any] | None:
@@ -39,7 +41,7 @@ def resolve(reference: str, shown: Sequence[Record[Any]]) -> Record[Any] | None:
 def cited(text: str, shown: Sequence[Record[Any]]) -> tuple[Record[Any], ...]:
     """Return the shown records that `text` cites in brackets (`[12]`, `[shr-00012, api-3]`), in order."""
     found: dict[str, Record[Any]] = {}
-    for group in _BRACKETED.findall(text):
+    for group in _SOURCE.findall(_masked(text)):
         for reference in re.split(r"[,;\s]+", group):
             record = resolve(reference, shown) if reference else None
             if record is not None:
@@ -55,8 +57,32 @@ def cites(text: str) -> bool:
 
 def uncited(text: str, shown: Sequence[Record[Any]]) -> str:
     """Return `text` with each bracket that cites a shown record as a guess, `[?]`."""
+    parts, at = list[str](), 0
+    for match in _SOURCE.finditer(_masked(text)):
+        if cited(match[0], shown):
+            parts += [text[at : match.start()], "[?]"]
+            at = match.end()
+    return "".join([*parts, text[at:]])
 
-    def replaced(match: re.Match[str]) -> str:
-        return "[?]" if cited(match.group(), shown) else match.group()
 
-    return _SOURCE.sub(replaced, text)
+def _masked(text: str) -> str:
+    """Return a reply with blanks where its code, comments apart, has brackets of bare numbers: they index and list."""
+    if _FENCED.search(text):
+        return _FENCED.sub(lambda block: _blanked(block[0]), text)
+    return _blanked(text) if _is_code(text) else text
+
+
+def _blanked(code: str) -> str:
+    lines = (line.partition("#") for line in code.split("\n"))
+    return "\n".join(
+        _NUMBERS.sub(lambda match: " " * len(match[0]), said) + mark + comment for said, mark, comment in lines
+    )
+
+
+def _is_code(text: str) -> bool:
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # what ast.parse raises on text that is no code
+        return False
+    statements = any(not isinstance(each, ast.Expr) for each in tree.body)
+    return statements or any(isinstance(each, ast.Call) for each in ast.walk(tree))

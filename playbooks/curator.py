@@ -21,9 +21,9 @@ from playbooks.full import Operation
 from playbooks.kinds.bullet import Bullet, clean_text, match_section
 from playbooks.lessons import Known, Lesson, add_op, agree_op, collect, direct_op, edit_op, tag_ops
 from playbooks.likeness import nearest
+from playbooks.notebook.asking import ask
 from playbooks.similarity import opposes
 from policies.protocols import Message, Policy, Profile, SamplingParams
-from policies.structured import generate_structured
 
 __all__ = ["DirectCurator", "ModelCurator", "curate_messages"]
 
@@ -102,7 +102,7 @@ class ModelCurator:
         that was not shown, or that a rule which says the opposite says the same."""
         candidates = nearest(lesson.insight.content, view, Bullet.kind)
         messages = curate_messages(lesson.insight, candidates, "compact")
-        decision, reply, raw = await generate_structured(self._policy, messages, compact.CompactDecision, self._params)
+        decision, reply, raw = await ask(self._policy, messages, compact.CompactDecision, self._params)
         if decision is None:
             self._set_aside(lesson, raw, reply.usage)
             return None
@@ -120,7 +120,7 @@ class ModelCurator:
         found = {r.id: r for lesson in lessons for r in nearest(lesson.insight.content, view, Bullet.kind)}
         candidates = tuple(found.values())
         messages = curate_messages([lesson.insight for lesson in lessons], candidates, "full")
-        answer, reply, raw = await generate_structured(self._policy, messages, full.FullCuration, self._params)
+        answer, reply, raw = await ask(self._policy, messages, full.FullCuration, self._params)
         if answer is None:
             for lesson in lessons:
                 self._set_aside(lesson, raw, reply.usage)

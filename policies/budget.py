@@ -6,6 +6,7 @@ tokens, money and time can be overrun by the calls in flight; the number of call
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ class Budget:
     clock: Callable[[], float] = time.monotonic
     _in_flight: int = field(default=0, init=False, repr=False)
     _started: float = field(default=0.0, init=False, repr=False)
+    _landed: asyncio.Event = field(default_factory=asyncio.Event, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._started = self.clock()
@@ -58,8 +60,14 @@ class Budget:
         if reached := self.exhausted():
             raise BudgetExceeded(f"budget used up: {reached}; raise the limit and resume the run")
 
-    def reserve(self) -> None:
-        """Take a place for one call. Raises `BudgetExceeded` when a limit has been reached."""
+    async def reserve(self) -> None:
+        """Take a place for one call. Raises `BudgetExceeded` when a limit has been reached.
+
+        Where calls are in flight it waits for them first: whoever raises ends the others' work, and their calls are
+        paid for. One that fails gives its place back.
+        """
+        while self._in_flight and self.exhausted():
+            await self._landed.wait()
         self.check()
         self._in_flight += 1
 
@@ -67,6 +75,8 @@ class Budget:
         """Give the place back and charge what the call used (`Usage()` for one that failed)."""
         self._in_flight -= 1
         self.charge(usage)
+        self._landed.set()
+        self._landed = asyncio.Event()
 
     def charge(self, usage: Usage) -> None:
         """Count what was used without a place."""
@@ -82,7 +92,7 @@ class BudgetedPolicy(WrappedPolicy):
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the policy's reply. Raises `BudgetExceeded` before the call when a limit has been reached."""
-        self.budget.reserve()
+        await self.budget.reserve()
         usage = Usage()
         try:
             reply = await super().generate(messages, params)

@@ -62,6 +62,8 @@ class LangChainPolicy:
         configured = self.options.supports_schema
         self._schema = bool((self.model.profile or {}).get("structured_output")) if configured is None else configured
         self._set: dict[str, BaseChatModel] = {}
+        self._offers = Offers(json_schema=False, bounds=False)
+        """What of our settings the provider has not refused yet; a schema is `_schema`'s."""
 
     @property
     def version(self) -> str:
@@ -78,14 +80,16 @@ class LangChainPolicy:
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return one completion. Raises `PolicyUnavailable` or `PolicyRefused`."""
-        model = self._with_settings(params)
         prompt = [to_langchain(message) for message in messages]
         kwargs: dict[str, Any] = {"stop": list(params.stop)} if params.stop else {}
-        try:
-            async with asyncio.timeout(self.options.timeout_s):
-                message = await self._ask(model, prompt, params, kwargs)
-        except (ModelError, OSError, httpx.HTTPError, *sdk_errors()) as error:
-            raise translated(self.name, error) from None
+        while True:
+            try:
+                async with asyncio.timeout(self.options.timeout_s):
+                    message = await self._ask(self._with_settings(params), prompt, params, kwargs)
+                break
+            except (ModelError, OSError, httpx.HTTPError, json.JSONDecodeError, *sdk_errors()) as error:
+                if not self._narrowed(error, params):
+                    raise translated(self.name, error) from None
         made = to_reply(message, self.version)
         usage = made.usage
         if not usage.prompt_tokens:
@@ -136,6 +140,18 @@ class LangChainPolicy:
                 raise
             return self._give_up_schema(error)
 
+    def _narrowed(self, error: Exception, params: SamplingParams) -> bool:
+        """Leave out the setting that an HTTP 400 says is not supported; return whether there was one."""
+        asked = {"temperature": params.temperature, **({} if params.seed is None else {"seed": params.seed})}
+        if getattr(error, "status_code", None) not in (400, 422):
+            return False
+        narrowed = narrow(self._offers, asked, str(error))
+        if narrowed is None:
+            return False
+        self._offers, meaning = narrowed
+        self._announce(meaning)
+        return True
+
     def _give_up_schema(self, error: Exception) -> None:
         self._schema = False
         self._announce(f"free text: the model refuses a JSON schema ({quotable(error)})")
@@ -146,6 +162,8 @@ class LangChainPolicy:
         for parameter, names in _FIELDS.items():
             value = getattr(params, parameter)
             if value is None or (parameter == "top_p" and value == 1.0):
+                continue
+            if not (self._offers.seed if parameter == "seed" else self._offers.sampling or parameter == "max_tokens"):
                 continue
             field = next((name for name in names if name in type(self.model).model_fields), None)
             if field is None:

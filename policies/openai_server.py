@@ -73,6 +73,8 @@ class OpenAIPolicy:
         self._served: tuple[str, ...] | None = None
         self._features = ServerFeatures(base_url=self.connection.base_url, model=model)
         self._probed = False
+        self._lost = 0
+        """Lost requests after which the server's adapter was looked at."""
         self._counter = counter
 
     @property
@@ -114,7 +116,14 @@ class OpenAIPolicy:
             except NoSuchRoute as refusal:
                 raise self._unknown_model(refusal) from None
             else:
+                await self._see_adapter()
                 return self._finished(data, messages)
+
+    async def _see_adapter(self) -> None:
+        """Look again after a lost request: the server may have been started anew, with another adapter."""
+        if self.options.adapted is not None and self._lost != self._transport.lost:
+            await require_adapter(self.connection.base_url, self.options.adapted, self.connection.timeout_s)
+            self._lost = self._transport.lost
 
     async def server_features(self, known: Sequence[ServerFeatures] = ()) -> ServerFeatures:
         """Return what the server can do. It is asked once, by three requests of a few tokens, and from then on only for
@@ -172,7 +181,7 @@ class OpenAIPolicy:
             await require_adapter(self.connection.base_url, self.options.adapted, self.connection.timeout_s)
         try:
             listing = await self._transport.call("/models")
-        except (NoSuchRoute, BadRequest):
+        except PolicyRefused:  # no list, none in this form, or not for this key: the first request will tell
             self._served = ()
             return
         models = [entry for entry in listing.get("data") or () if isinstance(entry, dict)]
@@ -285,7 +294,7 @@ async def _tokens(call: Call, plain: Mapping[str, Any]) -> dict[str, bool]:
     for asked in ({"logprobs": True, "return_token_ids": True}, {"logprobs": True}):
         try:
             made = reply(await call("/chat/completions", {**plain, **asked}), "")
-        except BadRequest:
+        except PolicyRefused:  # also HTTP 403: OpenAI's for models that tell none; the key was good a request ago
             continue
         return {"logprobs": made.logprobs is not None, "token_ids": bool(made.token_ids and made.logprobs)}
     return {"logprobs": False, "token_ids": False}
@@ -294,7 +303,7 @@ async def _tokens(call: Call, plain: Mapping[str, Any]) -> dict[str, bool]:
 async def _tools(call: Call, plain: Mapping[str, Any]) -> bool:
     try:
         await call("/chat/completions", {**plain, "tools": [tool_schema(TOOL)]})
-    except (BadRequest, PolicyUnavailable):  # some answer 500; one that died is met again by the next call
+    except (PolicyRefused, PolicyUnavailable):  # some answer 500; one that died is met again by the next call
         return False
     return True
 

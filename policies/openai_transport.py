@@ -7,6 +7,7 @@ the request, are never chained.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,6 +30,7 @@ except ModuleNotFoundError as missing:
 MAX_WAIT_S = 30.0
 QUOTED = 300
 _TRANSIENT = frozenset({408, 409, 425, 429})
+_HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Connection(ServerAddress):
@@ -62,9 +64,17 @@ class Transport:
         """Connect to nothing yet. Raises `BadInput` for a base URL that is not plain http(s)."""
         self._connection = connection
         self._variable = _key_variable(connection)
-        self._key = SecretStr(api_key or os.environ.get(self._variable) or "")
+        self._host = urlsplit(connection.base_url).hostname or ""
+        key = (api_key or os.environ.get(self._variable) or "").strip()  # files that hold keys end with a line break
+        if not (key.isascii() and key.isprintable()):
+            raise BadInput(
+                f"the API key{f' in {self._variable}' if self._variable else ''} is no line of ASCII; correct it"
+            )
+        self._key = SecretStr(key)
         self._client: openai.AsyncOpenAI | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.lost = 0
+        """Attempts that came to no answer."""
 
     async def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """POST `body` (GET without one) and return the JSON object, after at most `attempts` tries."""
@@ -75,7 +85,7 @@ class Transport:
             reraise=True,
         )
         try:
-            return await retrying(self._once, path, body)
+            return await retrying(self._attempt, path, body)
         except _Transient as failure:
             raise PolicyUnavailable(
                 f"{self._connection.base_url} gave no answer in {self._connection.attempts} attempts "
@@ -88,13 +98,25 @@ class Transport:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.close()
 
+    async def _attempt(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+        try:
+            return await self._once(path, body)
+        except _Transient:
+            self.lost += 1
+            raise
+
     async def _once(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
         client = self._connected()
         try:
-            if body is None:
-                data = await client.get(path, cast_to=object)
-            else:
-                data = await client.post(path, body=body, cast_to=object)
+            async with asyncio.timeout(self._connection.timeout_s):  # the client's own begins anew with every byte
+                if body is None:
+                    data = await client.get(path, cast_to=object)
+                else:
+                    data = await client.post(path, body=body, cast_to=object)
+        except TimeoutError:
+            raise _Transient(f"Timeout: no whole answer in {self._connection.timeout_s:g} s") from None
+        except json.JSONDecodeError as error:
+            raise _Transient(f"an answer that is no JSON: {self._quotable(str(error))}") from None
         except openai.APIStatusError as error:
             raise self._status_failure(error) from None
         except openai.APIConnectionError as error:
@@ -107,6 +129,8 @@ class Transport:
                 f"{self._connection.base_url}{path} answered without a JSON object ({self._quotable(str(data))!r}); "
                 "base_url must be that of an OpenAI-compatible API, usually ending in /v1"
             )
+        if data.get("error") and not {"choices", "data"} & data.keys():
+            raise self._told_failure(data["error"])
         return data
 
     def _connected(self) -> openai.AsyncOpenAI:
@@ -118,7 +142,11 @@ class Transport:
                 api_key=self._key.get_secret_value() or "none",
                 timeout=self._connection.timeout_s,
                 max_retries=0,
+                # no proxy of HTTP_PROXY stands between this machine and itself
+                http_client=openai.DefaultAsyncHttpxClient(trust_env=False) if self._host in _HERE else None,
             )
+            if not f".{self._host}".endswith(".openai.com"):
+                self._client.organization = self._client.project = None  # of OPENAI_ORG_ID, OPENAI_PROJECT_ID
             self._loop = loop
         return self._client
 
@@ -136,6 +164,14 @@ class Transport:
             return _Transient(f"HTTP {status}: {said}", _seconds(error.response.headers.get("retry-after")))
         kind: type[PolicyError] = BadRequest if status in (400, 422) else PolicyRefused
         return kind(f"{url} refused the request (HTTP {status}: {said})")
+
+    def _told_failure(self, error: Any) -> Exception:
+        """Return the failure that a gateway passes on under HTTP 200."""
+        told: dict[str, Any] = error if isinstance(error, dict) else {"message": error}
+        said, code = self._quotable(str(told.get("message"))), told.get("code")
+        if isinstance(code, int) and (code in _TRANSIENT or code >= 500):
+            return _Transient(f"error {code}: {said}")
+        return PolicyRefused(f"{self._connection.base_url} answered an error ({code}: {said})")
 
     def _quotable(self, text: str) -> str:
         key = self._key.get_secret_value()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol
+from math import isfinite, nan
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from memory.records import Frozen, ToolCall, Usage
 
@@ -46,6 +47,18 @@ class SamplingParams(Frozen):
     tools: tuple[ToolSpec, ...] = ()
 
 
+def _known(value: float | None) -> float:
+    return nan if value is None else value
+
+
+def _told(value: float) -> float | None:
+    return value if isfinite(value) else None
+
+
+Logprob = Annotated[float, BeforeValidator(_known), PlainSerializer(_told, return_type=float | None, when_used="json")]
+"""A log-probability; nan where the server gave none, which is null in JSON."""
+
+
 class Reply(Frozen):
     """One completion. Token-level fields are None where the backend does not offer them."""
 
@@ -54,7 +67,7 @@ class Reply(Frozen):
     finish_reason: str = "stop"
     prompt_token_ids: tuple[int, ...] | None = None
     token_ids: tuple[int, ...] | None = None
-    logprobs: tuple[float, ...] | None = None
+    logprobs: tuple[Logprob, ...] | None = None
     """Natural-log probability of each completion token under the sampling policy."""
     usage: Usage = Usage()
     policy_version: str = ""

@@ -25,6 +25,7 @@ EAGER = {"TORCHDYNAMO_DISABLE": "1"}
 """Goes with `--enforce-eager`: else the first request waits half a minute for a C++ compiler."""
 SAMPLING = (
     *("--logprobs-mode", "processed_logprobs"),
+    *("--generation-config", "vllm"),  # no top-k and no penalty of the model's own
     *("--structured-outputs-config", '{"backend": "xgrammar", "disable_any_whitespace": true}'),
 )
 """Log-probabilities are those of the sampling policy, as `Reply` wants them. Replies by a schema hold no blanks between

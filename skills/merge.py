@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
 
 from memory.operations import op_id
 from memory.records import DeltaOp, Op, Record, Status
@@ -39,11 +39,13 @@ def duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> 
     """
     library = Library(records)
     waiting = sorted(library.records, key=lambda record: _worth(record, library))
+    required = {name for record in library.records for name in record.payload.requires}
+    shapes = {record.id: _shape(record.payload) for record in waiting}
     ops: list[DeltaOp] = []
     while waiting:
         best, *others = waiting
-        free = [each for each in others if not each.pinned and not library.required_by(each.payload.name)]
-        alike = {each.id: similarity(best.payload, each.payload) for each in free}
+        free = [each for each in others if not each.pinned and each.payload.name not in required]
+        alike = {each.id: _alike(shapes[best.id], shapes[each.id]) for each in free}
         near = [each for each in free if alike[each.id] >= threshold]
         if same := [each for each in near if alike[each.id] == 1.0]:
             ops.append(_merge(best, same))
@@ -55,10 +57,25 @@ def duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> 
 
 def similarity(first: Skill, second: Skill) -> float:
     """Return how much of two skills' code is equal, in [0, 1]; 1 = the same, 0 = other calls or other literals."""
-    if _traits(first) != _traits(second):
+    return _alike(_shape(first), _shape(second))
+
+
+class _Shape(NamedTuple):
+    """What of a skill's code is compared."""
+
+    traits: tuple[object, ...]
+    """Its host calls, what it requires, and its literals."""
+    tokens: list[str]
+
+
+def _shape(skill: Skill) -> _Shape:
+    return _Shape(_traits(skill), _TOKEN.findall(normalised(skill)))
+
+
+def _alike(first: _Shape, second: _Shape) -> float:
+    if first.traits != second.traits:
         return 0.0
-    tokens = [_TOKEN.findall(normalised(each)) for each in (first, second)]
-    return SequenceMatcher(None, *tokens, autojunk=False).ratio()
+    return SequenceMatcher(None, first.tokens, second.tokens, autojunk=False).ratio()
 
 
 def normalised(skill: Skill) -> str:

@@ -10,15 +10,28 @@ from collections.abc import Iterator
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Import = ast.Import | ast.ImportFrom
+DEEPEST = 150
+"""Most levels of a tree that is read: the sandbox runs no more than about 190."""
 _COMPREHENSION = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
 def parsed(code: str) -> ast.Module | None:
-    """Return the code's tree, None where it is no Python."""
+    """Return the code's tree, None where it is no Python or nested too deep to be read."""
     try:
-        return ast.parse(code)
+        tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # what ast.parse raises on text that is no code
         return None
+    return tree if is_shallow(tree) else None
+
+
+def is_shallow(tree: ast.AST) -> bool:
+    """Tell whether a tree is at most `DEEPEST` levels deep: what reads one recursively has 1,000 frames."""
+    level = [tree]
+    for _ in range(DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+        if not level:
+            return True
+    return False
 
 
 def imported(node: Import) -> Iterator[tuple[str, str]]:

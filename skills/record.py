@@ -26,7 +26,7 @@ def body_hash(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def function_of(source: str) -> ast.FunctionDef:
     """Return the function that a skill's source defines. Raises `ValueError` unless it is imports and one `def`."""
     try:

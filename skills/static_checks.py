@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from skills.host_calls import APPS
-from skills.names import Function, Import, bound, dotted, free, imported, root_of
+from skills.names import DEEPEST, Function, Import, bound, dotted, free, imported, is_shallow, root_of
 from skills.record import Skill
 
 MODULES = frozenset({"datetime", "json", "math", "re", "typing"})
@@ -35,6 +35,10 @@ BUILTINS = frozenset({
 })
 """Builtins that a skill may use; what reaches into the interpreter (`eval`, `open`, `getattr` ...) is none."""
 # fmt: on
+_REACHING = frozenset(
+    {"__import__", "compile", "delattr", "eval", "exec", "getattr", "globals", "locals", "setattr", "vars"}
+)
+"""Builtins that no inner scope may name: what one binds is read as the function's own (`names.free`)."""
 _KINDS: dict[type[ast.AST], str] = {
     ast.ClassDef: "a class",
     ast.Global: "`global`",
@@ -69,6 +73,8 @@ def complaints(
     environment's own description, an operator's words) it may.
     """
     function = skill.function
+    if not is_shallow(function):
+        return (f"line {function.lineno}: it is nested more than {DEEPEST} levels deep; take it apart",)
     roots = frozenset({APPS, *(name.partition(".")[0] for name in documented)})
     found = [
         *_signature(function),
@@ -139,7 +145,7 @@ def _imports(skill: Skill, roots: frozenset[str]) -> Found:
     taken = {*roots, *MODULES, *BUILTINS}
     if skill.name in taken or skill.name.startswith("_"):
         yield skill.function.lineno, f"the name {skill.name!r} is taken or private; choose another"
-    for name in sorted(roots & set(bound(skill.function)) - {skill.name}):
+    for name in sorted((roots | _REACHING) & set(bound(skill.function)) - {skill.name}):
         yield skill.function.lineno, f"{name!r} is given another meaning; choose another name"
 
 

@@ -12,6 +12,7 @@ side knows, a call that was not made no longer counts; one under another name is
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from skills.record import Skill, body_hash
 
 HOST_CALLS = 2
 """Host calls from which a use can be strict: less is a name for one call."""
+_SLIP = re.compile(r"(?:NameError|UnboundLocalError): .*'(\w+)'")
 HostCalls = Mapping[tuple[int, str], int]
 """(step index, skill) -> calls of `apps` functions while the skill ran in that step; not there = it did not run."""
 
@@ -64,7 +66,7 @@ def uses(
         ran = scope.run(step.action, tree, failed=step.error is not None)
         for name in (each for each in skills if each in ran):
             count = host_calls.get((step.index, name)) if host_calls is not None else scope.call_sites(name)
-            if count is None:
+            if count is None or (step.error and scope.slipped(name, step.error)):
                 continue
             found.append(
                 Use(
@@ -113,6 +115,13 @@ class _Scope:
         closure = self._reached([name], follow={each: set(skill.requires) for each, skill in self.skills.items()})
         reached = (self.skills[each] for each in closure if each in self.skills)
         return sum(len(list(hosts(skill.function, roots_of(skill)))) for skill in reached)
+
+    def slipped(self, name: str, error: str) -> bool:
+        """Tell whether a step failed by a name that the skill and all it requires do not hold: the agent's own slip."""
+        said = _SLIP.match(error)
+        closure = self._reached([name], follow={each: skill.requires for each, skill in self.skills.items()})
+        sources = (self.skills[each].source for each in closure if each in self.skills)
+        return said is not None and not any(re.search(rf"\b{said[1]}\b", source) for source in sources)
 
     def _bind(self, code: str, statement: ast.stmt) -> None:
         if isinstance(statement, Import):

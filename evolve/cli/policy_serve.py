@@ -128,7 +128,7 @@ def serve(
             if model
             else config.policy
         )
-        serving = _vllm(config.workspace, section, vllm, [*given, *(more or ())])
+        serving = _vllm(config.workspace, section, vllm, [*given, *(more or ())], given=model is not None)
     _until_stopped(serving, as_json)
 
 
@@ -175,20 +175,27 @@ def _llama(config: Config, model: Path, adapter: str | None, given: Mapping[str,
 
 
 @contextmanager
-def _vllm(workspace: Path, section: PolicySection, executable: Path | None, given: Sequence[str]) -> Generator[Serving]:
-    """Serve a base with the workspace's live generation, and the one before it."""
-    from evolve.generations.workspace_registry import model_directory, open_registry
+def _vllm(
+    workspace: Path, section: PolicySection, executable: Path | None, options: Sequence[str], *, given: bool
+) -> Generator[Serving]:
+    """Serve a base with the workspace's live generation, and the one before it.
+
+    A folder that was given begins no generations: those of this workspace are of the configured model.
+    """
+    from evolve.generations.workspace_registry import DATABASE, FOLDER, model_directory, open_registry
     from policies.generations.storage import version_name
     from policies.vllm_server import LORA, suited, vllm_server
 
     directory, command = model_directory(section), _executable(executable)
-    arguments = (*suited(command), *LORA, *given)
+    arguments = (*suited(command), *LORA, *options)
+    workspace.mkdir(parents=True, exist_ok=True)
     log = workspace / "vllm.log"
-    with open_registry(section, workspace) as registry:
+    none = given and not (workspace / FOLDER / DATABASE).exists()
+    with nullcontext() if none else open_registry(section, workspace) as registry:
         say(f"starting vLLM, a minute or two; it writes to {log}", error=True)
         with vllm_server(directory, executable=command, log=log, name=version_name(0), arguments=arguments) as url:
             loaded = asyncio.run(_loaded(registry, url))
-            live = registry.live().version
+            live = registry.live().version if registry else version_name(0)
             how = f'[policy]\nname = "served"\nbase_url = "{url}"' + (
                 f'\nmodel = "{directory}"' if section.name == "local" or section.model else ""
             )
@@ -196,7 +203,7 @@ def _vllm(workspace: Path, section: PolicySection, executable: Path | None, give
             yield url, {"live": live, "loaded": loaded}, text
 
 
-async def _loaded(registry: Registry, url: str) -> list[str]:
+async def _loaded(registry: Registry | None, url: str) -> list[str]:
     """Load what may be asked for, and return all the names that the server answers to."""
     from policies.generations.storage import version_name
     from policies.generations.swap import checked
@@ -204,7 +211,7 @@ async def _loaded(registry: Registry, url: str) -> list[str]:
 
     engine = VllmEngine([url], version_name(0))
     try:
-        for generation in (registry.previous(), registry.live()):
+        for generation in (registry.previous(), registry.live()) if registry else ():
             if generation is not None and generation.adapter is not None:
                 await engine.load(generation.version, checked(generation, 1 << 30))
         return [version_name(0), *sorted(await engine.loaded())]

@@ -22,7 +22,7 @@ from evolve.config.tables import flat
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import elsewhere
 from evolve.lookup import find_snapshot
-from evolve.loop.assembly import DATABASE, open_store
+from evolve.loop.assembly import DATABASE, open_store, rooted
 from memory.errors import BadInput, NotFound
 from memory.records import Frozen
 from memory.store import Store
@@ -112,6 +112,7 @@ def dump(config: Config) -> dict[str, Any]:
     """Return a configuration that means the same from another folder."""
     policy = elsewhere(config.policy, config.workspace)
     data = config.model_dump(mode="json", exclude={"root"}) | {"policy": policy.model_dump(mode="json")}
+    data["environment"] |= rooted(config)
     if config.environment.tasks_file:
         data["environment"]["tasks_file"] = str((config.root / config.environment.tasks_file).resolve())
     return data

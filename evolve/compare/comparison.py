@@ -172,9 +172,15 @@ def _figures(first: Arm, arm: Arm, lives: Sequence[Life]) -> ArmFigures:
         seconds=mean(life.exam.seconds for life in lives),
         injected=mean(life.exam.injected for life in lives),
         changes=sum(each.changes for each in learned),
-        curve=tuple(mean(marks) for marks in zip(*(each.curve for each in learned), strict=True)),
+        curve=_mean_curve([each.curve for each in learned]),
         differs={key: (theirs.get(key), value) for key, value in mine.items() if theirs.get(key) != value},
     )
+
+
+def _mean_curve(curves: Sequence[Sequence[bool]]) -> tuple[float, ...]:
+    """Return the share of lives that solved the n-th task; deployments may have streams of other lengths."""
+    longest = max(map(len, curves), default=0)
+    return tuple(mean(curve[at] for curve in curves if at < len(curve)) for at in range(longest))
 
 
 def _toy(plan: Plan) -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from evolve.archive.transfer import copy_database
 from evolve.compare.arms import Arm
-from evolve.compare.plan import Plan, Replicate
+from evolve.compare.plan import LIFE, Plan, Replicate
 from evolve.config.model import Config, ModelSection
 from evolve.generations.workspace_registry import home
 from evolve.loop import assembly as app
@@ -140,6 +140,7 @@ def find_run(config: Config, *, frozen: bool) -> RunRecord | None:
         records = [RunRecord.model_validate(data) for data in store.runs()]
     mine = [r for r in records if (r.mode == "frozen") == frozen]
     mine = [r for r in mine if r.config["run"].get("snapshot") == config.run.snapshot]
+    mine = [r for r in mine if any(tag.startswith(LIFE) for tag in r.tags)]
     return mine[-1] if mine else None
 
 

@@ -23,7 +23,9 @@ from memory.indexes import for_a_copy
 from memory.records import Frozen
 
 FILE = "plan.json"
-STREAM = ("run.split", "run.tasks", "run.shuffle", "run.seed")
+LIFE = "comparison-"
+"""Begins the tag of a life's runs."""
+STREAM = ("run.split", "run.skip", "run.tasks", "run.shuffle", "run.seed")
 """Keys that arms which learn must share beside the environment's own; else they would not do the same tasks."""
 
 
@@ -79,7 +81,7 @@ class Plan(Frozen):
     @property
     def tag(self) -> str:
         """Return the tag of the runs of all lives, by which they are told from runs that a copied workspace brings."""
-        return f"comparison-{self.digest}"
+        return f"{LIFE}{self.digest}"
 
     def arm(self, role: Role) -> Arm | None:
         """Return the control of that role, if there is one."""

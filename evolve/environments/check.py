@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from types import FrameType
 from typing import Literal
@@ -20,6 +20,7 @@ from evolve.protocols import (
     Action,
     Demonstration,
     Environment,
+    Episode,
     HasAnswers,
     HasCanaries,
     HasDemonstration,
@@ -117,7 +118,7 @@ async def examine(
 
 async def play(environment: Environment, task: Task, actions: Sequence[Action], seed: int = 0) -> Outcome:
     """Perform the actions in a fresh episode and grade it."""
-    episode = open_episode(environment, task, seed)
+    episode = await _begun(environment, task, seed)
     try:
         for action in actions:
             if (await episode.step(action)).done:
@@ -125,6 +126,18 @@ async def play(environment: Environment, task: Task, actions: Sequence[Action], 
         return await episode.grade()
     finally:
         await episode.close()
+
+
+async def _begun(environment: Environment, task: Task, seed: int = 0) -> Episode:
+    """Return a fresh episode whose opening was read, as it is before the first action of a run."""
+    episode = open_episode(environment, task, seed)
+    if isinstance(episode, HasOpening):
+        try:
+            await episode.opening()
+        except BaseException:
+            await episode.close()
+            raise
+    return episode
 
 
 async def _found(name: str, subject: Subject, limit: float) -> Finding:
@@ -220,15 +233,15 @@ async def _apart(subject: Subject) -> None:
         raise Skipped("max_concurrency = 1: only one episode is open at a time")
     for task in subject.tasks:
         actions = subject.gold(task)
-        idle, busy = (open_episode(subject.world, task, 0) for _ in range(2))
-        try:
+        async with AsyncExitStack() as stack:
+            idle = await _begun(subject.world, task)
+            stack.push_async_callback(idle.close)
+            busy = await _begun(subject.world, task)
+            stack.push_async_callback(busy.close)
             for action in actions:
                 await busy.step(action)
             if (await idle.grade()).success:
                 raise Failed(f"task {task.id!r}: an episode is solved by what another one did; give each its own state")
-        finally:
-            await idle.close()
-            await busy.close()
 
 
 NONSENSE: Mapping[str, tuple[Action, ...]] = {
@@ -276,7 +289,7 @@ async def _readings(subject: Subject) -> None:
 
 async def _mistakes(subject: Subject) -> None:
     task, form = subject.tasks[0], subject.world.action_format
-    episode = open_episode(subject.world, task, 0)
+    episode = await _begun(subject.world, task)
     try:
         for action in NONSENSE[form]:
             result = await episode.step(action)

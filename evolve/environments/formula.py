@@ -22,6 +22,7 @@ from memory.records import Check, Frozen, Outcome, StopReason, Task, Trajectory
 from policies.protocols import ToolSpec
 from skills.protocols import SandboxSession
 from skills.sandbox.monty import EPISODES, shared
+from skills.sandbox.output import was_cut
 
 _CONTEXT = re.compile(r"Use formula (.+?) to answer the question\..*?Question:(.*?)\.? Answer:\s*", re.DOTALL)
 _NUMBER = re.compile(
@@ -137,6 +138,9 @@ class FormulaEpisode:
             self._session, self._dump = None, None
         if result.error:
             return StepResult(observation=f"{result.stdout}error: {result.error}", error=result.error)
+        if was_cut(result.stdout):  # the note holds a number
+            error = "more was printed than is read; print the answer alone"
+            return StepResult(observation=f"{result.stdout}\nerror: {error}", error=error)
         return self._answered(result.stdout.strip())
 
     def _answered(self, text: str) -> StepResult:

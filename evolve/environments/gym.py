@@ -24,6 +24,7 @@ from evolve.config.tables import Section
 from evolve.errors import ConfigError, EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.registry import load_object
+from memory.errors import BadInput
 from memory.records import Outcome, Task, Trajectory
 from policies.protocols import ToolSpec
 
@@ -104,7 +105,10 @@ class Gym:
 
     def start(self, task: Task, seed: int = 0) -> GymEpisode:
         """Return a fresh episode; the task's own seed decides everything."""
-        return GymEpisode(self._config, self._make, int(task.metadata["seed"]))
+        drawn: Any = task.metadata.get("seed")
+        if not isinstance(drawn, int):
+            raise BadInput(f'gym has no task {task.id!r}; a task is a seed: give it "metadata": {{"seed": 7}}')
+        return GymEpisode(self._config, self._make, drawn)
 
 
 class TrustedGym(Gym):
@@ -144,7 +148,8 @@ class GymEpisode:
 
     async def grade(self) -> Outcome:
         """Return the sum of the rewards as a share of the best one."""
-        reward = min(1.0, max(0.0, self._earned / self._config.best))
+        share = self._earned / self._config.best
+        reward = 1.0 if share > 1.0 - 1e-9 else max(0.0, share)  # ten times 0.1 is a little less than 1
         return Outcome(success=reward == 1.0, reward=reward)
 
     async def close(self) -> None:

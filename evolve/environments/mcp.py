@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
@@ -34,8 +35,10 @@ class McpTools:
 
     copyable = False
 
-    def __init__(self, connection: Mapping[str, Any], *, timeout: float = 30.0) -> None:
-        self._connection = dict(connection)
+    def __init__(self, connection: Mapping[str, Any], *, timeout: float = 30.0, call_timeout: float = 300.0) -> None:
+        """Take the seconds that the server may take to start, and to answer one call."""
+        asked = {"read_timeout_seconds": timedelta(seconds=call_timeout)} | (connection.get("session_kwargs") or {})
+        self._connection = {**connection, "session_kwargs": asked}
         self._timeout = timeout
 
     def broke(self, error: Exception) -> bool:

@@ -11,7 +11,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, SupportsFloat, cast
 
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from evolve.environments.tool_errors import reports_error
 from evolve.errors import EnvironmentFailure
 from evolve.protocols import Action, ActionFormat, StepResult
 from evolve.registry import load_object
+from evolve.usercode import broke_contract
 from memory.errors import BadInput
 from memory.records import Check, Frozen, Outcome, Task, ToolCall, Trajectory
 from policies.protocols import ToolSpec
@@ -188,6 +189,9 @@ class ToolsEpisode:
             verdict = await verdict
         if isinstance(verdict, Outcome):
             return verdict
+        given = cast("object", verdict)
+        if not isinstance(given, SupportsFloat):
+            raise broke_contract("the grade function", self._grade, given, "an Outcome, a bool or a reward in [0, 1]")
         reward = float(verdict)
         if not 0.0 <= reward <= 1.0:
             raise BadInput(

@@ -11,7 +11,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -78,6 +78,22 @@ def watching(watcher: Watcher) -> Generator[None]:
         yield
     finally:
         _holder.set(before)  # no token: an `Agent` may be closed by another task than the one that opened it
+
+
+def kept() -> Callable[[], AbstractContextManager[None]]:
+    """Return what lets the watcher of this context watch in another: tasks that begin elsewhere do not inherit it."""
+    holder = _holder.get()
+
+    @contextmanager
+    def again() -> Generator[None]:
+        before = _holder.get()
+        _holder.set(holder)
+        try:
+            yield
+        finally:
+            _holder.set(before)
+
+    return again
 
 
 def watched(kind: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

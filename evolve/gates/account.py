@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from evolve.gates import batch_screen, canary, exemplars, held_out, held_out_rules, online_ab, replay, utility
 from evolve.gates.decisions import Replay, rounds_of
@@ -12,6 +13,7 @@ from evolve.gates.online_ab import OnlineAB
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import proposals
 from evolve.statistics.alpha import Look, level
+from evolve.statistics.paired import p_better
 from memory import paging
 from memory.records import Frozen, Op, Usage
 from memory.store import Store
@@ -70,6 +72,13 @@ class GateAccount(Frozen):
     """What the gates' episodes cost; it is in no figure of the stream."""
 
 
+def tested(statistics: Mapping[str, Any]) -> float | None:
+    """Return the p-value that a look was decided by: of tasks that came further, where these count."""
+    if "ahead" in statistics:
+        return p_better(statistics["ahead"], statistics["behind"])
+    return statistics.get("p_better")
+
+
 def looks(store: Store, namespace: str) -> tuple[Look, ...]:
     """Return the strict looks of a namespace in order: the past of the next one."""
     return held_out_rules.looks(verdicts(store, namespace))
@@ -89,7 +98,7 @@ def exposures(store: Store, namespace: str) -> tuple[Exposure, ...]:
                     run_id=event.run_id,
                     batch=event.subject,
                     tasks=len(evidence["trial"]["cohort"]),
-                    p=statistics.get("p_better"),
+                    p=tested(statistics),
                     level=statistics.get("level"),
                     accepted=REPLAYS[verdict.gate](evidence).accepted,
                 )

@@ -103,7 +103,7 @@ async def unexercised(environment: Environment, skill: Skill, trials: Sequence[S
     for trial in trials[:MOST]:
         if seen >= wanted:
             break
-        seen |= reached(await _again(environment, trial, trial.prelude.replace(skill.definition, source)), tag)
+        seen |= reached(await _again(environment, trial, trial.prelude.replace(skill.definition, source), tag), tag)
     return tuple(place for number, place in enumerate(places) if number not in seen)
 
 
@@ -115,7 +115,7 @@ def sentence(missed: Sequence[Place]) -> str:
     return f"no trial exercised {named}{more}; a person can admit it: `evolve review`"
 
 
-async def _again(environment: Environment, trial: SkillTrial, prelude: str) -> str:
+async def _again(environment: Environment, trial: SkillTrial, prelude: str, tag: str) -> str:
     """Do a trial's actions in a fresh episode and return what the world printed."""
     printed: list[str] = []
     try:
@@ -126,6 +126,9 @@ async def _again(environment: Environment, trial: SkillTrial, prelude: str) -> s
                 printed += (result.observation, result.error or "")
                 if result.done:
                     break
+            else:  # what a long output cut off
+                said = await episode.step(Action(text=f"for n in _seen_{tag}: print('{tag}:' + str(n) + ';')"))
+                printed.append(said.observation)
         finally:
             await episode.close()
     except EnvironmentFailure:  # what it reached before the world broke still counts

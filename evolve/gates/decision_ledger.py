@@ -11,6 +11,7 @@ from evolve.gates.decisions import ablated_of, redecided, rounds_of
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.gate_events import ALLOWANCE, PROPOSAL, WAITING, journalled
 from evolve.gates.review import WAITS
+from evolve.statistics.paired import p_better
 from memory import paging
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict
@@ -75,14 +76,15 @@ def entries(store: Store, run_id: str) -> tuple[GateDecision, ...]:
             op = ops.get(op_id)
             if op is not None and op.op == "TAG":
                 continue
+            verb, text = (op.op.value, _text(op)) if op else _tested(store, verdict)
             found.append(
                 GateDecision(
                     seq=event.seq,
                     batch=event.subject,
                     gate=verdict.gate,
                     op_id=op_id,
-                    op=op.op.value if op else "?",
-                    text=_text(op),
+                    op=verb,
+                    text=text,
                     answer=answer,
                     reason=reason,
                     status=verdict.status.value if answer == "accepted" else "",
@@ -150,28 +152,41 @@ def _answers(verdict: Verdict) -> list[tuple[str, str, str]]:
 
 
 def _left_out(verdict: Verdict, op_id: str, op: DeltaOp | None) -> tuple[str, ...]:
-    cut = cut_in(verdict, op_id)
-    return tuple(said(op.kind, op.payload, part) for part in sorted(cut)) if op is not None else ()
+    if op is None or op.payload == ERASED_PAYLOAD:
+        return ()
+    return tuple(said(op.kind, op.payload, part) for part in sorted(cut_in(verdict, op_id)))
 
 
 def _counts(gate: str, evidence: Mapping[str, Any] | None) -> str:
     """Return why a change was accepted, from its last round."""
-    if evidence is None:
+    if evidence is None or gate not in REPLAYS:
         return ""
     found = evidence["statistics"]
     if "gained" not in found:
         return REPLAYS[gate](evidence).reason
-    counts = f"gained {len(found['gained'])} and lost {len(found['lost'])} of {found['n']} tasks"
-    return f"{counts}, p = {found['p_better']:.3g}"
+    won, lost = len(found["gained"]), len(found["lost"])
+    ahead, behind = found.get("ahead", won), found.get("behind", lost)
+    counts = f"gained {won} and lost {lost} of {found['n']} tasks"
+    if (ahead, behind) != (won, lost):
+        counts += f", further in {ahead} and less far in {behind}"
+    return f"{counts}, p = {p_better(ahead, behind):.3g}"
 
 
 def _cut(parts: Sequence[Any] | None) -> str:
     return f"; {len(parts)} parts of it left out: nothing was worse without them" if parts else ""
 
 
-def _text(op: DeltaOp | None) -> str:
-    if op is None:
-        return ""
+def _tested(store: Store, verdict: Verdict) -> tuple[str, str]:
+    """Return what a verdict that no proposal stands behind does, and with which text: those of gate `online_ab`."""
+    trial = verdict.evidence.get("trial")
+    key, _, version = str(trial.get("item", "") if isinstance(trial, Mapping) else "").rpartition("@")
+    if not key:
+        return "?", ""
+    read = next((each for each in store.reader.versions(key) if str(each.version) == version), None)
+    return "RESTORE" if verdict.accepted else "REMOVE", read.payload.text() if read else ERASED
+
+
+def _text(op: DeltaOp) -> str:
     if op.payload == ERASED_PAYLOAD:
         return ERASED
     payload = op.payload or {}

@@ -25,13 +25,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evolve.config.model import Config
+from evolve.episode.trust import text_of
 from evolve.gates.ablation import Ablated, Ablation, Seen
 from evolve.gates.batch_screen import BatchScreen
 from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.canary import SLICE, Canary, canary_tasks
 from evolve.gates.context import GateContext
 from evolve.gates.decisions import Round, ablated_of, evidence_of, rounds_of, verdict_of
-from evolve.gates.gate_events import verdicts
+from evolve.gates.gate_events import told, verdicts
 from evolve.gates.held_out_rules import (
     NAME,
     HeldOutTrial,
@@ -54,6 +55,7 @@ from evolve.statistics.partial_progress import Marks, further, reaches
 from evolve.statistics.spending import level_of, stages
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Op, Status, Task, Trajectory, Verdict
+from playbooks.similarity import exact_key
 from skills.record import Skill
 
 PATIENCE = 3
@@ -80,9 +82,10 @@ class HeldOut:
         rules: Rules | None = None,
         slices: Mapping[str, Sequence[str]] | None = None,
         past: Callable[[], Sequence[Verdict]] = tuple,
+        told: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._evaluate, self.tasks, self._seed = evaluate, tuple(tasks), seed
-        self._rules, self._past = rules or Rules(), past
+        self._rules, self._past, self._told = rules or Rules(), past, told
         self._slices = {name: tuple(ids) for name, ids in (slices or {}).items()}
         protected = {task for ids in self._slices.values() for task in ids}
         self._guarded = max((at for at, task in enumerate(self.tasks, 1) if task.id in protected), default=0)
@@ -134,6 +137,7 @@ class HeldOut:
             return Found(waiting=dict.fromkeys(ids, text))
         asked = [op_id for v in past if v.gate == self.name for each in ablated_of(v) for op_id in each["ops"]]
         first = {op_id for each in seen if replay(each).accepted for op_id in each["ops"]} - set(asked)
+        known = self._as_now(seen, changed)
 
         async def look(
             before: Sequence[DeltaOp], group: Sequence[DeltaOp], rounds: Sequence[Round]
@@ -141,10 +145,10 @@ class HeldOut:
             now = [*earlier, *rounds]
             if self._rules.mode == "strict":
                 return await self._strict(before, group, (*looks(past), *(look_of(each.decision) for each in now)))
-            return await self._practical(before, group, [*seen, *map(evidence_of, now)])
+            return await self._practical(before, group, [*known, *map(evidence_of, now)])
 
         def tried(op_id: str) -> int:
-            return sum(op_id in each["ops"] and self._whole(each) for each in seen) + asked.count(op_id)
+            return sum(op_id in each["ops"] and self._ended(each) for each in known) + asked.count(op_id)
 
         async def ablate(before: Sequence[DeltaOp], group: Sequence[DeltaOp], decision: Decision) -> Ablated:
             trial = HeldOutTrial.model_validate(decision.evidence["trial"])
@@ -157,6 +161,17 @@ class HeldOut:
 
     def _whole(self, evidence: Evidence) -> bool:
         return len(evidence["trial"]["cohort"]) == len(self.tasks)
+
+    def _ended(self, evidence: Evidence) -> bool:
+        """Tell whether a look has said all that it could: at all tasks, or of one change what more would not alter."""
+        alone = self._rules.mode == "practical" and len(evidence["ops"]) == 1
+        return self._whole(evidence) or (alone and self._plain(replay(evidence), many=False))
+
+    def _as_now(self, seen: Sequence[Evidence], ops: Sequence[DeltaOp]) -> list[Evidence]:
+        """Return earlier looks under the ids of today: a text that was drawn again has no new error to spend."""
+        now = {exact_key(text): op.op_id for op in ops if (text := text_of(op))}
+        ids = {old: now[text] for old, text in self._told().items() if text in now}
+        return [{**each, "ops": [ids.get(key, key) for key in each["ops"]]} for each in seen]
 
     async def _strict(
         self, before: Sequence[DeltaOp], group: Sequence[DeltaOp], past: Sequence[Look]
@@ -288,6 +303,7 @@ def make(context: GateContext, options: Options, rules: Rules | None = None) -> 
         rules=rules or rules_of(config, options),
         slices=protected,
         past=lambda: verdicts(store, namespace),
+        told=lambda: told(store, namespace),
     )
 
 

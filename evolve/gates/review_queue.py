@@ -91,7 +91,9 @@ def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) ->
             event = Event(type=PENDING, namespace=namespace, run_id=run_id, subject=op.op_id, data=data)
             proposal = Proposal(op=op, namespace=namespace, run_id=run_id, seq=store.append(event).seq)
             same = known.get(_meaning(op)) if op.payload else None
-            if same is not None and same.decision != "accepted":
+            if same is not None and not same.decision and _moved_on(store, same.op):
+                _decide(store, REPEATED, same, {"reason": f"number {proposal.seq} says the same of what is there now"})
+            elif same is not None and same.decision != "accepted":
                 why = f"number {same.seq} says the same and {'was rejected' if same.decision else 'waits'}"
                 _decide(store, REPEATED, proposal, {"reason": why})
                 continue
@@ -103,6 +105,13 @@ def submit(store: Store, namespace: str, run_id: str, ops: Sequence[DeltaOp]) ->
 def _meaning(op: DeltaOp) -> tuple[str, ...]:
     """Return what makes two waiting changes the same to whoever reads them."""
     return op.op.value, op.kind, op.target_id or "", " ".join(says(op).split()), *sorted(op.parent_ids)
+
+
+def _moved_on(store: Store, op: DeltaOp) -> bool:
+    """Tell whether what a change was written against has another version now, so that it can never be applied."""
+    bases = {key: base for key in (op.target_id, *op.parent_ids) if key and (base := op.base_of(key)) is not None}
+    found = {record.id: record.version for record in store.load(list(bases))}
+    return any(found.get(key) != base for key, base in bases.items())
 
 
 def proposals(store: Store, namespace: str | None = None, *, decided: bool = False) -> tuple[Proposal, ...]:

@@ -159,12 +159,13 @@ def served(section: ModelSection, workspace: Path | None) -> Policy:
     return RoutedPolicy(registry, vllm_engine(section), encoder, name="served", profile=profile_of(section))
 
 
-def vllm_engine(section: ModelSection) -> VllmEngine:
-    """Return the vLLM servers that policy `served` asks."""
+def vllm_engine(section: ModelSection, urls: Sequence[str] = ()) -> VllmEngine:
+    """Return the vLLM servers that policy `served` asks, or others (`urls`) with its key and patience."""
     from policies.generations.vllm_engine import VllmEngine
 
     key = os.environ.get(section.api_key_env) if section.api_key_env else None
-    return VllmEngine(section.urls, version_name(0), api_key=key, slots=section.slots, timeout_s=section.timeout_s)
+    asked = urls or section.urls
+    return VllmEngine(asked, version_name(0), api_key=key, slots=section.slots, timeout_s=section.timeout_s)
 
 
 @dataclass(frozen=True)
@@ -193,14 +194,14 @@ async def inspected(
     `texts` is what the canary asks, as `probing.probe_texts` finds it. Raises what `act` raises.
     """
     from policies.generations.local_engine import LocalEngine
-    from policies.generations.vllm_engine import VllmEngine
     from policies.local.loading import load_encoder
 
     server = server or Server()
     directory = model_directory(section)
     urls = server.urls or (section.urls if section.name == "served" else ())
     reference = LocalEngine(directory)
-    engine = VllmEngine(list(urls), version_name(0)) if urls else LocalEngine(directory, merged=True)
+    keyed = section if section.name == "served" else section.model_copy(update={"api_key_env": None})
+    engine = vllm_engine(keyed, urls) if urls else LocalEngine(directory, merged=True)
     asked = probes(load_encoder(str(directory)), texts)
     inspection = Inspection(reference, asked, max_rank=server.max_rank, tolerance=server.tolerance)
     try:

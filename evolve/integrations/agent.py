@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from types import TracebackType
@@ -23,7 +23,7 @@ from evolve.config.model import Config
 from evolve.episode.agreement import AGREEMENT
 from evolve.episode.arms import FROZEN, MAIN
 from evolve.episode.injection import Shown, shown_again
-from evolve.episode.instrumentation import watched
+from evolve.episode.instrumentation import kept, watched
 from evolve.episode.journalled_replies import about
 from evolve.episode.prompting import knowledge
 from evolve.episode.rollout import RolloutConfig
@@ -141,6 +141,7 @@ class Agent:
         self._core_version = -1
         self._tally = Tally(0)
         self._one_at_a_time = asyncio.Lock()
+        self._watched = kept()
 
     async def __aenter__(self) -> Agent:
         config, parts = self._config, self._parts
@@ -157,6 +158,7 @@ class Agent:
         self._session = Session(self._store, record, self._config.memory.namespace)
         about = Traced(self.run_id, "agent", policy, "own")
         self._exit.enter_context(traced(self._config, about, self._observers))
+        self._watched = kept()  # whoever asks and tells may do so from other tasks than this one
         budget = Budget(**config.budget.model_dump())
         self._policies = role_policies.journalled(policies, config, self._store, self.run_id, budget)
         return self
@@ -180,13 +182,12 @@ class Agent:
         """Do the tasks in order, `run.batch_size` at a time, learning after each batch. Returns their trajectories."""
         todo = [_task(task) for task in tasks]
         self._tally.total += len(todo)
-        size = self._config.run.batch_size
         done: list[Trajectory] = []
-        for at in range(0, len(todo), size):
-            context, state = await self._recall(tuple(todo[at : at + size]))
-            trajectories = await all_of(self._attempt(task, context) for task in context.stream.tasks)
-            await self._learn(context, state)
-            done += trajectories
+        for batch in _batches(todo, self._config.run.batch_size):
+            with self._watched():
+                context, state = await self._recall(batch)
+                done += await all_of(self._attempt(task, context) for task in context.stream.tasks)
+                await self._learn(context, state)
         return done
 
     async def ask(self, task: Task | str, *, learning: bool = True, memory: bool = True) -> Asked:
@@ -196,7 +197,8 @@ class Agent:
         Without `memory` nothing is shown: for what was done before anybody asked.
         """
         self._tally.total += 1
-        context, state = await self._recall((_task(task),), learning=learning, memory=memory)
+        with self._watched():
+            context, state = await self._recall((_task(task),), learning=learning, memory=memory)
         (task,) = context.stream.tasks
         shown = shown_again(context.store, recalled(context.batch(0), task.id))
         text = knowledge(shown.core, shown.recalled, context.policy.profile)
@@ -211,7 +213,8 @@ class Agent:
         found = (item for item in given.injected if item.record_id not in known)
         trajectory = self._stored(given, asked.task, (*asked.shown.injected, *found), asked.context, asked.learning)
         if asked.learning:
-            await self._learn(asked.context, asked.state)
+            with self._watched():
+                await self._learn(asked.context, asked.state)
         return trajectory
 
     async def propose(self, ops: Sequence[DeltaOp]) -> tuple[Standing, ...]:
@@ -219,8 +222,9 @@ class Agent:
         context, state = self._context(self._stream(())), State(batch=0)
         submit(ops, context.batch(0))
         async with self._one_at_a_time:
-            for node in (gate, commit):
-                await node(state, context)
+            with self._watched():
+                for node in (gate, commit):
+                    await node(state, context)
         return tuple(standing(context.store, op, context.stream.key(0)) for op in ops)
 
     async def _recall(
@@ -337,6 +341,18 @@ def _task(task: Task | str) -> Task:
     if not task.strip():
         raise BadInput("got a task without a word; say what is to be done, or give a Task with an id of its own")
     return Task(id=id_for("task", task), instruction=task)
+
+
+def _batches(tasks: Sequence[Task], size: int) -> Iterator[tuple[Task, ...]]:
+    """Yield the tasks in order, `size` at a time; one that comes again begins a batch, which holds an id once."""
+    batch: list[Task] = []
+    for task in tasks:
+        if len(batch) == size or any(task.id == each.id for each in batch):
+            yield tuple(batch)
+            batch = []
+        batch.append(task)
+    if batch:
+        yield tuple(batch)
 
 
 def _forgetful(config: Config) -> Config:

@@ -63,11 +63,11 @@ class Limits:
 
     def count(self, tool: str) -> None:
         """Count a call. Raises `TooManyCalls`."""
-        if self._shared:
-            self._shared.count(tool)
         self._calls.take()
         if tool == "propose":
             self._proposals.take()
+        if self._shared:  # last: what a session is refused anyway takes nothing from the others
+            self._shared.count(tool)
 
 
 def check_sizes(arguments: Mapping[str, Any]) -> None:

@@ -146,7 +146,7 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
         self._agent = hosted(config, kind=LANGCHAIN, parts=parts)
         self._asked: dict[str, Asked] = {}
         self._opening = threading.Lock()
-        self._close: Callable[[], object] | None = None
+        self._close: weakref.finalize[..., Learning] | None = None
         self._thread: LoopThread | None = None
 
     @property
@@ -244,6 +244,8 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
 
     def _loop(self) -> LoopThread:
         with self._opening:
+            if self._close is not None and not self._close.alive:
+                raise RuntimeError("this Learning is closed; make another for the agents that go on")
             if self._thread is None:
                 thread = LoopThread("evolve-learning")
                 try:

@@ -93,11 +93,21 @@ def _built(make: Callable[..., Environment], name: str, config: Config) -> Envir
                 f"[environment] {wrong}; the section's own keys go to {name}{signature}, and it has {sorted(options)}"
             ) from wrong
         return make(**options)
-    for key, field in model.model_fields.items():
-        path = options.get(key, field.default)
-        if FROM_ROOT in field.metadata and isinstance(path, str):
-            options[key] = str(config.root / path)
-    return make(read(model, options, "environment"))
+    return make(read(model, options | _rooted(model, config), "environment"))
+
+
+def rooted(config: Config) -> dict[str, str]:
+    """Return the paths among the environment's own keys, absolute: so they mean the same from another folder."""
+    name = config.environment.name
+    shipped = name in shipped_environments()
+    model = environment_options(name) if shipped else _options_of(load_object(name)) if ":" in name else None
+    return {key: str(Path(path).resolve()) for key, path in _rooted(model, config).items()} if model else {}
+
+
+def _rooted(model: type[BaseModel], config: Config) -> dict[str, str]:
+    named = (key for key, field in model.model_fields.items() if FROM_ROOT in field.metadata)
+    paths = {key: config.environment.options.get(key, model.model_fields[key].default) for key in named}
+    return {key: str(config.root / path) for key, path in paths.items() if isinstance(path, str)}
 
 
 def _options_of(make: Callable[..., Any], beside: int = 0) -> type[BaseModel] | None:

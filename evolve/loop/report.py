@@ -9,6 +9,7 @@ pass@k says how many of a run's tasks any of k attempts solved. The stream's own
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -193,7 +194,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
     record = find_record(store, run_id)
     line = find_summary(store, record.run_id)
     stream, control = _episodes(store, record)
-    further = store.trajectories(run_id=record.run_id, arm=list(FURTHER))
+    further = _of_last_pass(store.trajectories(run_id=record.run_id, arm=[MAIN, *FURTHER]))
     half = len(stream) // 2
     namespace = record.config.get("memory", {}).get("namespace", "default")
     events = store.events(type="evaluation", run_id=record.run_id)
@@ -310,6 +311,12 @@ def _episodes(store: Store, record: RunRecord) -> tuple[list[Trajectory], list[T
     return stream, [episodes[NO_MEMORY, task] for task in record.control if (NO_MEMORY, task) in episodes]
 
 
+def _of_last_pass(episodes: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return the further attempts that followed the last episode of their task: with epochs, those of its last pass."""
+    last = {each.task.id: at for at, each in enumerate(episodes) if each.arm == MAIN}
+    return [each for at, each in enumerate(episodes) if each.arm in FURTHER and at > last.get(each.task.id, -1)]
+
+
 def _order(record: RunRecord) -> tuple[str, ...]:
     """Return the ids of the tasks as they were worked through; with epochs, in the order of the environment."""
     run = record.config.get("run", {})
@@ -319,7 +326,21 @@ def _order(record: RunRecord) -> tuple[str, ...]:
 
 
 def _metrics(trajectories: Sequence[Trajectory]) -> Metrics | None:
-    return summarize([t.task for t in trajectories], trajectories) if trajectories else None
+    own = _each_its_own(trajectories)
+    return summarize([t.task for t in own], own) if own else None
+
+
+def _each_its_own(trajectories: Sequence[Trajectory]) -> list[Trajectory]:
+    """Return episodes of which none shares a task: a session may do one many times, and each time is asked for."""
+    times, found = Counter[str](), list[Trajectory]()
+    for each in trajectories:
+        task = each.task
+        times[task.id] += 1
+        if (again := times[task.id]) > 1:
+            update = {"id": f"{task.id} ({again})", "scenario": task.scenario or task.id}
+            each = each.model_copy(update={"task": task.model_copy(update=update)})
+        found.append(each)
+    return found
 
 
 def _known_before(store: Store, run_id: str) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from evolve.config.model import Config, ModelSection, PolicySection
 from evolve.episode.instrumentation import WatchedPolicy
 from evolve.episode.journalled_replies import RunReplies
+from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import home
 from evolve.loop import servers
 from evolve.loop.assembly import make_policy
@@ -65,7 +66,11 @@ async def _close(policy: Policy) -> None:
 
 
 def journalled(policies: Policies, config: Config, store: Store, run_id: str, budget: Budget) -> Policies:
-    """Return the policies of a run: each is journalled under its role, all draw on one budget."""
+    """Return the policies of a run: each is journalled under its role, all draw on one budget.
+
+    Raises `ConfigError` for a limit of money over a model without a price: nothing would ever count.
+    """
+    _require_prices(config)
     sections = config.policy.roles
 
     def wrap(role: str, policy: Policy) -> Policy:
@@ -75,6 +80,17 @@ def journalled(policies: Policies, config: Config, store: Store, run_id: str, bu
         return SampledPolicy(asked, section.temperature, section.max_tokens) if section else asked
 
     return policies.each(wrap)
+
+
+def _require_prices(config: Config) -> None:
+    asked: dict[str, ModelSection] = {"policy": config.policy}
+    asked |= {f"policy.{role}": section for role, section in config.policy.roles.items()}
+    free = [at for at, section in asked.items() if section.name in ("openai", "langchain") and section.price is None]
+    if config.budget.cost_usd is not None and free:
+        raise ConfigError(
+            f"budget.cost_usd = {config.budget.cost_usd:g} limits nothing where a model has no price; set "
+            f"{' and '.join(f'{at}.price' for at in free)} (US dollars per million tokens), or limit budget.tokens"
+        )
 
 
 def names(policies: Policies) -> dict[str, str]:

@@ -12,12 +12,12 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import Field, model_validator
 
 from evolve.config.file import stored_config
-from evolve.config.model import Config
+from evolve.config.model import Config, ModelSection
 from evolve.episode.arms import MAIN
 from evolve.loop import servers
 from evolve.loop.runlog import about_run, at_snapshot
@@ -33,6 +33,7 @@ from memory.store import Store
 from policies.budget import Budget
 from policies.server_settings import ServerAddress
 
+M = TypeVar("M", bound=ModelSection)
 RUNNING, STOPPED, DONE = "running", "stopped", "done"
 LEARN, EVAL, QUARANTINE, COMPARE = "learn", "eval", "quarantine", "compare"
 AGENT, LANGCHAIN, MCP, REST, LANGGRAPH, SESSION = "agent", "langchain", "mcp", "rest", "langgraph", "session"
@@ -161,14 +162,23 @@ def started_with(record: RunRecord, config: Config) -> Config:
     )
     today: dict[str, Any] = {
         "budget": config.budget,
-        "memory": config.memory,
+        "memory": kept.memory.model_copy(
+            update={name: getattr(config.memory, name) for name in ("workspace", "database", "embedder", "index")}
+        ),
         "telemetry": config.telemetry,
         "log": config.log,
     }
-    if (kept.policy.name, kept.policy.model) == (config.policy.name, config.policy.model):
-        address = config.policy.model_dump(include=set(ServerAddress.model_fields))
-        today["policy"] = kept.policy.model_copy(update=address)
+    now = config.policy.roles
+    roles = {role: _moved(own, now[role]) for role, own in kept.policy.roles.items() if role in now}
+    today["policy"] = _moved(kept.policy, config.policy).model_copy(update=roles)
     return kept.model_copy(update={**today, "run": fast})
+
+
+def _moved(kept: M, today: ModelSection) -> M:
+    """Return a section with the address at which the same model is served today."""
+    if (kept.name, kept.model) != (today.name, today.model):
+        return kept
+    return kept.model_copy(update={name: getattr(today, name) for name in ServerAddress.model_fields})
 
 
 def save_run(store: Store, record: RunRecord) -> None:

@@ -39,6 +39,7 @@ from evolve.loop.modes.quarantine import quarantine
 from evolve.loop.nodes.attempt import check as check_attempts
 from evolve.loop.rollout_settings import rollout_config
 from evolve.loop.runs import (
+    DONE,
     RESUMABLE,
     STOPPED,
     Run,
@@ -143,6 +144,10 @@ async def aresume(
         record = load_run(store, run_id)
     if record.kind not in RESUMABLE:
         raise NotFound(f"run {record.run_id!r} is of kind {record.kind!r}, and only runs of tasks can be resumed")
+    if record.status == DONE:
+        raise NotFound(
+            f"run {record.run_id!r} is done, there is nothing to go on with: `evolve report {record.run_id}`"
+        )
     async with _Opened.open(started_with(record, config), parts or Parts()) as opened:
         return await _go(opened, record, Observers(observers), resumed=True)
 

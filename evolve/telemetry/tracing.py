@@ -26,6 +26,8 @@ from memory.content import canonical, clean
 from memory.redact import redact
 
 SCOPE = "evolve"
+_OURS = context.create_key("evolve")
+"""Whose span is the current one of a context."""
 _OF_METRICS = (
     semconv.OPERATION,
     semconv.PROVIDER,
@@ -46,6 +48,7 @@ class Tracing:
         self._tracer = tracers.get_tracer(SCOPE)
         meter = meters.get_meter(SCOPE)
         self._content = content
+        self._top: Span | None = None
         self._histograms = {
             name: meter.create_histogram(name, unit=unit, description=text)
             for name, (unit, text) in semconv.METRICS.items()
@@ -56,16 +59,22 @@ class Tracing:
         begun = KINDS[kind](*args, **options)
         return self.open(begun) if begun else None
 
-    def open(self, begun: Begun) -> OpenSpan:
-        """Open a span, below the one that is open here."""
+    def open(self, begun: Begun, *, top: bool = False) -> OpenSpan:
+        """Open a span, below the one that is open here; the one at the `top` is above all that begin elsewhere."""
+        here = context.get_current()
+        if self._top is not None and context.get_value(_OURS, here) is not self:
+            here = set_span_in_context(self._top, here)
         span = self._tracer.start_span(
             begun.name,
+            context=here,
             kind=SpanKind.CLIENT if begun.client else SpanKind.INTERNAL,
             attributes=self.storable(begun.attributes),
             record_exception=False,
             set_status_on_exception=False,
         )
-        return OpenSpan(self, span, begun)
+        if top:
+            self._top = span
+        return OpenSpan(self, span, begun, current=not top)
 
     def storable(self, attributes: Attributes) -> dict[str, Any]:
         """Return what a span takes: no content unless captured, no secrets, structures as JSON."""
@@ -89,12 +98,13 @@ class Tracing:
 
 
 class OpenSpan:
-    """A span under way, and the current one of its context."""
+    """A span under way, and the current one of its context. That of a run is not: another task may end it."""
 
-    def __init__(self, tracing: Tracing, span: Span, begun: Begun) -> None:
+    def __init__(self, tracing: Tracing, span: Span, begun: Begun, *, current: bool) -> None:
         self._tracing, self._span, self._begun = tracing, span, begun
         self._started = time.perf_counter()
-        self._token = context.attach(set_span_in_context(span))
+        held = context.set_value(_OURS, tracing, set_span_in_context(span))
+        self._token = context.attach(held) if current else None
 
     def note(self, noted: Noted) -> None:
         """Add to the span."""
@@ -117,7 +127,8 @@ class OpenSpan:
         self._end(type(error).__name__)
 
     def _end(self, error: str | None) -> None:
-        context.detach(self._token)
+        if self._token is not None:
+            context.detach(self._token)
         if error:
             self._span.set_status(Status(StatusCode.ERROR, error))
         self._span.end()
@@ -185,7 +196,8 @@ class Workflow:
                     semconv.POLICY_VERSION: run.policy and run.policy.version,
                 },
                 metric=semconv.WORKFLOW_DURATION,
-            )
+            ),
+            top=True,
         )
 
     def notify(self, event: Progress) -> None:

@@ -12,6 +12,7 @@ from evolve.config.model import Config
 from evolve.lookup import named
 from evolve.loop.runlog import erase_lines
 from evolve.training import rollout_store
+from memory.errors import BadInput, EvolveError, NotFound
 from memory.forget import Forgotten
 from memory.records import Frozen
 from memory.sqlite.telemetry_file import erase_content
@@ -58,12 +59,24 @@ def forget(
     Raises `NotFound`, and `BadInput` unless exactly one of them was named.
     """
     copies = _copies(config, purge)
-    gone = store.forget(_id(store, config, record), task_id=task, purge=purge, reason=reason)
+    try:
+        gone = store.forget(_id(store, config, record), task_id=task, purge=purge, reason=reason)
+    except (BadInput, NotFound):
+        raise
+    except EvolveError:  # the text is gone, and a part of the journal's file or an index asks for one more try
+        if purge:
+            _erase_beside(config)
+        raise
     if purge:
-        erase_content(config.workspace)  # all of it: any prompt, any line may quote what was forgotten
-        erase_lines(config.workspace)
-        rollout_store.erase(config.workspace)
+        _erase_beside(config)
     return _with(gone, copies)
+
+
+def _erase_beside(config: Config) -> None:
+    """Erase all that traces, log lines and rollouts tell: any of it may quote what was forgotten."""
+    erase_content(config.workspace)
+    erase_lines(config.workspace)
+    rollout_store.erase(config.workspace)
 
 
 def as_row(gone: Forgotten) -> ForgottenRow:
@@ -85,7 +98,14 @@ def as_data(gone: Forgotten) -> dict[str, Any]:
 
 
 def _id(store: Store, config: Config, record: str | None) -> str | None:
-    return named(store, config.memory.namespace, record).id if record else None
+    if not record:
+        return None
+    try:
+        return named(store, config.memory.namespace, record).id
+    except NotFound:
+        if gone := store.forgotten(config.memory.namespace, record):  # for a purge that comes later, or once more
+            return gone
+        raise
 
 
 def _copies(config: Config, purge: bool) -> tuple[Path, ...]:

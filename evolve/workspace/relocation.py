@@ -16,6 +16,7 @@ from memory.errors import BadInput, JournalError
 from memory.journal import Journal
 from memory.moving import move
 from memory.records import Frozen
+from memory.sqlite.database import logs_of
 
 SQLITE = "sqlite"
 """The address that means the file in the workspace's folder."""
@@ -61,11 +62,23 @@ def _to_file(source: Journal, file: Path) -> tuple[int, str]:
     """Move to a new file beside the place, then put it there. The vector index is of before, and is made anew."""
     with TemporaryDirectory(dir=file.parent, prefix="moving-") as folder:
         made = Path(folder) / file.name
+        _let_go(file)
         with closing(Journal(made)) as target:
             moved = move(source, target)
+        _let_go(file)
         if file.exists():
-            Journal(file).close()  # what its log of changes holds goes into the file
             file.rename(file.with_name(f"{file.name}.before-{now():%Y%m%dT%H%M%SZ}"))
         made.rename(file)
     rmtree(file.parent / "index", ignore_errors=True)
     return moved
+
+
+def _let_go(file: Path) -> None:
+    """Bring what the log of the old file holds into it. Raises `JournalError` where the log stays: it is in use."""
+    if file.exists():
+        Journal(file).close()
+    if logs := " and ".join(log.name for log in logs_of(file)):
+        raise JournalError(
+            f"{str(file)!r} is open in another process ({logs} is there), and SQLite would mix it with what arrives; "
+            "close what uses the old file (`evolve ui`, `evolve serve`, an agent), then move again"
+        )

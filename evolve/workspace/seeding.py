@@ -8,15 +8,18 @@ from __future__ import annotations
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from pydantic import ValidationError
 
 from evolve.config.model import Config
-from evolve.loop.assembly import open_store
-from memory.errors import BadInput
+from evolve.episode.prompting import described
+from evolve.loop.assembly import make_environment, open_store
+from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from memory.store import Store
+from skills.host_calls import documented
 from skills.library import Library
 from skills.names import free
 from skills.record import Skill, SkillTest
@@ -45,18 +48,23 @@ def add_skill(
     refused = ""
     with open_store(config, owner=False) as store:
         for _ in range(_TRIES):
-            found = _add(store, config.memory.namespace, _source(function), fields)
+            found = _add(store, config, _source(function), fields)
             if isinstance(found, Record):
                 return found
             refused = found
     raise BadInput(f"the skill was not stored: {refused}")
 
 
-def _add(store: Store, namespace: str, source: str, fields: Mapping[str, Any]) -> Record[Skill] | str:
+def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -> Record[Skill] | str:
     """Return the record, or why it was refused: others may have written meanwhile."""
+    namespace = config.memory.namespace
     library = Library(store.view(namespace).records(Skill.kind))
     skill = _skill(source, library, fields)
     wrong = complaints(skill, known=library.names)
+    if wrong:  # it may call functions that the world's own description shows
+        with suppress(EvolveError):  # a world that cannot be made says nothing
+            shown = documented(described((), make_environment(config)))
+            wrong = complaints(skill, known=library.names, documented=shown)
     if wrong:
         raise BadInput(f"{skill.name} cannot be a skill: {'; '.join(wrong)}")
     old = library.get(skill.name) if skill.name in library.names else None

@@ -14,6 +14,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
+from select import select
 from typing import Any, LiteralString, cast
 
 from memory.database_engine import Cursor
@@ -112,7 +113,7 @@ class PostgresConnection:
     def execute(self, sql: str, parameters: Sequence[Any] = (), /) -> Cursor:
         """Run one statement."""
         command = sql.partition(" ")[0]
-        if self._raw.closed:
+        if self._raw.closed or (not self.in_transaction and self._hung_up()):
             self._abandon_pipeline()
             lost, self.in_transaction = self.in_transaction, False
             raw = self._connected()
@@ -134,6 +135,15 @@ class PostgresConnection:
         if command in ("BEGIN", "COMMIT", "ROLLBACK"):
             self.in_transaction = command == "BEGIN"
         return _Answer(done, self._pipeline) if self._pipeline else done
+
+    def _hung_up(self) -> bool:
+        """Tell whether the server ended the session since the last answer: then there is something to read."""
+        for _ in range(2):  # its last message and the end may come apart
+            if self._raw.closed or not select([self._raw.fileno()], [], [], 0)[0]:
+                break
+            with suppress(psycopg.OperationalError):
+                self._raw.pgconn.consume_input()
+        return self._raw.closed
 
     def _run(self, cursor: psycopg.Cursor[Any], sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
         """Run a statement, in the pipeline where there is one; return the cursor."""

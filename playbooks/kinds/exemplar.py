@@ -8,7 +8,7 @@ the agent of that episode never read it either.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -88,13 +88,23 @@ def messages(records: Sequence[Record[Exemplar]]) -> list[Message]:
     for payload in (record.payload for record in records):
         found.append(Message(role="user", content=neutral(payload.asked)))
         for at, turn in enumerate(payload.turns, start=1):
-            found.append(Message(role="assistant", content=neutral(turn.said), tool_calls=turn.calls))
+            calls = tuple(call.model_copy(update={"arguments": _neutral(call.arguments)}) for call in turn.calls)
+            found.append(Message(role="assistant", content=neutral(turn.said), tool_calls=calls))
             if turn.calls:  # a server wants an answer to each call
                 answer = Message(role="tool", content=neutral(turn.observed), tool_call_id=turn.calls[0].id)
                 found.append(answer)
             elif at < len(payload.turns):
                 found.append(Message(role="user", content=neutral(turn.observed)))
     return found
+
+
+def _neutral(value: Any) -> Any:
+    """Return the arguments of a call with all texts in them made neutral."""
+    if isinstance(value, str):
+        return neutral(value)
+    if isinstance(value, dict):
+        return {neutral(str(key)): _neutral(each) for key, each in value.items()}
+    return [_neutral(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def shown_text(records: Sequence[Record[Exemplar]]) -> str:

@@ -23,10 +23,10 @@ from playbooks.lessons import Lesson, add_op, edit_op, tag_ops
 from playbooks.likeness import nearest
 from playbooks.methods.method_roles import EpisodeCurator, opened
 from playbooks.methods.shown_episode import block, labelled, line, steps_of
+from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_judge import by_outcome
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
-from policies.structured import generate_structured
 from policies.templates import render_turns
 
 EXAMPLES = 4
@@ -105,7 +105,7 @@ class SymptomReflector:
         if finding.missing or not finding.failed:
             return blank
         messages = symptom_messages(trajectory, finding.reason)
-        answer, reply, raw = await generate_structured(self._policy, messages, Symptom, SamplingParams(max_tokens=64))
+        answer, reply, raw = await ask(self._policy, messages, Symptom, SamplingParams(max_tokens=64))
         if answer is None:
             return blank.model_copy(update={"parsed": False, "raw": raw, "usage": reply.usage})
         return blank.model_copy(update={"root_cause": line(answer.symptom), "raw": raw, "usage": reply.usage})
@@ -129,7 +129,7 @@ class ReleaseCurator(EpisodeCurator):
         near = {r.id: r for t in episodes for r in nearest(t.task.instruction, view, Bullet.kind)}
         rules = tuple(near.values())[:NEAR]
         messages = self._messages(found, len(labelled_), episodes, rules)
-        answer, reply, raw = await generate_structured(self._policy, messages, Release, SamplingParams(max_tokens=2048))
+        answer, reply, raw = await ask(self._policy, messages, Release, SamplingParams(max_tokens=2048))
         if answer is None:
             kept = shown[0].model_copy(update={"raw": raw, "parsed": False, "author": self.name, "usage": reply.usage})
             self._keep(kept)

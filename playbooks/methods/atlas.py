@@ -21,10 +21,10 @@ from playbooks import prompts
 from playbooks.compact import listed
 from playbooks.lessons import Known, collect, direct_op
 from playbooks.methods.shown_episode import block, line, steps_of
+from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_judge import by_outcome
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_items
-from policies.structured import generate_structured
 from policies.templates import render_turns
 
 Lane = Literal["auto", "paired", "coach"]
@@ -139,7 +139,7 @@ class AtlasCurator:
         if lane == "auto":
             return blank
         messages = teacher_messages(trajectory, lane, label_free=self._label_free)
-        answer, reply, raw = await generate_structured(self._policy, messages, Guidance, SamplingParams(max_tokens=512))
+        answer, reply, raw = await ask(self._policy, messages, Guidance, SamplingParams(max_tokens=512))
         if answer is None:
             return blank.model_copy(update={"parsed": False, "raw": raw, "usage": reply.usage})
         insights = tuple(Insight(content=line(text)) for text in answer.guidance[: MOST[lane]])

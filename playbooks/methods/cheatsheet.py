@@ -21,12 +21,12 @@ from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.lessons import Lesson, add_op, edit_op
 from playbooks.methods.method_roles import EpisodeCurator
 from playbooks.methods.shown_episode import block, line, steps_of
+from playbooks.notebook.asking import ask
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 from playbooks.view import bullets
 from policies.protocols import Message, SamplingParams
 from policies.schemas import most_chars, most_items
-from policies.structured import generate_structured
 from policies.templates import render_turns
 
 WORDS = 2500
@@ -109,7 +109,7 @@ class CheatsheetCurator(EpisodeCurator):
 
     async def _rewritten(self, sheet: Sequence[str], trajectory: Trajectory) -> list[str]:
         messages = sheet_messages(sheet, trajectory)
-        answer, reply, raw = await generate_structured(self._policy, messages, Sheet, SamplingParams(max_tokens=4096))
+        answer, reply, raw = await ask(self._policy, messages, Sheet, SamplingParams(max_tokens=4096))
         if answer is not None:
             return answer.texts()
         self._keep(

@@ -22,11 +22,11 @@ from playbooks.kinds.bullet import Bullet
 from playbooks.lessons import Lesson, add_op, collect, tag_ops
 from playbooks.methods.method_roles import opened
 from playbooks.methods.shown_episode import block, line, steps_of
+from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_judge import Finding
 from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items
-from policies.structured import generate_structured
 from policies.templates import render_turns
 
 NEIGHBOURS = 3
@@ -106,9 +106,7 @@ class EvolverReflector:
         if finding.missing:
             return blank
         messages = principle_messages(trajectory, finding)
-        answer, reply, raw = await generate_structured(
-            self._policy, messages, Principle, SamplingParams(max_tokens=512)
-        )
+        answer, reply, raw = await ask(self._policy, messages, Principle, SamplingParams(max_tokens=512))
         update: dict[str, Any] = {"raw": raw, "usage": reply.usage, "parsed": answer is not None}
         if answer is not None:
             section = CAUTIONARY if finding.failed else GUIDING
@@ -141,7 +139,7 @@ class EvolverCurator:
         """Return a link to the nearest principle that the policy calls the same, else an ADD."""
         for record in self._neighbours(lesson, known):
             messages = same_messages(lesson.insight.content, record.payload.content)
-            answer, _, _ = await generate_structured(self._policy, messages, Same, SamplingParams(max_tokens=128))
+            answer, _, _ = await ask(self._policy, messages, Same, SamplingParams(max_tokens=128))
             if answer is not None and answer.same:
                 return self._link(lesson, record)
         added = add_op(lesson, self._trust)

@@ -102,14 +102,13 @@ class LlamaCppEngine:
             told = await self._post("/completion", body)
         try:
             ids = tuple(int(each) for each in told["tokens"])
-            chances = [float(each["prob"]) for each in told["completion_probabilities"]]
+            logprobs = _aligned(
+                ids, [(int(each["id"]), float(each["prob"])) for each in told["completion_probabilities"]]
+            )
         except (LookupError, TypeError, ValueError) as error:
             raise PolicyRefused(
                 f"llama.cpp answered without tokens and their probabilities ({sorted(told)}); xllamacpp 2026.10 does"
             ) from error
-        logprobs = tuple(math.log(each) if each > 0 else math.nan for each in chances)
-        if len(ids) != len(logprobs):
-            raise PolicyRefused(f"llama.cpp told {len(logprobs)} probabilities for {len(ids)} tokens; expected as many")
         cut = told.get("stop_type") == "limit"
         return Sampled(ids, logprobs, "length" if cut else "stop")
 
@@ -154,3 +153,24 @@ class LlamaCppEngine:
 
     def __repr__(self) -> str:
         return f"LlamaCppEngine({str(self._base)!r}, version={self._version!r})"
+
+
+def _aligned(ids: Sequence[int], told: Sequence[tuple[int, float]]) -> tuple[float, ...]:
+    """Return the log-probability of each id, not a number where llama.cpp tells none: it leaves out tokens that end in
+    the middle of a character, and those of the stop string that was met. Raises `ValueError` for other ids."""
+    names = [token for token, _ in told]
+    first, last = _places(ids, names), [len(ids) - 1 - at for at in _places(ids[::-1], names[::-1])][::-1]
+    found = [math.nan] * len(ids)
+    for one, other, (_, chance) in zip(first, last, told, strict=True):
+        if one == other and chance > 0:
+            found[one] = math.log(chance)
+    return tuple(found)
+
+
+def _places(ids: Sequence[int], names: Sequence[int]) -> list[int]:
+    """Return where each name stands in the ids at the earliest, one after another."""
+    places, at = list[int](), 0
+    for name in names:
+        places.append(ids.index(name, at))
+        at = places[-1] + 1
+    return places

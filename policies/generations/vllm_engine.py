@@ -29,6 +29,9 @@ from policies.protocols import SamplingParams
 from policies.server_settings import TIMEOUT_S
 
 LOADING_S = 120.0
+UNCUT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""vLLM takes what a request leaves out from the model's generation_config.json; then what it tells is of another policy
+than the one that is trained."""
 QUOTED = 300
 SLOTS = 256
 """Requests at once of a server that does not say how many it answers: what vLLM answers by itself on most GPUs."""
@@ -125,6 +128,7 @@ class VllmEngine:
             "top_p": params.top_p,
             "logprobs": 0,
             "return_token_ids": True,
+            **UNCUT,
         }
         body |= {"stop": list(params.stop)} if params.stop else {}
         body |= {"seed": params.seed} if params.seed is not None else {}

@@ -38,7 +38,12 @@ _TRANSPORT = 2
 """A run may take this many times `seconds_per_run` together with the time its values travel."""
 EPISODES = 256
 """Most episodes that a world on the shared sandbox holds open at once (its `max_concurrency`); further ones wait."""
-_FATAL = ("TimeoutError: feed time limit", "MemoryError: memory limit", "RuntimeError: suspension limit")
+_FATAL = (
+    "TimeoutError: feed time limit",
+    "MemoryError: memory limit",
+    "MemoryError: the worker exceeded its memory limit",
+    "RuntimeError: suspension limit",
+)
 
 
 class SandboxBusy(EvolveError, RuntimeError):

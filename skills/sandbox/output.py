@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
+_NOTE = re.compile(r"\n\[output cut: \d+ more characters\]\Z")
+
 
 class Printed:
     """Collects printed text; beyond `limit` characters it only counts, so a flood costs no memory."""
@@ -23,6 +27,11 @@ class Printed:
     def text(self) -> str:
         """Return the kept text, followed by a note when something was cut."""
         return "".join(self._parts) + _note(self._cut)
+
+
+def was_cut(text: str) -> bool:
+    """Tell whether a text ends in the note that something was cut."""
+    return _NOTE.search(text) is not None
 
 
 def cut(text: str, limit: int) -> str:

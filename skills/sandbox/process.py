@@ -169,8 +169,8 @@ class ProcessSession:
         self, code: str, replies: list[dict[str, Any]], printed: Printed, record: list[dict[str, Any]]
     ) -> str | None:
         """Send the code, answer host calls until it is done, and return its error."""
-        self._send({"run": code})
         seconds = self._limits.seconds_per_run
+        self._send({"run": code}, seconds)
         while True:
             started = time.monotonic()
             message = self._receive(seconds)
@@ -182,7 +182,9 @@ class ProcessSession:
                 record.append(reply)
                 if self._hosts.overtime:
                     raise _Ended(self._hosts.late())
-                self._send(reply)
+                started = time.monotonic()
+                self._send(reply, seconds)
+                seconds -= time.monotonic() - started
             elif "done" in message:
                 return None if message["done"] is None else str(message["done"])
             else:
@@ -207,12 +209,18 @@ class ProcessSession:
             return {"raise": known, "message": first if isinstance(first, str) else str(error)}
         return {"value": value}
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _send(self, message: dict[str, Any], seconds: float = _START_SECONDS) -> None:
+        """Write a message. The child is not trusted to read it: a pipe that stays full ends the session."""
         assert self._child is not None
         assert self._child.stdin is not None
+        pipe, deadline = self._child.stdin.fileno(), time.monotonic() + seconds
+        rest = memoryview(json.dumps(message).encode() + b"\n")
         with suppress(BrokenPipeError):  # the child has ended: whoever waits for its answer is told
-            self._child.stdin.write(json.dumps(message).encode() + b"\n")
-            self._child.stdin.flush()
+            while rest:
+                left = max(0.0, deadline - time.monotonic())
+                if not select.select([], [pipe], [], left)[1]:
+                    raise _Ended(f"TimeoutError: time limit exceeded: {self._limits.seconds_per_run} s")
+                rest = rest[os.write(pipe, rest[: select.PIPE_BUF]) :]  # what a pipe takes without waiting
 
     def _receive(self, seconds: float) -> dict[str, Any]:
         """Return the next message. The child is not trusted: size, time and form are checked."""

@@ -104,6 +104,8 @@ class Desk:
 
     def _finish(self) -> None:
         """Hand the task in: the episode ends."""
+        if self.locked:
+            raise OfficeError("locked out after too many rejected calls")
         self.done = True
 
 

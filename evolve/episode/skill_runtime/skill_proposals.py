@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evolve.episode.skill_runtime.skill_actions import Asked, granted, written
+from evolve.episode.search import SEARCH
+from evolve.episode.skill_runtime.skill_actions import Asked, asked, granted, written
 from evolve.seeds import id_for
-from memory.records import DeltaOp, Op, Provenance, Record, Trajectory
+from memory.records import DeltaOp, Op, Provenance, Record, Step, Trajectory
 from skills.program import program
 from skills.record import Skill, SkillTest
 
@@ -47,8 +48,15 @@ def _tested(skill: Skill | None, trajectory: Trajectory) -> Skill | None:
     """Return the skill with its episode as a test: the same program, where the skill is defined already."""
     if skill is None:
         return None
-    test = SkillTest(code=program(trajectory, {skill.name, *skill.requires}), task_id=trajectory.task.id)
+    done = trajectory.model_copy(update={"steps": tuple(step for step in trajectory.steps if not _aside(step))})
+    test = SkillTest(code=program(done, {skill.name, *skill.requires}), task_id=trajectory.task.id)
     return skill.model_copy(update={"tests": (test,)})
+
+
+def _aside(step: Step) -> bool:
+    """Tell whether a step was answered by the loop: a search, or a word about a skill, which no world can run."""
+    wish = asked(step.reply)
+    return step.action.startswith(f"{SEARCH}(") or (wish is not None and step.action == wish.action)
 
 
 def _op(wish: Asked, skill: Skill | None, record: Record[Any] | None, trajectory: Trajectory) -> DeltaOp | None:

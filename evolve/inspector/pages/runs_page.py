@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -168,4 +169,19 @@ def one_verdict(desk: PageContext, seq: int) -> dict[str, Any]:
     event = found[0]
     verdict = Verdict.model_validate(event.data)
     about = {each.op_id: each for each in entries(desk.store, event.run_id) if each.seq == seq}
-    return {"event": event, "verdict": verdict, "about": about, "rounds": rounds_of(verdict)}
+    return {"event": event, "verdict": verdict, "about": about, "rounds": rounds_of(verdict), "arms_of": arms_of}
+
+
+def arms_of(trial: Mapping[str, Any]) -> list[tuple[str, Mapping[str, bool | None]]]:
+    """Return (title, task id -> mark) of each arm of a trial, or of each of its rounds, that ran something."""
+    titles = {
+        "base": "Without the change",
+        "candidate": "With it",
+        "again": "Without, again",
+        "placebo": "With an empty line",
+    }
+    arms = [(title, trial[name]) for name, title in titles.items() if trial.get(name)]
+    rounds = zip(trial.get("without", ()), trial.get("with_change", ()), strict=False)
+    for number, (bare, changed) in enumerate(rounds, 1):
+        arms += [(f"Without it, {number}", bare), (f"With it, {number}", changed)]
+    return arms

@@ -29,6 +29,7 @@ from memory.records import DeltaOp, Frozen, Record, Status
 from memory.store import Store
 from playbooks.lessons import op_id
 
+UNMEASURED = "no gate measured it; answer with `evolve review`"
 ASKED = "its origin is among the tasks that the gates run; name another run.dev_split"
 
 
@@ -70,13 +71,15 @@ def judged(store: Store, namespace: str, run_id: str) -> tuple[Judged, ...]:
     events = store.events(type=PROPOSAL, run_id=run_id)
     ops = {op["op_id"]: op["target_id"] for event in events for op in event.data.get("ops", ())}
     answers = {ops[entry.op_id]: entry for entry in entries(store, run_id) if entry.op_id in ops}
-    said = {"accepted": "admitted", "rejected": "refused", "deferred": "waits"}
+    said = {"accepted": "admitted", "rejected": "refused", "deferred": "waits", "waiting": "waits"}
     found: list[Judged] = []
     for record in store.records(namespace):
         entry = answers.get(record.id)
         if entry is None and record.status is not Status.CANDIDATE:
             continue
         answer, reason = (said[entry.answer], entry.reason) if entry else ("left", ASKED)
+        if answer == "admitted" and record.status is Status.CANDIDATE:
+            answer, reason = "waits", UNMEASURED
         text, trust = record.payload.text(), record.provenance.trust.value
         found.append(Judged(label=record.label, content=text, trust=trust, answer=answer, reason=reason))
     return tuple(found)

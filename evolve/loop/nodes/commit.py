@@ -64,6 +64,11 @@ def apply(context: RunContext, ops: tuple[DeltaOp, ...], subject: str, actor: st
     )
 
 
+def own(ops: tuple[DeltaOp, ...], subject: str) -> tuple[DeltaOp, ...]:
+    """Return ops under ids of a batch: after a rollback a record has a version again that was changed once before."""
+    return tuple(op.model_copy(update={"op_id": f"{subject}/{op.op_id}"}) for op in ops)
+
+
 def _statuses(ops: tuple[DeltaOp, ...], result: Commit, context: RunContext) -> tuple[DeltaOp, ...]:
     """Return what gives edited records the status of their verdict: new words are worth what was measured of them."""
     applied = {item.op_id for item in result.applied}
@@ -109,10 +114,10 @@ def _refine(state: State, context: RunContext, subject: str) -> None:
     done = context.stream.done(batch_of(state) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = context.store.view(context.namespace)
-        apply(context, merge_duplicates(texts(view), options_of(context.config).near_duplicate), subject)
+        apply(context, own(merge_duplicates(texts(view), options_of(context.config).near_duplicate), subject), subject)
         if context.acting.skills:
-            apply(context, duplicates(view.records(Skill.kind)), subject)
+            apply(context, own(duplicates(view.records(Skill.kind)), subject), subject)
     if settings.max_tokens is not None:
         records = texts(context.store.view(context.namespace))
         gone = enforce_budget(records, settings.max_tokens, context.policy.count_tokens, profile=context.policy.profile)
-        apply(context, gone, subject)
+        apply(context, own(gone, subject), subject)

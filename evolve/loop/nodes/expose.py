@@ -95,8 +95,14 @@ def trials(
 ) -> dict[str, OnlineTrial]:
     """Return what was journalled about items of a namespace, up to an event of the journal."""
     events = store.events(type=EXPOSURE, namespace=namespace)
-    rows = [row for event in events if before is None or event.seq < before for row in event.data.get("tasks", ())]
-    return {item: _longer(OnlineTrial(item=item), rows) for item in items}
+    events = [event for event in events if before is None or event.seq < before]
+    found: dict[str, OnlineTrial] = {}
+    for item in items:
+        back = store.events(type="knowledge.rolled_back", subject=item.rpartition("@")[0])
+        since = back[-1].seq if back else 0
+        rows = [row for event in events if event.seq > since for row in event.data.get("tasks", ())]
+        found[item] = _longer(OnlineTrial(item=item), rows)
+    return found
 
 
 def settled(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:

@@ -18,8 +18,8 @@ from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory
 from memory.store import Store
+from playbooks.notebook.asking import ask
 from policies.protocols import SamplingParams
-from policies.structured import generate_structured
 from policies.templates import render_turns
 
 
@@ -59,7 +59,7 @@ async def judge_episode(trajectory: Trajectory, context: RunContext) -> None:
     async with context.slots:
         with about(trajectory.task.id):
             policy, params = context.policies.judge, SamplingParams(max_tokens=256)
-            answer = await generate_structured(policy, messages, SelfJudgement, params)
+            answer = await ask(policy, messages, SelfJudgement, params)
     value = answer.value
     _journal(trajectory, value.success if value else None, value.reason if value else answer.raw, context)
 

@@ -153,7 +153,9 @@ class Ground:
     def database(self, address: str, *, direct: bool) -> str:
         """Return the address of a workspace, past the network or through it. Whatever is told as committed is."""
         there = f"{address}%20-csynchronous_commit%3Don"
-        return there if direct else there.replace(f"host={running()}", f"host={self.home}")
+        if (server := f"host={running()}&") not in there:
+            raise RuntimeError(f"got a workspace at {address}, which is not on the server that is struck ({server})")
+        return there if direct else there.replace(server, f"host={self.home}&")
 
     def strike(self, kind: str, driver: subprocess.Popen[bytes], journal: Journal) -> bool:
         """Break something; tell whether it was there to be broken."""
@@ -165,10 +167,9 @@ class Ground:
             self.cluster.add_node(**NODE)
         elif kind == "driver":
             driver.kill()
+        elif not (sessions := [pid for (pid,) in _asked(lambda: journal.query(_OTHERS))]):
+            return False
         elif kind == "session":
-            sessions = [pid for (pid,) in journal.query(_OTHERS)]
-            if not sessions:
-                return False
             journal.query("SELECT pg_terminate_backend(?)", (self.dice.choice(sessions),))
         elif kind == "server":
             restart()

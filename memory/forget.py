@@ -48,7 +48,8 @@ class Forgotten:
     """Kind of event -> texts from which what was forgotten was cut out; the rest of them stays."""
     descendants: tuple[str, ...] = ()
     backups: tuple[Path, ...] = ()
-    """Copies of the database that still hold the text: migration backups, and scratch copies of a killed run."""
+    """Copies of the database that still hold the text: migration backups, scratch copies of a killed run, and what
+    `evolve workspace move` left."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +134,8 @@ def _told(journal: Journal, sweep: _Sweep, purge: bool) -> Forgotten:
     )
     runs = {run for _, run, _ in sweep.episodes.values()} | {run for kind, run, _ in quoted if kind == "trajectory"}
     home, name = journal.path.parent, journal.path.name
-    copies = (*home.glob(f"{name}.*.backup"), *home.glob(f"scratch-*/{name}")) if purge else ()
+    patterns = (f"{name}.*.backup", f"{name}.before-*", f"scratch-*/{name}", *((name,) if journal.database else ()))
+    copies = [copy for pattern in patterns if purge for copy in home.glob(pattern)]
     return Forgotten(
         records=tuple(sweep.records),
         episodes=dict(Counter(arm for arm, _, _ in sweep.episodes.values())),

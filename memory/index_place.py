@@ -12,7 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from memory.errors import BadInput, IndexCorrupt
+from memory.errors import BadInput, IndexCorrupt, IndexLocked, IndexUnavailable
 from memory.health import probe, quarantine
 from memory.indexes import EXACT, FOLDER
 from memory.journal import Journal
@@ -22,6 +22,10 @@ from memory.outbox import ListableIndex
 LEASE = "index"
 AGAIN_SECONDS = 10.0
 """After a server failed, it is asked again so much later."""
+VECTORS_STAY = (
+    "what was erased is gone from the journal, and its vectors may still be in the index: do the same once more when "
+    "this is mended"
+)
 
 
 class Place(Protocol):
@@ -153,14 +157,22 @@ class IndexServer:
 
 
 def erase_unowned(journal: Journal) -> None:
-    """Delete the folder of an index that this process does not keep. Raises `IndexLocked` where another one does."""
+    """Delete the folder of an index that this process does not keep.
+
+    Raises `IndexLocked` where another one does, `IndexUnavailable` where it cannot be deleted.
+    """
     folder = journal.path.parent / "index"
     if not journal.database and (folder.exists() or any(folder.parent.glob(f"{folder.name}.quarantine-*"))):
         holder = Owner(folder)
-        holder.acquire()
+        try:
+            holder.acquire()
+        except IndexLocked as error:
+            raise IndexLocked(f"{VECTORS_STAY}: {error}") from error
         place = IndexFolder(folder, holder, journal.path, model="", dim=0)
         try:
             place.erase()
+        except OSError as error:
+            raise IndexUnavailable(f"{VECTORS_STAY}: {error}") from error
         finally:
             place.release(clean=True)
 

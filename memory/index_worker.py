@@ -16,7 +16,7 @@ import structlog
 
 from memory import outbox
 from memory.errors import EmbedderMismatch, EvolveError, IndexCorrupt, IndexUnavailable
-from memory.index_place import Place
+from memory.index_place import VECTORS_STAY, Place
 from memory.journal import Journal
 from memory.outbox import ListableIndex
 from memory.protocols import Vector
@@ -79,7 +79,7 @@ class IndexWorker(Thread):
         """Whether the index has to be compared with the journal id by id, once it may be written to."""
         self._compared = False
         self._failed_at = 0.0
-        self._kept_back: EvolveError | None = None
+        self._kept_back: EvolveError | OSError | None = None
         """Why what the index holds was not deleted."""
         self._counts: dict[str, int] = {}
         self._use = Lock()
@@ -125,7 +125,7 @@ class IndexWorker(Thread):
     def drop(self) -> None:
         """Close the index, queue every vector anew, and delete what the index holds; wait until that is done.
 
-        Raises `IndexUnavailable` where a server did not delete it.
+        Raises `IndexUnavailable` where it was not deleted.
         """
         self._kept_back = None
         overwrite_freed_memory()
@@ -134,10 +134,7 @@ class IndexWorker(Thread):
         while self._dropping.is_set() and self.is_alive():
             time.sleep(0.005)
         if self._kept_back is not None:
-            raise IndexUnavailable(
-                f"what was erased is gone from the journal, and its vectors may still be in the index: do the same "
-                f"once more when this is mended: {self._kept_back}"
-            )
+            raise IndexUnavailable(f"{VECTORS_STAY}: {self._kept_back}")
 
     def stop(self) -> None:
         """Finish the step at hand, close the index, release its place."""
@@ -218,7 +215,7 @@ class IndexWorker(Thread):
             try:
                 outbox.enqueue_all(journal)
                 self._place.erase()
-            except EvolveError as error:
+            except (EvolveError, OSError) as error:
                 self._kept_back = error
                 raise
             finally:

@@ -7,6 +7,7 @@ journalled without one. The episodes of gates are no run, and those of an evalua
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ OPENED = "session.opened"
 KINDS = {"frozen": "eval", "quarantine": "quarantine"}
 """Mode of a record without a kind -> the kind; any other mode is `learn`."""
 
+_LOWER = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+"""What `lower` does to a stored text in both databases. Of a parameter PostgreSQL lowers what its locale says."""
 _BY_MODE = " ".join(f"WHEN '{mode}' THEN '{kind}'" for mode, kind in KINDS.items())
 _EXAMS = ", ".join(f"'{name}'" for name in EXAMS)
 _LISTED = f"""
@@ -56,7 +59,7 @@ class RunFilter:
     kinds: Collection[str] = ()
     tag: str = ""
     name: str = ""
-    """Part of the name, in any case."""
+    """Part of the name; of A to Z the case does not count."""
     since: str = ""
     """Started at this time or later: ISO 8601 in UTC, a date or more."""
     until: str = ""
@@ -219,7 +222,7 @@ def _conditions(wanted: RunFilter) -> tuple[str, list[Any]]:
     if wanted.tag:
         asked.append(("EXISTS (SELECT 1 FROM json_each(body, '$.tags') j WHERE j.value = ?)", [wanted.tag]))
     if wanted.name:
-        asked.append(("instr(lower(body ->> '$.name'), lower(?)) > 0", [wanted.name]))
+        asked.append(("instr(lower(body ->> '$.name'), ?) > 0", [wanted.name.translate(_LOWER)]))
     if wanted.namespace:
         asked.append(("body ->> '$.config.memory.namespace' = ?", [wanted.namespace]))
     if wanted.since:

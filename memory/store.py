@@ -333,10 +333,10 @@ class Store:
 
     def forgotten(self, namespace: str, name: str) -> str | None:
         """Return the id of a forgotten record that has this id, number or label; None where there is none."""
-        number = name.rpartition("-")[2]
+        number = "" if "/" in name else name.rpartition("-")[2].lstrip("0")  # with "/" it is of another namespace
         rows = self.journal.query(
             "SELECT id FROM records WHERE namespace = ? AND forgotten = 1 AND (id = ? OR CAST(number AS TEXT) = ?)",
-            (namespace, name, number.lstrip("0")),
+            (namespace, name, number),
         )
         return rows[0][0] if rows else None
 
@@ -352,8 +352,8 @@ class Store:
         """Forget a record, or a task with its episodes and all records drawn from it; `purge` erases the text as well.
 
         The figures of the task's episodes stay. After a purge the vector index is made anew: a graph keeps what was
-        taken out of it. Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given,
-        and `IndexUnavailable` where all is done but for the vectors on a server.
+        taken out of it. Raises `NotFound` when there is nothing of that name, `BadInput` unless exactly one is given;
+        and where all is done but for the vectors of the index: `IndexUnavailable`, or `IndexLocked` where a run has it.
         """
         result = forget.forget(self.journal, record_id, task_id, purge=purge, actor="operator", reason=reason)
         if purge:

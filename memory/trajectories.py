@@ -82,7 +82,7 @@ class Outcome(Frozen):
     """How an episode was graded. `reward` is in [0, 1]; `success` is the task goal."""
 
     success: bool
-    reward: float
+    reward: float = Field(allow_inf_nan=False)
     checks: tuple[Check, ...] = ()
 
 

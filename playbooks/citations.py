@@ -17,6 +17,8 @@ _SOURCE = re.compile(r"(?<![\w)\]])\[(\?|[^\[\]\n]{1,80})\]")
 """Brackets that are no index of a variable (`rows[0]`)."""
 _NUMBERS = re.compile(r"\[[\d,;\s]+\]")
 _FENCED = re.compile(r"```[^\n]*\n.*?(?:```|\Z)", re.DOTALL)
+_COMMENT = re.compile(r"""((?:[^#'"\n]|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")*)(.*)""")
+"""A line of code before its comment, and the rest of it; a `#` in a string begins none."""
 
 
 def resolve(reference: str, shown: Sequence[Record[Any]]) -> Record[Any] | None:
@@ -73,10 +75,8 @@ def _masked(text: str) -> str:
 
 
 def _blanked(code: str) -> str:
-    lines = (line.partition("#") for line in code.split("\n"))
-    return "\n".join(
-        _NUMBERS.sub(lambda match: " " * len(match[0]), said) + mark + comment for said, mark, comment in lines
-    )
+    lines = (_COMMENT.findall(line)[0] for line in code.split("\n"))
+    return "\n".join(_NUMBERS.sub(lambda match: " " * len(match[0]), said) + rest for said, rest in lines)
 
 
 def _is_code(text: str) -> bool:

@@ -16,12 +16,12 @@ from memory.operations import op_id, removal
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Record, Reflection, Trajectory, Trust
 from playbooks import compact, full
+from playbooks.asking import ask
 from playbooks.citations import resolve
 from playbooks.full import Operation
 from playbooks.kinds.bullet import Bullet, clean_text, match_section
 from playbooks.lessons import Known, Lesson, add_op, agree_op, collect, direct_op, edit_op, tag_ops
 from playbooks.likeness import nearest
-from playbooks.notebook.asking import ask
 from playbooks.similarity import opposes
 from policies.protocols import Message, Policy, Profile, SamplingParams
 

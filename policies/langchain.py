@@ -21,7 +21,7 @@ from pydantic import Field
 
 from memory.records import Frozen
 from policies.errors import PolicyRefused
-from policies.langchain_wire import cut_off, quotable, sdk_errors, to_langchain, to_reply, translated
+from policies.langchain_wire import cut_off, quotable, sdk_errors, to_langchain, to_reply, told, translated
 from policies.openai_wire import Offers, narrow, tool_schema
 from policies.price import Price
 from policies.protocols import Message, Profile, Reply, SamplingParams
@@ -83,13 +83,18 @@ class LangChainPolicy:
         prompt = [to_langchain(message) for message in messages]
         kwargs: dict[str, Any] = {"stop": list(params.stop)} if params.stop else {}
         while True:
+            offers = self._offers
             try:
                 async with asyncio.timeout(self.options.timeout_s):
                     message = await self._ask(self._with_settings(params), prompt, params, kwargs)
                 break
             except (ModelError, OSError, httpx.HTTPError, json.JSONDecodeError, *sdk_errors()) as error:
-                if not self._narrowed(error, params):
+                if not self._narrowed(error, params, offers):
                     raise translated(self.name, error) from None
+            except ValueError as error:
+                if not told(error):
+                    raise
+                raise translated(self.name, error) from None
         made = to_reply(message, self.version)
         usage = made.usage
         if not usage.prompt_tokens:
@@ -140,12 +145,13 @@ class LangChainPolicy:
                 raise
             return self._give_up_schema(error)
 
-    def _narrowed(self, error: Exception, params: SamplingParams) -> bool:
-        """Leave out the setting that an HTTP 400 says is not supported; return whether there was one."""
+    def _narrowed(self, error: Exception, params: SamplingParams, offers: Offers) -> bool:
+        """Leave out the setting that an HTTP 400 says is not supported; return whether there was one in the request,
+        which had `offers`: calls beside it may have been told the same before."""
         asked = {"temperature": params.temperature, **({} if params.seed is None else {"seed": params.seed})}
         if getattr(error, "status_code", None) not in (400, 422):
             return False
-        narrowed = narrow(self._offers, asked, str(error))
+        narrowed = narrow(offers, asked, str(error))
         if narrowed is None:
             return False
         self._offers, meaning = narrowed

@@ -105,7 +105,7 @@ def sdk_errors() -> tuple[type[Exception], ...]:
 
 def translated(name: str, error: Exception) -> PolicyError:
     """Return our error: unavailable when trying again later may help, refused otherwise."""
-    status = getattr(error, "status_code", None)
+    status = getattr(error, "status_code", told(error).get("code"))
     if status is None and isinstance(error, httpx.HTTPStatusError):
         status = error.response.status_code
     if status in (401, 403):
@@ -121,6 +121,12 @@ def translated(name: str, error: Exception) -> PolicyError:
     return PolicyUnavailable(
         f"{name} gave no answer ({quotable(error)}); check the server and the network, then resume"
     )
+
+
+def told(error: Exception) -> dict[str, Any]:
+    """Return the error that a gateway passed on under HTTP 200, which LangChain raises as a `ValueError` of it."""
+    said = error.args[0] if isinstance(error, ValueError) and error.args else None
+    return cast("dict[str, Any]", said) if isinstance(said, dict) else {}
 
 
 def quotable(error: Exception) -> str:

@@ -28,10 +28,11 @@ _PURE_METHODS = frozenset(
 _SHORT = 60
 _HELPERS = """
 _seen_{tag} = []
+_print_{tag} = print
 def _at_{tag}(n):
     if n not in _seen_{tag}:
         _seen_{tag}.append(n)
-        print("{tag}:" + str(n) + ";")
+        _print_{tag}("{tag}:" + str(n) + ";")
 def _got_{tag}(n, value):
     _at_{tag}(n)
     return value

@@ -99,6 +99,21 @@ def test_the_settings_are_read_and_name_the_services(monkeypatch: pytest.MonkeyP
     assert run["env"] == [{"name": "RAY_ADDRESS", "value": f"{cluster['metadata']['name']}-head-svc:6379"}]
 
 
+def test_what_is_kept_in_a_volume_belongs_to_the_user_of_the_image() -> None:
+    """A new volume takes its owner from the folder of the image; one that is not there is root's."""
+    mounted = {
+        volume.split(":")[1]
+        for service in COMPOSE["services"].values()
+        if service["image"] == "evolve:local"
+        for volume in service["volumes"]
+        if volume.split(":")[0] in COMPOSE["volumes"]
+    }
+    assert mounted == {"/workspace/.evolve"}
+    made, _, after = TEXTS["Dockerfile"].partition("USER evolve")
+    assert "mkdir -p /workspace/.evolve && chown -R evolve /workspace\n" in made
+    assert "WORKDIR /workspace" in after
+
+
 def test_compose_reads_its_file() -> None:
     docker = shutil.which("docker")
     if docker is None or subprocess.run([docker, "compose", "version"], capture_output=True).returncode:

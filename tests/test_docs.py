@@ -24,6 +24,7 @@ from benchmarks.table import stored
 from docs import headlines
 from docs.blocks import FENCE, blocks, configurations, pages, run_page
 from evolve.config.file import load_config
+from evolve.loop.role_policies import require_prices
 from tests.forked import forked
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +45,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path) -> None:
 def test_every_configuration_of_a_page_is_accepted(page: Path, tmp_path: Path) -> None:
     for text in configurations(page):
         (tmp_path / "evolve.toml").write_text(text)
-        load_config(tmp_path / "evolve.toml")
+        require_prices(load_config(tmp_path / "evolve.toml"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

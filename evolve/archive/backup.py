@@ -37,6 +37,19 @@ A backup of an evolve workspace, made {made}. To restore it:
 
 The vector index is made again by itself. {settings} is the settings file as it was.
 """
+_HOW_FROM_SERVER = """\
+A backup of an evolve workspace on a server, made {made}. It is a file, not on a server. To restore it:
+
+1. Stop every process that uses the workspace.
+2. Move the folder {workspace} away; do not delete it yet.
+3. Copy this folder to its place: cp -r {name} {workspace}
+4. Take `database` out of [memory] in {root}/{settings}: this copy is not read while it stands there. Write
+   index = "exact" there where `index` is "pgvector".
+5. Run: evolve memory doctor
+6. For a server again: evolve workspace move --to ADDRESS, where no workspace is yet.
+
+The vector index is made again by itself. {settings} is the settings file without the server.
+"""
 
 
 class Backup(Frozen):
@@ -70,10 +83,7 @@ def make_backup(config: Config, destination: Path | None = None) -> Backup:
         copy_workspace(config, half / DATABASE)
         _copy_rest(config, half)
         records, episodes = _checked(half / DATABASE)
-        (half / _RESTORE).write_text(
-            _HOW.format(made=f"{made:%Y-%m-%d %H:%M} UTC", workspace=config.workspace, name=final.name, settings=FILE),
-            encoding="utf-8",
-        )
+        (half / _RESTORE).write_text(_how(config, made, final.name), encoding="utf-8")
         half.rename(final)
     except BaseException:
         shutil.rmtree(half, ignore_errors=True)
@@ -87,6 +97,13 @@ def make_backup(config: Config, destination: Path | None = None) -> Backup:
         files=len(files),
         bytes=sum(path.stat().st_size for path in files),
     )
+
+
+def _how(config: Config, made: datetime, name: str) -> str:
+    """Return how a backup is restored."""
+    text = _HOW_FROM_SERVER if config.memory.database else _HOW
+    when = f"{made:%Y-%m-%d %H:%M} UTC"
+    return text.format(made=when, workspace=config.workspace, name=name, root=config.root, settings=FILE)
 
 
 def kept(config: Config) -> list[Path]:

@@ -14,7 +14,8 @@ import re
 import shutil
 import tarfile
 import tempfile
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import tomlkit
@@ -160,15 +161,35 @@ def import_workspace(archive: Path, folder: Path) -> Arrived:
             f"Move {logs} away, or choose another folder"
         )
     _examine(parts[DATABASE], archive)
-    config.workspace.mkdir(parents=True, exist_ok=True)
     settings = FILE in parts and not (folder / FILE).exists()
-    if settings:
-        (folder / FILE).write_bytes(parts[FILE])
-    for name in parts.keys() - {FILE, DATABASE}:
-        (config.workspace / name).parent.mkdir(parents=True, exist_ok=True)
-        (config.workspace / name).write_bytes(parts[name])
-    (config.workspace / DATABASE).write_bytes(parts[DATABASE])
+    files = {folder / FILE: parts[FILE]} if settings else {}
+    files |= {config.workspace / name: parts[name] for name in sorted(parts.keys() - {FILE, DATABASE})}
+    _write(files | {config.workspace / DATABASE: parts[DATABASE]})
     return Arrived(sha256=hashlib.sha256(parts[DATABASE]).hexdigest(), settings=settings)
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write files: all of them, or, where one fails, none. Each gets its name when every one is there whole."""
+    parts = {path: path.with_name(f"{path.name}.part") for path in files}
+    with ExitStack() as undo:
+        for path, body in files.items():
+            for folder in reversed([path.parent, *path.parent.parents]):
+                if not folder.exists():
+                    folder.mkdir()
+                    undo.callback(_remove, folder)
+            undo.callback(parts[path].unlink, missing_ok=True)
+            parts[path].write_bytes(body)
+        for path, part in parts.items():
+            if not path.exists():
+                undo.callback(path.unlink, missing_ok=True)
+            part.replace(path)
+        undo.pop_all()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that was made, unless somebody has put something there."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _destination(settings: bytes | None, folder: Path) -> Config:

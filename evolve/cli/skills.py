@@ -41,14 +41,14 @@ def listing(context: typer.Context, everything: All = False, as_json: Json = Fal
 def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
     """Show the code of one skill, with its origin, counters and what can be held against it."""
     from evolve.lookup import find_skill
-    from skills.static_checks import complaints
+    from evolve.workspace.seeding import held_against
 
     with reading(context) as (config, store):
         record = find_skill(store, config.memory.namespace, name)
     data = record.model_dump(mode="json")
     payload = {key: value for key, value in data["payload"].items() if key != "source" and value}
     facts = {key: data[key] for key in ("id", "status", "version", "provenance", "usage", "created_at")}
-    found = {"complaints": list(complaints(record.payload))}
+    found = {"complaints": list(held_against(record.payload, config))}
     lines = [f"{key}: {value}" for key, value in (payload | facts | found).items()]
     text = "\n".join([f"[{record.label}] {record.payload.text()}", "", record.payload.source.strip(), "", *lines])
     show(data | found | {"name": record.payload.name}, as_json, text)

@@ -96,6 +96,8 @@ def backup(
         f"{made.bytes / 1e6:.1f} MB",
         f"to restore it: move {config.workspace} away, then cp -r {made.path} {config.workspace}",
     ]
+    if config.memory.database:
+        told.append("and take `database` out of [memory]: the copy is a file, and not read while a server is named")
     show(made.model_dump(mode="json"), as_json, "\n".join(told))
 
 

@@ -6,10 +6,9 @@ Needs the `mcp` extra (`langchain-mcp-adapters`). For a stdio connection each ep
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
@@ -21,6 +20,7 @@ from policies.protocols import ToolSpec
 
 if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
+    from langchain_mcp_adapters.interceptors import MCPToolCallRequest
 
 _TIMED_OUT = 408
 """Error code that the MCP client gives a request that ran into its timeout."""
@@ -37,9 +37,8 @@ class McpTools:
 
     def __init__(self, connection: Mapping[str, Any], *, timeout: float = 30.0, call_timeout: float = 300.0) -> None:
         """Take the seconds that the server may take to start, and to answer one call."""
-        asked = {"read_timeout_seconds": timedelta(seconds=call_timeout)} | (connection.get("session_kwargs") or {})
-        self._connection = {**connection, "session_kwargs": asked}
-        self._timeout = timeout
+        self._connection = dict(connection)
+        self._timeout, self._call_timeout = timeout, call_timeout
 
     def broke(self, error: Exception) -> bool:
         """Return True for a lost connection or a server that no longer answers."""
@@ -48,7 +47,7 @@ class McpTools:
 
         if isinstance(error, McpError):
             return error.error.code in (CONNECTION_CLOSED, _TIMED_OUT)
-        return isinstance(error, (ClosedResourceError, BrokenResourceError, EndOfStream))
+        return isinstance(error, (ClosedResourceError, BrokenResourceError, EndOfStream, TimeoutError))
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Ask the server once, in a thread of its own, since the caller may or may not run an event loop."""
@@ -57,7 +56,7 @@ class McpTools:
 
     async def open(self, task: Task, stack: AsyncExitStack) -> Tools:
         """Open a session that lives until `stack` closes. Raises `ToolsBroken` when the server does not answer."""
-        session = _Session(self._connection)
+        session = _Session(self._connection, self._call_timeout)
         stack.push_async_callback(session.close)
         return {tool.name: tool for tool in await session.start(self._timeout)}
 
@@ -70,8 +69,8 @@ class McpTools:
 class _Session:
     """Holds the session open in a task of its own: MCP sessions must be closed by the task that opened them."""
 
-    def __init__(self, connection: dict[str, Any]) -> None:
-        self._connection = connection
+    def __init__(self, connection: dict[str, Any], call_timeout: float) -> None:
+        self._connection, self._call_timeout = connection, call_timeout
         self._done = asyncio.Event()
         self._ready: asyncio.Future[list[BaseTool]] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
@@ -100,5 +99,15 @@ class _Session:
 
         async with create_session(self._connection) as session:  # pyright: ignore[reportArgumentType] - checked there
             await session.initialize()
-            self._ready.set_result(await load_mcp_tools(session))
+            self._ready.set_result(await load_mcp_tools(session, tool_interceptors=[self._in_time]))
             await self._done.wait()
+
+    async def _in_time(
+        self, request: MCPToolCallRequest, handler: Callable[[MCPToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Make one call. Raises `TimeoutError`; what a tool itself raises comes as an answer."""
+        try:
+            async with asyncio.timeout(self._call_timeout):
+                return await handler(request)
+        except TimeoutError as late:
+            raise TimeoutError(f"no answer within {self._call_timeout:g} s") from late

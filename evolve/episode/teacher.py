@@ -17,8 +17,8 @@ from evolve.episode import prompts
 from evolve.episode.echo import borrowed, plain
 from evolve.errors import ConfigError
 from memory.records import Step, Task, Usage
+from playbooks.asking import ask
 from playbooks.methods.shown_episode import block
-from playbooks.notebook.asking import ask
 from playbooks.render import neutral
 from policies.protocols import Policy, Profile, SamplingParams
 from policies.roles import Policies

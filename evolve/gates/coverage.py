@@ -25,6 +25,7 @@ MOST = 64
 TRIES = frozenset({"batch_screen", "held_out", "replay", "utility"})
 """Gates that run tasks with what is proposed."""
 _NAMED = 3
+_SILENT = "def print(*values, **options): pass"
 
 
 class SkillTrial(Frozen):
@@ -103,7 +104,7 @@ async def unexercised(environment: Environment, skill: Skill, trials: Sequence[S
     for trial in trials[:MOST]:
         if seen >= wanted:
             break
-        seen |= reached(await _again(environment, trial, trial.prelude.replace(skill.definition, source), tag), tag)
+        seen |= reached(await _again(environment, trial, trial.prelude.replace(skill.definition, source)), tag)
     return tuple(place for number, place in enumerate(places) if number not in seen)
 
 
@@ -115,20 +116,17 @@ def sentence(missed: Sequence[Place]) -> str:
     return f"no trial exercised {named}{more}; a person can admit it: `evolve review`"
 
 
-async def _again(environment: Environment, trial: SkillTrial, prelude: str, tag: str) -> str:
-    """Do a trial's actions in a fresh episode and return what the world printed."""
+async def _again(environment: Environment, trial: SkillTrial, prelude: str) -> str:
+    """Do a trial's actions in a fresh episode and return the marks: what else is printed could cut them off."""
     printed: list[str] = []
     try:
         episode = environment.start(trial.task, trial.world_seed)
         try:
-            for text in (prelude, *trial.actions):
+            for text in (f"{prelude}\n{_SILENT}", *trial.actions):
                 result = await episode.step(Action(text=text))
                 printed += (result.observation, result.error or "")
                 if result.done:
                     break
-            else:  # what a long output cut off
-                said = await episode.step(Action(text=f"for n in _seen_{tag}: print('{tag}:' + str(n) + ';')"))
-                printed.append(said.observation)
         finally:
             await episode.close()
     except EnvironmentFailure:  # what it reached before the world broke still counts

@@ -82,10 +82,11 @@ class HeldOut:
         rules: Rules | None = None,
         slices: Mapping[str, Sequence[str]] | None = None,
         past: Callable[[], Sequence[Verdict]] = tuple,
-        told: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._evaluate, self.tasks, self._seed = evaluate, tuple(tasks), seed
-        self._rules, self._past, self._told = rules or Rules(), past, told
+        self._rules, self._past = rules or Rules(), past
+        self.told: Callable[[], Mapping[str, str]] = dict
+        """Returns op id -> what it says, of every change that was proposed before (`gate_events.told`)."""
         self._slices = {name: tuple(ids) for name, ids in (slices or {}).items()}
         protected = {task for ids in self._slices.values() for task in ids}
         self._guarded = max((at for at, task in enumerate(self.tasks, 1) if task.id in protected), default=0)
@@ -170,7 +171,7 @@ class HeldOut:
     def _as_now(self, seen: Sequence[Evidence], ops: Sequence[DeltaOp]) -> list[Evidence]:
         """Return earlier looks under the ids of today: a text that was drawn again has no new error to spend."""
         now = {exact_key(text): op.op_id for op in ops if (text := text_of(op))}
-        ids = {old: now[text] for old, text in self._told().items() if text in now}
+        ids = {old: now[text] for old, text in self.told().items() if text in now}
         return [{**each, "ops": [ids.get(key, key) for key in each["ops"]]} for each in seen]
 
     async def _strict(
@@ -296,15 +297,16 @@ def make(context: GateContext, options: Options, rules: Rules | None = None) -> 
     tasks = select_tasks(config, evaluator.environment, bench.stream)
     canaries = canary_tasks(evaluator.environment) if Canary.name in config.gate.names else ()
     protected = dict(slices(config, tasks)) | ({SLICE: tuple(task.id for task in canaries)} if canaries else {})
-    return HeldOut(
+    gate = HeldOut(
         evaluator,
         (*tasks, *canaries),
         config.run.seed,
         rules=rules or rules_of(config, options),
         slices=protected,
         past=lambda: verdicts(store, namespace),
-        told=lambda: told(store, namespace),
     )
+    gate.told = lambda: told(store, namespace)
+    return gate
 
 
 def rules_of(config: Config, options: Options | None = None) -> Rules:

@@ -202,16 +202,17 @@ class ClientSession:
                 f"got task {task!r} and {len(steps)} steps; expected a task and at least one step in `steps`, each "
                 "with `action`, and `observation` or `error` as they came back"
             )
+        if success is None and feedback:
+            raise BadInput("got feedback without success; say success true or false as well, or leave feedback out")
         followed = [(name, self._cited(name)) for name in cited]
         named = [record for _, record in followed if record is not None]
         asked = self._asked.pop(task, None) or await agent.ask(self._task(task), memory=False)
         found = self._found | {r.id: _injection(r, 0, {}) for r in named if r.id not in self._found}
         self._found = {}
-        checks = (Check(name="feedback", passed=bool(success), detail=feedback),) if feedback else ()
         given = Trajectory(
             task=asked.task,
             steps=_steps(steps, named),
-            outcome=None if success is None else Outcome(success=success, reward=float(success), checks=checks),
+            outcome=_outcome(success, feedback),
             injected=tuple(found.values()),
             policy=self._client,
         )
@@ -321,6 +322,13 @@ def visiting(config: Config) -> Config:
             "gate": config.gate.model_copy(update={"names": gates, "trust": floor}),
         }
     )
+
+
+def _outcome(success: bool | None, feedback: str) -> Outcome | None:
+    if success is None:
+        return None
+    checks = (Check(name="feedback", passed=success, detail=feedback),) if feedback else ()
+    return Outcome(success=success, reward=float(success), checks=checks)
 
 
 def _injection(record: Record[Any], rank: int, scores: dict[str, float]) -> Injection:

@@ -191,10 +191,11 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
 
     def after_agent(self, state: LearningState, runtime: Any) -> None:
         """Grade the turn and learn from it."""
-        asked, mark = self._over(state), self._grade(state) if self._grade else None
+        asked, loop = self._over(state), self._loop()
+        mark = self._grade(state) if self._grade else None
         if inspect.isawaitable(mark):
-            mark = self._loop().submit(_awaited(mark)).result()
-        self._loop().submit(self._agent.learn(asked, self._episode(asked, state, mark))).result()
+            mark = loop.submit(_awaited(mark)).result()
+        loop.submit(self._agent.learn(asked, self._episode(asked, state, mark))).result()
 
     async def aafter_agent(self, state: LearningState, runtime: Any) -> None:
         """Grade the turn and learn from it."""

@@ -131,7 +131,7 @@ async def record_outcome(
     task: Annotated[str, Field(description="The task in the words that get_playbook was given.")],
     steps: Annotated[tuple[Done, ...], Field(description="What was done, in order; at least one.")] = (),
     success: Annotated[bool | None, Field(description="Whether the goal was reached; null = nobody knows.")] = None,
-    feedback: Annotated[str, Field(description="What a test, a grader or a person said of it.")] = "",
+    feedback: Annotated[str, Field(description="What a test, a grader or a person said of it; needs success.")] = "",
     cited: Annotated[tuple[str, ...], Field(description="Ids of the records that were followed.")] = (),
 ) -> Recorded:
     """Record how a task went. It is kept as an episode, and what was shown and cited is credited with it."""

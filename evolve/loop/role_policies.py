@@ -70,7 +70,7 @@ def journalled(policies: Policies, config: Config, store: Store, run_id: str, bu
 
     Raises `ConfigError` for a limit of money over a model without a price: nothing would ever count.
     """
-    _require_prices(config)
+    require_prices(config)
     sections = config.policy.roles
 
     def wrap(role: str, policy: Policy) -> Policy:
@@ -82,7 +82,8 @@ def journalled(policies: Policies, config: Config, store: Store, run_id: str, bu
     return policies.each(wrap)
 
 
-def _require_prices(config: Config) -> None:
+def require_prices(config: Config) -> None:
+    """Raise `ConfigError` for a limit of money over a model without a price."""
     asked: dict[str, ModelSection] = {"policy": config.policy}
     asked |= {f"policy.{role}": section for role, section in config.policy.roles.items()}
     free = [at for at, section in asked.items() if section.name in ("openai", "langchain") and section.price is None]

@@ -17,7 +17,7 @@ from evolve.inspector.security import App, Receive, Scope, Send
 from evolve.integrations.client_limits import TooManyCalls
 from evolve.integrations.mcp_server import belongs_to
 from evolve.service.access_tokens import Token, verified
-from memory.errors import EvolveError
+from memory.errors import EvolveError, JournalError
 from memory.store import Store
 
 MCP_PATH = "/mcp"
@@ -25,6 +25,8 @@ ALIVE = "/healthz"
 """Answers "ok" to anybody: what a proxy or an orchestrator looks at."""
 BODY = 4 << 20
 """Bytes of a request's body, at most."""
+_STATUS = {TooManyCalls: 429, JournalError: 503}
+"""What is answered where a token cannot be let in, or not be looked up; else 403."""
 CALLER: ContextVar[Token] = ContextVar("caller")
 """The token of the request under way, also for sessions that it begins."""
 
@@ -49,19 +51,20 @@ class Guard:
             await self._guarded(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
-        token = verified(self._store, given.strip()) if kind.lower() == "bearer" else None
+        headers = Headers(scope=scope)
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        try:
+            token = verified(self._store, given.strip()) if kind.lower() == "bearer" else None
+            if token is not None and scope["path"] == MCP_PATH and "mcp-session-id" not in headers:
+                self._admit(token)
+        except EvolveError as error:
+            status = next((code for each, code in _STATUS.items() if isinstance(error, each)), 403)
+            await refusal(status, type(error).__name__, str(error))(scope, receive, send)
+            return
         if token is None:
             why = "give a valid token: `Authorization: Bearer evolve_...` (`evolve tokens add` makes one)"
             await refusal(401, "Unauthorized", why, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
-        if scope["path"] == MCP_PATH and "mcp-session-id" not in Headers(scope=scope):
-            try:
-                self._admit(token)
-            except EvolveError as error:
-                status = 429 if isinstance(error, TooManyCalls) else 403
-                await refusal(status, type(error).__name__, str(error))(scope, receive, send)
-                return
         belongs_to(scope, token.id)
         known = CALLER.set(token)
         try:

@@ -24,12 +24,13 @@ from evolve.service.access import ALIVE, CALLER, MCP_PATH, Guard, refusal
 from evolve.service.api import router
 from evolve.service.browsers import Browsers
 from evolve.service.callers import Callers, Forbidden
-from memory.errors import BadInput, ConflictError, EvolveError, NotFound
+from memory.errors import BadInput, ConflictError, EvolveError, JournalError, NotFound
 from memory.store import Store
 
 AGENTS = ("/api/", MCP_PATH, ALIVE)
 """Beginnings of paths that answer to `Authorization` headers; all others are pages."""
-STATUS = {NotFound: 404, TooManyCalls: 429, BadInput: 400, Forbidden: 403, ConflictError: 409}
+STATUS = {NotFound: 404, TooManyCalls: 429, BadInput: 400, Forbidden: 403, ConflictError: 409, JournalError: 503}
+"""The first kind that an error is of counts: a `ConflictError` is a `JournalError` too."""
 
 
 class Doors:

@@ -22,6 +22,7 @@ from evolve.inspector.rendering import render
 from evolve.inspector.security import SAFE, App, Receive, Scope, Send, closing, cookie_name
 from evolve.service.access import bounded
 from evolve.service.access_tokens import EVERYWHERE, Token, verified
+from memory.errors import JournalError
 
 VISIT = "evolve_visit"
 """Which cookie holds the word that a browser is known by."""
@@ -48,6 +49,8 @@ class Browsers:
             answer = _login(str(error.detail), error.status_code)
         except MultiPartException as error:
             answer = _login(f"This is no form: {error.message}", 400)
+        except JournalError as error:
+            answer = _login(str(error), 503)
         after = closing(send, scope["path"])
         if answer is not None:
             await answer(scope, request.receive, after)

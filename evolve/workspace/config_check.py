@@ -13,11 +13,13 @@ from evolve.config.training import MEMBERS
 from evolve.errors import ConfigError
 from evolve.gates.stack import DEFAULT
 from evolve.loop import assembly as app
+from evolve.loop.role_policies import require_prices
 from evolve.registry import check_name
 
 
 def check_names(config: Config, *, train: bool = True) -> None:
-    """Raise `ConfigError` for every name that stands for nothing, each with the nearest that does.
+    """Raise `ConfigError` for every name that stands for nothing, each with the nearest that does; then for options
+    that do not fit what is named, and for a limit of money where no price is.
 
     Those of `[train]` only with `train`: an object of the user's there may need torch.
     """
@@ -31,6 +33,7 @@ def check_names(config: Config, *, train: bool = True) -> None:
         raise ConfigError("; ".join(wrong))
     app.check_gate_options(config)
     app.check_environment_options(config)
+    require_prices(config)
     for key in MEMBERS if train else ():
         if getattr(config.train, key).options:
             config.train.member(key)

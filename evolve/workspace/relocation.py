@@ -79,6 +79,6 @@ def _let_go(file: Path) -> None:
         Journal(file).close()
     if logs := " and ".join(log.name for log in logs_of(file)):
         raise JournalError(
-            f"{str(file)!r} is open in another process ({logs} is there), and SQLite would mix it with what arrives; "
+            f"{str(file)!r} is open in another process (it left {logs}), and SQLite would mix it with what arrives; "
             "close what uses the old file (`evolve ui`, `evolve serve`, an agent), then move again"
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from evolve.config.model import Config
 from evolve.episode.prompting import described
 from evolve.loop.assembly import make_environment, open_store
+from evolve.usercode import users
 from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from memory.store import Store
@@ -60,11 +61,7 @@ def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -
     namespace = config.memory.namespace
     library = Library(store.view(namespace).records(Skill.kind))
     skill = _skill(source, library, fields)
-    wrong = complaints(skill, known=library.names)
-    if wrong:  # it may call functions that the world's own description shows
-        with suppress(EvolveError):  # a world that cannot be made says nothing
-            shown = documented(described((), make_environment(config)))
-            wrong = complaints(skill, known=library.names, documented=shown)
+    wrong = held_against(skill, config, library.names)
     if wrong:
         raise BadInput(f"{skill.name} cannot be a skill: {'; '.join(wrong)}")
     old = library.get(skill.name) if skill.name in library.names else None
@@ -84,6 +81,19 @@ def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -
     (result,) = store.commit(namespace, [op], actor=ACTOR).results
     record = store.get(result.record_id or "") if result.applied else None
     return record or result.reason
+
+
+def held_against(skill: Skill, config: Config, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """Return what is wrong with a skill, which may call the functions that the world's own description shows.
+
+    The world is made only where there is something to lift; one that cannot be made says nothing.
+    """
+    wrong = complaints(skill, known=known)
+    if wrong:
+        with suppress(EvolveError), users(f"environment {config.environment.name!r}"):
+            shown = documented(described((), make_environment(config)))
+            wrong = complaints(skill, known=known, documented=shown)
+    return wrong
 
 
 def _source(function: Callable[..., Any] | str) -> str:

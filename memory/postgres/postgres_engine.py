@@ -25,7 +25,7 @@ from memory.postgres.table_words import TableWords
 try:
     import psycopg
     from psycopg.adapt import Loader
-    from psycopg.conninfo import conninfo_to_dict
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 except ImportError as missing:
     raise BadInput(
         "`memory.database` names a PostgreSQL server, but psycopg is not installed; run `pip install "
@@ -37,6 +37,8 @@ _NO_PATH = '"$user", public'
 """The search path of whoever has set none."""
 _ALIVE = {"tcp_keepalives_idle": "30", "tcp_keepalives_interval": "10", "tcp_keepalives_count": "3"}
 """After a minute without an answer the server ends the session of a machine that is gone, and frees what it held."""
+_NOTICED = {"connect_timeout": "30", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}
+"""So soon we notice a server that is gone; what the address gives of them counts instead."""
 BUSY_SECONDS = 30
 """How long a writer waits for another one before it gives up with `JournalError`."""
 _IDLE_SECONDS = 300
@@ -82,6 +84,7 @@ class PostgresConnection:
         self._pipeline: psycopg.Pipeline | None = None
         self._raw = self._connected()
         try:
+            _require_unicode(self._raw)
             path = self.execute("SHOW search_path").fetchone()[0]
             self.schema = schema_of(path)
             self._settle(self._raw)
@@ -90,7 +93,9 @@ class PostgresConnection:
             raise
 
     def _connected(self) -> psycopg.Connection[Any]:
-        raw = psycopg.connect(self._address, autocommit=True, application_name="evolve")
+        given = conninfo_to_dict(self._address)
+        address = make_conninfo(self._address, **{name: _NOTICED[name] for name in _NOTICED if name not in given})
+        raw = psycopg.connect(address, autocommit=True, application_name="evolve")
         raw.adapters.register_loader("numeric", _Numeric)
         return raw
 
@@ -363,6 +368,16 @@ def schema_of(path: str) -> str:
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", schema):
         raise BadInput(f"got schema {schema!r} in `memory.database`; expected small letters, digits and `_`")
     return schema
+
+
+def _require_unicode(raw: psycopg.Connection[Any]) -> None:
+    """Raise `BadInput` for a database that cannot hold every text."""
+    encoding = raw.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise BadInput(
+            f"database {raw.info.dbname!r} has the encoding {encoding}, which cannot hold every text; make another one "
+            f"(`createdb -T template0 -E UTF8 NAME`) and name it in `memory.database`"
+        )
 
 
 def _named(address: str) -> str:

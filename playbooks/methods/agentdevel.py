@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Record, Reflection, Trajectory, Trust
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.citations import resolve
 from playbooks.compact import listed, sound
 from playbooks.kinds.bullet import Bullet, clean_text
@@ -23,7 +24,6 @@ from playbooks.lessons import Lesson, add_op, edit_op, tag_ops
 from playbooks.likeness import nearest
 from playbooks.methods.method_roles import EpisodeCurator, opened
 from playbooks.methods.shown_episode import block, labelled, line, steps_of
-from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_judge import by_outcome
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_chars, most_items

@@ -18,10 +18,10 @@ from pydantic import BaseModel, ConfigDict, field_validator
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Insight, Reflection, Trajectory, Trust
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.compact import listed
 from playbooks.lessons import Known, collect, direct_op
 from playbooks.methods.shown_episode import block, line, steps_of
-from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_judge import by_outcome
 from policies.protocols import Message, Policy, SamplingParams
 from policies.schemas import most_items

@@ -16,12 +16,12 @@ from memory.operations import op_id, removal
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Insight, Provenance, Record, Reflection, Trajectory
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.compact import listed, sound
 from playbooks.kinds.bullet import DEFAULT_SECTION, Bullet
 from playbooks.lessons import Lesson, add_op, edit_op
 from playbooks.methods.method_roles import EpisodeCurator
 from playbooks.methods.shown_episode import block, line, steps_of
-from playbooks.notebook.asking import ask
 from playbooks.similarity import exact_key
 from playbooks.texts import TextIndex
 from playbooks.view import bullets

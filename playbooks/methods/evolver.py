@@ -17,12 +17,12 @@ from memory.operations import op_id, removal
 from memory.protocols import Embedder, KnowledgeView
 from memory.records import DeltaOp, Insight, Op, Provenance, Record, Reflection, Trajectory, Trust, UsageCounts
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.compact import listed
 from playbooks.kinds.bullet import Bullet
 from playbooks.lessons import Lesson, add_op, collect, tag_ops
 from playbooks.methods.method_roles import opened
 from playbooks.methods.shown_episode import block, line, steps_of
-from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_judge import Finding
 from playbooks.view import bullets
 from policies.protocols import Message, Policy, SamplingParams

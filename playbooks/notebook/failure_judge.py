@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from memory.records import Frozen, Trajectory
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.compact import failed_checks
-from playbooks.notebook.asking import ask
 from playbooks.notebook.quoting import middle_out
 from playbooks.render import neutral
 from policies.protocols import Message, Policy, Profile, SamplingParams

@@ -15,9 +15,9 @@ from memory.operations import op_id
 from memory.protocols import Embedder, KnowledgeView, Vector
 from memory.records import DeltaOp, Op, Provenance, Record
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.kinds.bullet import one_line
 from playbooks.kinds.note import LIMITS, MAX_EXAMPLES, Note
-from playbooks.notebook.asking import ask
 from playbooks.notebook.note_drafts import NoteDraft, note_of
 from playbooks.notebook.write import Written, params_of
 from playbooks.render import neutral

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from memory.records import Insight, Reflection, Usage
 from playbooks import prompts
+from playbooks.asking import ask
 from playbooks.kinds.note import Note
-from playbooks.notebook.asking import ask
 from playbooks.notebook.failure_clusters import Cluster
 from playbooks.notebook.failure_evidence import Failure, shown
 from playbooks.notebook.note_drafts import NoteDraft, note_of

@@ -58,6 +58,7 @@ class VllmEngine:
             raise BadInput("got no server; give the URL of at least one vLLM, e.g. http://127.0.0.1:8000/v1")
         self.urls = tuple(url.rstrip("/") for url in urls)
         self.model = model
+        api_key = (api_key or "").strip()  # as `Transport` takes it
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._replicas = [Transport(Connection(base_url=url, timeout_s=timeout_s), api_key) for url in self.urls]
         self._under_way = [0] * len(self.urls)

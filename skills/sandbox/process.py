@@ -3,7 +3,8 @@
 The child starts with an empty environment, imports a fixed list of standard modules, and then gives up, for good: new
 files, sockets and pipes (RLIMIT_NOFILE 0), children (RLIMIT_NPROC 0), memory beyond the limit (RLIMIT_AS), the root
 user, further imports, every function of the operating system but a few, and every audited operation of CPython but a
-harmless few. Time is kept by the host, which kills. Messages are JSON lines: arguments and results are plain data.
+harmless few. Time is kept by the host, which kills; once the host is gone, the kernel does. Messages are JSON lines:
+arguments and results are plain data.
 
 Not covered: a defect of CPython or of the kernel that an attacker drives on purpose. CPython has such defects (a
 buffered reader used after it is freed gives native code), and there is no system call filter and no namespace: run
@@ -92,18 +93,17 @@ class ProcessSession:
             [sys.executable, "-P", "-s", "-S", "-B", str(_CHILD)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,  # never read: by it the child is tied to this process
             env={"PYTHONHASHSEED": "0"},
             cwd="/",
         )
-        self._send(
-            {
-                "modules": {name: sorted(functions) for name, functions in modules.items()},
-                "memory_mb": limits.memory_mb,
-                "recursion_depth": limits.recursion_depth,
-            }
-        )
+        start = {
+            "modules": {name: sorted(functions) for name, functions in modules.items()},
+            "memory_mb": limits.memory_mb,
+            "recursion_depth": limits.recursion_depth,
+        }
         try:
+            self._send(start)
             self._receive(_START_SECONDS)
         except _Ended as error:
             self.close()

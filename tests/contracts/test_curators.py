@@ -7,7 +7,7 @@ C4  the same reflections give the same ops, with the same op ids
 C5  the view is left as it was; every op passes validation
 C6  equal lessons of a batch count once, with all their origins
 C7  an unparsed reflection gives no op
-C8  a lesson whose answer cannot be parsed is kept as a raw reflection (curators that ask a model)
+C8  a lesson whose answer cannot be parsed, or is refused, is kept as a raw reflection (curators that ask a model)
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from playbooks.delta_checks import validate
 from playbooks.kinds.bullet import Bullet
 from playbooks.protocols import Curator
 from playbooks.view import RecordView
+from policies.errors import PolicyRefused
 from policies.protocols import Message, Profile, SamplingParams
 from policies.scripted import ScriptedPolicy
 
@@ -141,6 +142,16 @@ async def test_c8_what_cannot_be_parsed_is_kept(profile: Profile, view: RecordVi
     assert "no idea" in raw.raw
     assert "still none" in raw.raw
     assert (raw.trajectory_id, raw.task_id, raw.author) == ("trajectory-1", "task-1", curator.name)
+
+
+@pytest.mark.parametrize("profile", ["full", "compact"])
+async def test_c8_what_is_refused_is_kept(profile: Profile, view: RecordView) -> None:
+    kept: list[Reflection] = []
+    curator = model(profile, [PolicyRefused("2,141 tokens are too many")], keep=kept.append)
+    assert await curator.curate([reflection(NEW)], view) == ()
+    (raw,) = kept
+    assert (raw.parsed, raw.insights[0].content) == (False, NEW)
+    assert raw.raw == "refused: 2,141 tokens are too many"
 
 
 async def test_a_rule_that_says_the_opposite_is_not_the_same(view: RecordView) -> None:

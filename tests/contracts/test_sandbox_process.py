@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import signal
 import subprocess
 import sys
@@ -185,11 +186,49 @@ def test_a_child_whose_host_is_gone_ends_whatever_its_code_does() -> None:
     script = Path(process.__file__).with_name("process_child.py")
     code = "try:\n    apps.mail.echo()\nexcept BaseException:\n    pass\nprint('on')"
     start = {"modules": {"mail": ["echo"]}, "memory_mb": 64, "recursion_depth": 200}
-    with subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, script], stdin=pipe, stdout=pipe, stderr=pipe) as child:
         asked = b"".join(json.dumps(each).encode() + b"\n" for each in (start, {"run": code}))
         said, _ = child.communicate(asked, timeout=300)
     assert [sorted(json.loads(line)) for line in said.splitlines()] == [["ready"], ["args", "call", "kwargs"]]
     assert child.returncode == 0
+
+
+HOST = f"""\
+import os
+from pathlib import Path
+from skills.protocols import Limits
+from skills.sandbox.process import ProcessSandbox
+
+def begun():
+    print(Path(f"/proc/self/task/{{os.getpid()}}/children").read_text(), flush=True)
+
+session = ProcessSandbox(same_user=True).session({{"mail": {{"begun": begun}}}}, Limits(seconds_per_run=3000))
+asks = "main._send({{'call': ['mail', 'begun'], 'args': [], 'kwargs': {{}}}})"
+session.run({MAIN!r} + asks + "\\nwhile True:\\n    pass")
+"""
+
+
+def test_a_child_that_loops_ends_with_its_host() -> None:
+    with subprocess.Popen([sys.executable, "-c", HOST], stdout=subprocess.PIPE, text=True) as host:
+        assert host.stdout is not None
+        child = os.pidfd_open(int(host.stdout.readline()))
+        assert not select.select([child], [], [], 0)[0]
+        host.kill()
+    ended = select.select([child], [], [], 300)[0]
+    if not ended:
+        signal.pidfd_send_signal(child, signal.SIGKILL)
+    os.close(child)
+    assert ended
+
+
+def test_a_child_that_reads_no_answers_is_ended_within_its_time() -> None:
+    sandbox = ProcessSandbox(same_user=True)
+    session = sandbox.session({"mail": {"long": lambda: "x" * 1000}}, Limits(seconds_per_run=2))
+    call = "main._send({'call': ['mail', 'long'], 'args': [], 'kwargs': {}})"
+    result = session.run(f"{MAIN}for _ in range(300):\n    {call}\nwhile True:\n    pass")
+    assert (result.error, result.fatal, session.alive) == ("TimeoutError: time limit exceeded: 2.0 s", True, False)
+    sandbox.close()
 
 
 def test_a_memory_error_that_nobody_catches_ends_the_session(sandbox: ProcessSandbox) -> None:

@@ -108,6 +108,7 @@ def test_output_is_cut_with_a_note(sandbox: Sandbox) -> None:
         ("try:\n    while True:\n        pass\nexcept BaseException:\n    print('alive')", 1, "TimeoutError"),
         ("x = 'a' * 10**10", 300, "MemoryError"),
         ("x = []\nwhile True:\n    x.append('a' * 10000 + str(len(x)))", 300, "MemoryError"),
+        ("x = ('b' * 100_000).join(['a'] * 100_000)", 300, "MemoryError"),
         ("for i in range(500):\n    apps.mail.echo()", 300, "RuntimeError"),
     ],
 )
@@ -122,6 +123,7 @@ def test_a_limit_ends_the_session(sandbox: Sandbox, code: str, seconds: float, k
     assert "alive" not in result.stdout
     after = session.run("print(1)")
     assert (after.stdout, after.fatal) == ("", True)
+    assert str(after.error).startswith("SessionEnded")
     session.close()
 
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from math import inf, isnan, nan
+
 import pytest
 
 from memory.errors import BadInput
+from memory.paging import episodes, used_by_role
 from memory.records import EvalRun, Event, Insight, Outcome, Reflection, Step, Task, Trajectory
+from memory.runlist import runs
 from memory.store import Store
+from memory.trajectories import Usage
+from policies.protocols import Reply
 
 BOTH_ENGINES = True
 
@@ -62,6 +68,27 @@ def test_the_first_reply_under_a_key_stays(store: Store) -> None:
     assert store.put_reply("k", {"text": "other"}) == reply
     assert store.get_reply("k") == reply
     assert store.get_reply("unknown") is None
+
+
+def test_a_reply_of_unknown_log_probabilities_comes_back_with_them(store: Store) -> None:
+    reply = Reply(text="said NaN", logprobs=(nan, -1.0, -inf), token_ids=(1, 2, 3), usage=Usage(calls=2))
+    store.put_reply("k", {"reply": reply.model_dump(mode="json"), "role": "act"}, run_id="r")
+    assert used_by_role(store.journal, "r") == {"act": reply.usage}
+    told = Reply.model_validate((store.get_reply("k") or {})["reply"])
+    assert told.logprobs is not None
+    assert [isnan(each) for each in told.logprobs] == [True, False, True]
+    assert (told.text, told.logprobs[1], told.token_ids) == (reply.text, -1.0, reply.token_ids)
+
+
+def test_what_is_no_number_is_stored_as_none_and_every_query_reads_it(store: Store) -> None:
+    store.put_run("r", {"mode": "online", "tags": [], "curve": [inf, nan, 0.5]})
+    assert [run.record for run in runs(store.journal)[0]] == [
+        {"mode": "online", "tags": [], "curve": [None, None, 0.5]}
+    ]
+    task = Task(id="t1", instruction="i", metadata={"x": -inf, "Infinity": 1.5})
+    store.add_trajectory(Trajectory(id="e1", run_id="r", task=task))
+    assert [each.task_id for each in episodes(store.journal, "r")] == ["t1"]
+    assert store.append(Event(type="note", data={"a": [nan]})).data == {"a": [None]}
 
 
 def test_a_run_shows_its_latest_state_and_keeps_the_earlier_ones_in_the_journal(store: Store) -> None:

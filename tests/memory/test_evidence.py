@@ -95,6 +95,20 @@ def test_a_new_status_keeps_the_evidence_and_a_return_from_retirement_ends_it(st
     assert utility(seen(store, known), None).harmful == 1
 
 
+def test_a_rollback_begins_the_evidence_of_what_it_brings_back(store: Store, known: str) -> None:
+    before = store.snapshot("default")
+    work(store, tag(known, harmful=3), tasks=1)
+    work(store, DeltaOp(op=Op.REMOVE, kind="fact", target_id=known), tasks=1)
+    position, retired = store.journal.position(), seen(store, known)
+    store.rollback("default", before.id, actor="operator")
+    found = seen(store, known)
+    assert (found.marks, found.born.age, found.confirmed_at, found.refuted_at) == ((), 0, 0, 0)
+    work(store, tag(known, harmful=1), tasks=2)
+    found = seen(store, known)
+    assert ([mark.counts.harmful for mark in found.marks], found.born.age) == ([1], 2)
+    assert seen(store, known, until=position) == retired
+
+
 def test_a_merge_carries_on_what_its_parents_earned(store: Store, known: str, add: Add) -> None:
     work(store, tag(known, helpful=2), tasks=1)
     (twin,) = store.commit("default", [add("cents, please")], actor="loop", run_id="run").results

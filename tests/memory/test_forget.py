@@ -10,7 +10,8 @@ import pytest
 
 import memory.sqlite.database
 from memory.embedders.hashing import HashingEmbedder
-from memory.errors import BadInput, JournalError, NotFound
+from memory.errors import BadInput, IndexLocked, IndexUnavailable, JournalError, NotFound
+from memory.locks import Owner
 from memory.records import DeltaOp, Event, Op, RecallQuery, Reflection, Step, Task, Trajectory
 from memory.sqlite.sql import sqlite3
 from memory.store import Store
@@ -214,7 +215,77 @@ def test_copies_that_still_hold_the_text_are_named(secretive: tuple[Store, str, 
     left = path.parent / "scratch-killed" / path.name
     left.parent.mkdir()
     left.write_bytes(b"a copy that a killed run left")
-    assert store.forget(bad, purge=True).backups == (left,)
+    moved = [path.with_name(f"{path.name}.before-20260101T000000Z")]
+    moved += [path] if store.journal.database else []  # what a workspace left that moved to a server
+    for file in moved:
+        file.write_bytes(b"a copy that a move left")
+    assert store.forget(bad, purge=True).backups == tuple(sorted([left, *moved]))
+
+
+def test_a_forgotten_record_is_still_named_for_a_purge_that_comes_later(secretive: tuple[Store, str, str]) -> None:
+    store, bad, _ = secretive
+    assert store.forgotten("default", bad) is None
+    store.forget(bad)
+    for _ in range(2):
+        for name in (bad, "1", "fact-00001", "tst-00001"):
+            assert store.forgotten("default", name) == bad
+        for namespace, name in (("default", "2"), ("default", "team/tst-00001"), ("team", "1"), ("default", "0")):
+            assert store.forgotten(namespace, name) is None
+        store.forget(bad, purge=True)
+        assert not stands(store, "pelican")
+
+
+@pytest.fixture
+def indexed(path: Path, add: Add) -> tuple[str, bytes]:
+    """A workspace with a Chroma folder that nobody has open: the id of a record in it, and its vector."""
+    with Store.open(path, embedder=HashingEmbedder()) as store:
+        (made, _) = store.commit("default", [add(MARK), add("harmless")], actor="t").results
+        assert store.index.flush(120)
+    return str(made.record_id), HashingEmbedder().embed([MARK])[0].tobytes()
+
+
+def holding(path: Path, vector: bytes) -> list[str]:
+    """Return the files of a workspace that hold a vector."""
+    return [file.name for file in path.parent.rglob("*") if file.is_file() and vector in file.read_bytes()]
+
+
+@pytest.mark.sqlite
+def test_a_purge_without_the_index_deletes_its_folder(path: Path, indexed: tuple[str, bytes]) -> None:
+    record, vector = indexed
+    assert holding(path, vector)
+    with Store.open(path, embedder=HashingEmbedder(), owner=False) as store:
+        store.forget(record, purge=True)
+    assert holding(path, vector) == []
+    with Store.open(path, embedder=HashingEmbedder()) as store:
+        assert store.index.flush(120)
+        assert store.doctor() == []
+    assert holding(path, vector) == []
+
+
+@pytest.mark.sqlite
+def test_a_purge_beside_a_run_that_keeps_the_index_says_so(path: Path, indexed: tuple[str, bytes]) -> None:
+    record, vector = indexed
+    run = Owner(path.parent / "index")
+    run.acquire()
+    with Store.open(path, embedder=HashingEmbedder(), owner=False) as store:
+        with pytest.raises(IndexLocked, match=r"do the same once more.*belongs to process"):
+            store.forget(record, purge=True)
+        run.release(clean=True)
+        store.forget(record, purge=True)
+    assert holding(path, vector) == []
+
+
+@pytest.mark.sqlite
+@pytest.mark.parametrize("owner", [True, False])
+def test_an_index_that_cannot_be_deleted_is_said(path: Path, indexed: tuple[str, bytes], owner: bool) -> None:
+    record, _ = indexed
+    odd = path.parent / "index.quarantine-note"
+    odd.touch()  # a file, where a folder is deleted
+    with Store.open(path, embedder=HashingEmbedder(), owner=owner) as store:
+        with pytest.raises(IndexUnavailable, match="do the same once more"):
+            store.forget(record, purge=True)
+        odd.unlink()
+        store.forget(record, purge=True)
 
 
 @pytest.mark.sqlite

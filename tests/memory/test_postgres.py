@@ -16,16 +16,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Thread
+from uuid import uuid4
 
+import psycopg
 import pytest
-from psycopg import IntegrityError
+from psycopg import IntegrityError, sql
 
+from benchmarks.postgres_server import restart
 from memory.doctor import examine
 from memory.embedders.hashing import HashingEmbedder
+from memory.episodes import put_run
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
 from memory.journal import Journal
 from memory.moving import fingerprint, move
+from memory.postgres.postgres_engine import PostgresConnection
 from memory.records import DeltaOp, Event, Op, RecallQuery, Task, Trajectory
+from memory.runlist import RunFilter, runs
 from memory.scratch import scratch
 from memory.store import Store
 from tests.postgres import workspace_address
@@ -105,13 +111,58 @@ def test_p2_what_others_write_changes_the_stamp_and_what_this_one_writes_does_no
     assert store.journal.stamp() != before
 
 
-def test_p2_a_lost_connection_is_said_once_and_made_anew(journal: Journal, path: Path, database: str) -> None:
+def end_session(journal: Journal, other: Journal) -> None:
+    """Let the server end a session, and wait until it has."""
+    (row,) = journal.query("SELECT pg_backend_pid()")
+    assert other.query("SELECT pg_terminate_backend(?, 60000)", row) == [(True,)]
+
+
+def test_p2_a_session_that_the_server_ended_while_idle_is_made_anew_without_a_word(
+    store: Store, path: Path, database: str
+) -> None:
     with another(path, database) as other:
-        (row,) = journal.query("SELECT pg_backend_pid()")
-        other.query("SELECT pg_terminate_backend(?)", row)
-    with pytest.raises(JournalError, match="try again"), journal.transaction():
-        journal.query("SELECT 1")
+        end_session(store.journal, other)
+        assert store.events() == []
+        end_session(store.journal, other)
+        assert store.append(Event(type="note")).seq == 1
+        end_session(store.journal, other)
+        assert not store.journal.leased("run-1")
+
+
+def test_p2_a_connection_that_is_lost_while_it_reads_is_said_once(journal: Journal, path: Path, database: str) -> None:
+    def read() -> None:
+        with another(path, database) as other, journal.reading():
+            end_session(journal, other)
+            journal.query("SELECT 1")
+
+    with pytest.raises(JournalError, match="try again"):
+        read()
     assert journal.query("SELECT count(*) FROM events") == [(0,)]
+
+
+def test_p2_the_server_of_new_workspaces_is_the_one_that_restarts(journal: Journal) -> None:
+    (before,) = journal.query("SELECT pg_postmaster_start_time()")
+    restart()
+    with suppress(JournalError):
+        journal.query("SELECT 1")
+    assert journal.query("SELECT pg_postmaster_start_time()") != [before]
+
+
+@pytest.mark.parametrize(
+    ("given", "counts"),
+    [
+        ("", {"connect_timeout": "30", "keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3"}),
+        (
+            "&connect_timeout=7&keepalives_idle=9",
+            {"connect_timeout": "7", "keepalives_idle": "9", "keepalives_interval": "10", "keepalives_count": "3"},
+        ),
+    ],
+)
+def test_p2_a_server_that_is_gone_is_noticed_soon_or_when_the_address_says(
+    database: str, given: str, counts: dict[str, str]
+) -> None:
+    with closing(PostgresConnection(database + given, read_only=False)) as made:
+        assert made._raw.info.get_parameters().items() >= counts.items()
 
 
 def test_p2_a_writer_waits_for_another_and_then_gives_up(
@@ -285,6 +336,30 @@ def test_p4_what_is_no_address_of_a_server_is_one_sentence(
 ) -> None:
     with pytest.raises(kind, match=said):
         Journal(path, database=address)
+
+
+def another_database(address: str, made_with: str) -> str:
+    """Return the address of an empty database of the same server, made with some options."""
+    name = f"d{uuid4().hex}"
+    with psycopg.connect(address, autocommit=True) as conn:
+        conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 " + made_with).format(sql.Identifier(name)))
+    return address.replace("/postgres?", f"/{name}?")
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_p4_a_database_that_cannot_hold_every_text_is_refused(path: Path, database: str, encoding: str) -> None:
+    address = another_database(database, f"ENCODING '{encoding}'")
+    for read_only in (False, True):
+        with pytest.raises(BadInput, match=f"has the encoding {encoding}, which cannot hold every text"):
+            Journal(path, database=address, read_only=read_only)
+
+
+def test_p4_a_run_is_found_by_its_name_under_every_locale(path: Path, database: str) -> None:
+    address = another_database(database, "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+    with another(path, address) as journal:
+        put_run(journal, "r", {"mode": "online", "tags": [], "name": "Ärger im Büro"})
+        for part in ("Ärger", "ÄRGER IM", "büro"):
+            assert [run.run_id for run in runs(journal, RunFilter(name=part))[0]] == ["r"], part
 
 
 def test_p4_a_schema_that_would_have_to_be_quoted_is_refused(path: Path, database: str) -> None:

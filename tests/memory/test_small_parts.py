@@ -21,7 +21,7 @@ from memory.sqlite.schema import APPLICATION_ID
 from memory.store import Store
 from memory.stored_item import StoredItem, texts_in
 from memory.targets import find_target, inherit, total_usage
-from memory.trajectories import Usage
+from memory.trajectories import Outcome, Usage
 from memory.vectors import check_vectors, collection_name, from_blobs, to_blob
 
 Add = Callable[..., DeltaOp]
@@ -162,6 +162,12 @@ def test_an_episode_tells_nothing_that_was_not_said() -> None:
     step = Step(index=0, action="a")
     assert (step.omitted, step.seconds, step.reply_seconds, step.usage, step.error) == (0, 0.0, 0.0, Usage(), None)
     assert made.task.split == "train"
+
+
+@pytest.mark.parametrize("reward", [float("nan"), float("inf"), -float("inf")])
+def test_a_reward_is_a_number(reward: float) -> None:
+    with pytest.raises(ValueError, match=r"reward\n.*should be a finite number"):
+        Outcome(success=False, reward=reward)
 
 
 @pytest.mark.parametrize(

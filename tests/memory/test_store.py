@@ -78,6 +78,11 @@ def test_what_a_store_does_not_have_is_none_or_empty(store: Store) -> None:
     assert (store.ops_of("x"), store.records_of(["x"]), store.written_by(["x"])) == (frozenset(), {}, [])
 
 
+def test_nothing_came_of_no_ops(store: Store, add: Add) -> None:
+    store.commit("default", [add("one")], actor="t")
+    assert (store.records_of([]), store.written_by([])) == ({}, [])
+
+
 def test_namespaces_are_named_in_order_each_with_its_own_numbers(store: Store, add: Add) -> None:
     for name in ("b", "a", "b"):
         store.commit(name, [add(f"one of {name}"), add(f"two of {name}")], actor="t")

@@ -23,6 +23,7 @@ from playbooks.methods.reasoningbank import AppendCurator, ReasoningBankReflecto
 from playbooks.notebook.failure_judge import by_outcome
 from playbooks.silent import SilentReflector
 from playbooks.view import bullets
+from policies.errors import PolicyRefused
 from policies.protocols import Message
 from policies.scripted import ScriptedPolicy
 from tests.playbooks.test_golden_prompts import FOLDER, transcript
@@ -158,6 +159,20 @@ async def test_an_unusable_answer_is_kept_whole(make: Any, failed: Trajectory) -
     assert "still none" in kept.raw
 
 
+async def test_what_is_refused_costs_one_lesson_one_question_or_one_sheet(
+    failed: Trajectory, solved: Trajectory, store: Store
+) -> None:
+    refused = PolicyRefused("too long")
+    blank = await EvolverReflector(ScriptedPolicy([refused])).reflect(failed, ())
+    assert (blank.parsed, blank.raw) == (False, "refused: too long")
+    notebook = Sheet(store, sheet(KEPT), refused)
+    assert len(await notebook.rewrite(failed)) == 1
+    assert await notebook.rewrite(solved) == ()
+    assert [raw.raw for raw in notebook.kept] == ["refused: too long"]
+    curator = EvolverCurator(ScriptedPolicy([refused]), HashingEmbedder())
+    assert [op.op for op in await curator.curate([lesson(f"{KEPT} Now.")], store.view("default"))] == [Op.ADD]
+
+
 # --- EvolveR
 
 
@@ -218,7 +233,7 @@ def sheet(*texts: str) -> str:
 class Sheet:
     """A sheet in a store: `await rewrite(trajectory)`."""
 
-    def __init__(self, store: Store, *answers: str) -> None:
+    def __init__(self, store: Store, *answers: str | PolicyRefused) -> None:
         self.store, self.policy, self.kept = store, ScriptedPolicy(answers), list[Reflection]()
         self.curator = CheatsheetCurator(self.policy, store.trajectory, keep=self.kept.append)
 

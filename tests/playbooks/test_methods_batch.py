@@ -17,6 +17,7 @@ from playbooks.methods.regimes import RegimesCurator, histogram, regime_of
 from playbooks.methods.yunjue import BatchCurator, Growth
 from playbooks.silent import SilentReflector
 from playbooks.view import RecordView
+from policies.errors import PolicyRefused
 from policies.protocols import Message
 from policies.scripted import ScriptedPolicy
 from tests.playbooks.test_golden_prompts import FOLDER, transcript
@@ -69,7 +70,7 @@ def test_the_last_ten_scores_choose_the_lane(scores: list[float], lane: str) -> 
 class Atlas:
     """A curator with its history in hand."""
 
-    def __init__(self, answers: Sequence[str], *past: Session, label_free: bool = False) -> None:
+    def __init__(self, answers: Sequence[str | PolicyRefused], *past: Session, label_free: bool = False) -> None:
         self.episodes: dict[str, Trajectory] = {}
         self.sessions = list(past)
         self.policy = ScriptedPolicy(answers)
@@ -125,6 +126,7 @@ async def test_label_free_there_is_no_score_and_every_lane_is_paired() -> None:
 
 async def test_a_teacher_without_an_answer_teaches_nothing() -> None:
     assert await Atlas(["hm", "hm"]).curate(episode(1, CENTS)) == []
+    assert await Atlas([PolicyRefused("too long")]).curate(episode(1, CENTS)) == []
     assert learning_key(Trajectory(task=Task(id="x", instruction="y", scenario="s-1"))) == "s-1"
 
 
@@ -159,6 +161,16 @@ async def test_one_release_against_the_most_frequent_symptom(bullet: Make) -> No
     assert "2 of 3 failures" in said
     assert "pay Ann 1" not in said
     assert "[shr-00003] pay Ann in dollars" in said
+
+
+async def test_what_is_refused_costs_one_symptom_or_one_release() -> None:
+    refused = PolicyRefused("too long")
+    labelled = await SymptomReflector(ScriptedPolicy([refused])).reflect(episode(1, CENTS), ())
+    assert (labelled.parsed, labelled.raw) == (False, "refused: too long")
+    kept: list[Reflection] = []
+    curator = ReleaseCurator(ScriptedPolicy([refused]), {"t1": episode(1, CENTS)}.get, keep=kept.append)
+    assert await curator.curate([lesson(1, cause="wrong unit")], RecordView()) == ()
+    assert [raw.raw for raw in kept] == ["refused: too long"]
 
 
 async def test_without_a_symptom_there_is_no_release_and_an_unusable_one_is_kept() -> None:

@@ -6,14 +6,14 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 MODEL = "echo-1"
 
@@ -26,21 +26,30 @@ def echo(body: dict[str, Any]) -> str:
 
 @dataclass
 class ModelServer:
-    """How the server behaves; tests change it between calls. `requests` are the bodies it has seen."""
+    """How the server behaves; tests change it between calls. `requests` are the bodies it has answered."""
 
     answer: Callable[[dict[str, Any]], str | None] = echo
     tool_arguments: str | None = None
     """When set, a request with tools is answered by a call of the first tool with these arguments."""
     vllm: bool = False
     lists_models: bool = True
+    listing: tuple[int, Any] | None = None
+    """Status and body in place of the list of models."""
+    adapter: str | None = None
+    """The file of the adapter that it computes with, where it is a llama.cpp server."""
     key: str | None = None
     refuses: set[str] = field(default_factory=set)
     """Body keys that earn an HTTP 400."""
-    failures: list[tuple[int, dict[str, Any], dict[str, str]]] = field(default_factory=list)
+    forbids: set[str] = field(default_factory=set)
+    """Body keys that earn an HTTP 403."""
+    failures: list[tuple[int, dict[str, Any] | bytes, dict[str, str]]] = field(default_factory=list)
     """(status, body, headers) of the next answers, taken one by one."""
     delay_s: float = 0.0
+    trickles_s: float = 0.0
+    """Seconds for which one blank after another comes before the answer."""
     finish_reason: str = "stop"
     requests: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
     attempts: int = 0
     url: str = ""
 
@@ -51,16 +60,23 @@ class ModelServer:
         async def models() -> JSONResponse:
             if not self.lists_models:
                 return _error(404, "Not Found")
+            if self.listing is not None:
+                return JSONResponse(self.listing[1], status_code=self.listing[0])
             owner = "vllm" if self.vllm else "tests"
             return JSONResponse({"object": "list", "data": [{"id": MODEL, "object": "model", "owned_by": owner}]})
 
         @app.post("/v1/chat/completions")
-        async def chat(request: Request) -> JSONResponse:
+        async def chat(request: Request) -> Response:
+            self.headers.append(dict(request.headers))
             return await self._chat(await request.json(), request.headers.get("authorization", ""))
+
+        @app.get("/lora-adapters")
+        async def adapters() -> JSONResponse:
+            return JSONResponse([] if self.adapter is None else [{"id": 0, "path": self.adapter, "scale": 1.0}])
 
         return app
 
-    async def _chat(self, body: dict[str, Any], authorization: str) -> JSONResponse:
+    async def _chat(self, body: dict[str, Any], authorization: str) -> Response:
         self.attempts += 1
         if self.key is not None and authorization != f"Bearer {self.key}":
             return _error(401, f"Incorrect API key provided: {authorization.removeprefix('Bearer ')}")
@@ -68,13 +84,25 @@ class ModelServer:
             return _error(404, f"The model `{body['model']}` does not exist.")
         if self.failures:
             status, data, headers = self.failures.pop(0)
-            return JSONResponse(data, status_code=status, headers=headers)
+            said = data if isinstance(data, bytes) else json.dumps(data)
+            return Response(said, status_code=status, headers=headers, media_type="application/json")
+        for name in self.forbids & set(body):
+            return _error(403, f"You are not allowed to use '{name}' with this model.", param=name)
         for name in self.refuses & set(body):
             return _error(400, f"Unsupported parameter: '{name}' is not supported with this model.", param=name)
         self.requests.append(body)
         if self.delay_s:
             await asyncio.sleep(self.delay_s)
+        if self.trickles_s:
+            return StreamingResponse(self._trickle(body), media_type="application/json")
         return JSONResponse(self._completion(body))
+
+    async def _trickle(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+        until = time.monotonic() + self.trickles_s
+        while time.monotonic() < until:
+            yield b" "
+            await asyncio.sleep(0.02)
+        yield json.dumps(self._completion(body)).encode()
 
     def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
         text = self.answer(body)

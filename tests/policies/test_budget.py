@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from memory.records import Usage
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
-from policies.errors import BudgetExceeded, PolicyUnavailable
+from policies.errors import BudgetExceeded, PolicyError, PolicyUnavailable
 from policies.price import Price
 from policies.protocols import Message, Reply, SamplingParams
 from policies.recordings import Recordings
@@ -61,6 +62,47 @@ async def test_parallel_calls_never_exceed_the_number_of_calls() -> None:
     results = await asyncio.gather(*(policy.generate(HELLO, GREEDY) for _ in range(20)), return_exceptions=True)
     assert inner.calls == 5
     assert sum(isinstance(r, BudgetExceeded) for r in results) == 15
+
+
+class Held(ScriptedPolicy):
+    """Answers once it is let."""
+
+    def __init__(self, *answers: str | PolicyError) -> None:
+        super().__init__(answers)
+        self.let = asyncio.Event()
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        await self.let.wait()
+        return await super().generate(messages, params)
+
+
+@pytest.mark.parametrize("limit", [{"calls": 2}, {"tokens": 1}])
+async def test_who_comes_too_late_waits_for_the_calls_in_flight(limit: dict[str, int]) -> None:
+    inner = Held("x", "y")
+    policy = BudgetedPolicy(inner, Budget(**limit))  # type: ignore[arg-type]
+    flying = [asyncio.create_task(policy.generate(HELLO, GREEDY)) for _ in range(2)]
+    await asyncio.sleep(0)
+    policy.budget.charge(Usage(prompt_tokens=1))  # of another policy
+    late = asyncio.create_task(policy.generate(HELLO, GREEDY))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not late.done()
+    inner.let.set()
+    with pytest.raises(BudgetExceeded):
+        await late
+    assert [(await each).text for each in flying] == ["x", "y"]
+    assert policy.budget.spent.calls == inner.calls == 2
+
+
+async def test_who_waits_gets_the_place_of_a_call_that_failed() -> None:
+    inner = Held(PolicyUnavailable("down"), "y")
+    policy = BudgetedPolicy(inner, Budget(calls=1))
+    first, second = (asyncio.create_task(policy.generate(HELLO, GREEDY)) for _ in range(2))
+    await asyncio.sleep(0)
+    inner.let.set()
+    with pytest.raises(PolicyUnavailable):
+        await first
+    assert (await second).text == "y"
 
 
 async def test_policies_share_a_budget_and_a_failed_call_costs_none() -> None:

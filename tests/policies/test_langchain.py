@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -103,6 +104,38 @@ async def test_a_schema_refused_by_the_server_falls_back_and_says_so(server: Mod
     assert (await policy.generate(HELLO, SamplingParams(response_schema=SCHEMA))).text == "echo: hello"
     assert not policy.supports_schema
     assert "free text" in policy.fallbacks[0]
+
+
+async def test_a_temperature_that_the_model_refuses_is_given_up_once_and_said(server: ModelServer, client: Any) -> None:
+    server.refuses = {"temperature"}
+    policy = LangChainPolicy(chat(server, client))
+    both = await asyncio.gather(*(policy.generate(HELLO, SamplingParams(seed=3)) for _ in range(2)))
+    assert [each.text for each in both] == ["echo: hello"] * 2, "also of calls that are refused at once"
+    assert policy.fallbacks == ["the server's own temperature and top_p"]
+    attempts = server.attempts
+    await policy.generate(HELLO, SamplingParams(temperature=0.7, seed=3))
+    assert (server.attempts - attempts, server.requests[-1]["seed"]) == (1, 3)
+    assert "temperature" not in server.requests[-1]
+
+
+async def test_a_refusal_that_names_no_setting_is_told(server: ModelServer, client: Any) -> None:
+    server.failures = [(400, {"error": {"message": "messages must alternate"}}, {})]
+    policy = LangChainPolicy(chat(server, client))
+    with pytest.raises(PolicyRefused, match=r"refused the request \(HTTP 400.*must alternate"):
+        await policy.generate(HELLO, GREEDY)
+    assert (server.attempts, policy.fallbacks) == (1, [])
+
+
+async def test_an_answer_that_is_none_is_no_bug_of_ours(server: ModelServer, client: Any) -> None:
+    busy, unpaid = ({"error": {"message": "what it says", "code": code}} for code in (429, 402))
+    server.failures = [(200, b'{"cho', {}), (200, busy, {}), (200, unpaid, {})]
+    policy = LangChainPolicy(chat(server, client))
+    with pytest.raises(PolicyUnavailable, match="JSONDecodeError"):
+        await policy.generate(HELLO, GREEDY)
+    with pytest.raises(PolicyUnavailable, match=r"gave no answer .*what it says"):
+        await policy.generate(HELLO, GREEDY)
+    with pytest.raises(PolicyRefused, match=r"HTTP 402.*what it says"):
+        await policy.generate(HELLO, GREEDY)
 
 
 async def test_a_fake_without_structured_output_falls_back_and_says_so() -> None:

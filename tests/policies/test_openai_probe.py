@@ -94,6 +94,14 @@ async def test_what_a_server_refuses_is_no_longer_asked_for(server: ModelServer)
     await policy.aclose()
 
 
+async def test_what_is_forbidden_with_a_model_is_lacking_and_no_bad_key(server: ModelServer) -> None:
+    server.forbids = {"logprobs"}
+    assert await found(OpenAIPolicy(server.url, MODEL, "a good key")) == features(server, json_schema=True, tools=True)
+    server.forbids = {"tools"}
+    has = features(server, json_schema=True, logprobs=True, token_ids=True)
+    assert await found(OpenAIPolicy(server.url, MODEL, "a good key")) == has
+
+
 async def test_a_schema_that_is_taken_and_ignored_is_noticed(
     server: ModelServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from memory.errors import BadInput
 from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.llama_adapters import Adapted
 from policies.openai_server import OpenAIPolicy, ServerOptions
 from policies.openai_transport import Connection, Transport
 from policies.openai_wire import Offers, narrow, reply, request, tool_schema
@@ -132,6 +133,31 @@ async def test_a_slow_server_times_out(server: ModelServer) -> None:
         await ask(OpenAIPolicy(impatient(server, timeout_s=0.2, attempts=1), MODEL))
 
 
+async def test_an_answer_that_breaks_off_is_asked_for_again(server: ModelServer) -> None:
+    server.failures = [(200, b'{"choices": [', {}), (200, b"", {})]
+    assert (await ask(OpenAIPolicy(impatient(server), MODEL))).text == "echo: hello"
+    assert server.attempts == 3
+
+
+async def test_an_error_inside_a_200_is_taken_for_what_it_says(server: ModelServer) -> None:
+    busy = {"error": {"message": "the provider is busy", "code": 429}}
+    server.failures = [(200, busy, {})]
+    assert (await ask(OpenAIPolicy(impatient(server), MODEL))).text == "echo: hello"
+    server.failures = [(200, busy, {})] * 3
+    with pytest.raises(PolicyUnavailable, match=r"3 attempts \(last: error 429: the provider is busy\)"):
+        await ask(OpenAIPolicy(impatient(server), MODEL))
+    assert (server.attempts, server.failures) == (5, [])
+    server.failures = [(200, {"error": {"message": "no such voice", "code": "voice"}}, {})]
+    with pytest.raises(PolicyRefused, match=r"answered an error \(voice: no such voice\)"):
+        await ask(OpenAIPolicy(impatient(server), MODEL))
+
+
+async def test_a_server_that_trickles_times_out_as_one_that_says_nothing(server: ModelServer) -> None:
+    server.trickles_s = 60
+    with pytest.raises(PolicyUnavailable, match="Timeout"):
+        await ask(OpenAIPolicy(impatient(server, timeout_s=0.5, attempts=1), MODEL))
+
+
 async def test_a_server_that_dies_between_calls_is_unavailable() -> None:
     with serving() as server:
         policy = OpenAIPolicy(impatient(server), MODEL)
@@ -149,6 +175,25 @@ async def test_an_unknown_model_without_a_list_names_the_model_and_the_url(serve
     server.lists_models = False
     with pytest.raises(PolicyRefused, match=r"'ecko-1'.*base_url"):
         await ask(OpenAIPolicy(server.url, "ecko-1"))
+
+
+@pytest.mark.parametrize("status", [401, 403, 200])
+async def test_a_list_of_models_that_cannot_be_had_is_done_without(server: ModelServer, status: int) -> None:
+    server.listing = status, ([{"id": MODEL}] if status == 200 else {"error": {"message": "scope: api.model.read"}})
+    assert (await ask(OpenAIPolicy(impatient(server), MODEL, SECRET))).text == "echo: hello"
+    assert server.attempts == 1
+
+
+async def test_a_server_that_came_back_with_another_adapter_is_not_taken_for_the_former(server: ModelServer) -> None:
+    server.adapter = "adapters/policy-v1.abc.gguf"
+    adapted = Adapted(generation="policy-v1", file="policy-v1.abc")
+    policy = OpenAIPolicy(impatient(server), MODEL, options=ServerOptions(adapted=adapted))
+    for failures in ([], [(503, {}, {})]):
+        server.failures = failures
+        assert (await ask(policy)).policy_version == f"{MODEL}/policy-v1.abc"
+    server.adapter, server.failures = "adapters/policy-v2.def.gguf", [(503, {}, {})]
+    with pytest.raises(PolicyRefused, match=r"policy-v1 is to answer .* serves adapter policy-v2\.def"):
+        await ask(policy)
 
 
 async def test_what_is_no_openai_server_is_refused(server: ModelServer) -> None:
@@ -254,6 +299,49 @@ async def test_a_wrong_key_is_refused_and_shown_nowhere(server: ModelServer, cap
     assert caught.value.__suppress_context__
     shown = [str(error), repr(error), repr(policy), repr(vars(policy)), repr(vars(policy._transport)), caplog.text]
     assert not [text for text in shown if SECRET in text]
+
+
+@pytest.mark.parametrize("around", ["{}\n", " {}\r\n"])
+async def test_blanks_around_a_key_are_no_part_of_it(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch, around: str
+) -> None:
+    server.key = SECRET
+    monkeypatch.setenv("MY_SERVER_KEY", around.format(SECRET))
+    assert (await ask(OpenAIPolicy(impatient(server, api_key_env="MY_SERVER_KEY"), MODEL))).text == "echo: hello"
+
+
+@pytest.mark.parametrize("wrong", ["ü", "\n"])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_told(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("MY_SERVER_KEY", f"{SECRET}{wrong}{SECRET}")
+    with pytest.raises(BadInput, match="the API key in MY_SERVER_KEY is no line of ASCII") as caught:
+        OpenAIPolicy(Connection(base_url="http://127.0.0.1:9/v1", api_key_env="MY_SERVER_KEY"), MODEL)
+    assert SECRET not in repr(caught.value)
+
+
+# --- who else is told ------------------------------------------------------------------------------
+
+
+async def test_no_proxy_stands_between_this_machine_and_itself(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as proxy:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            monkeypatch.setenv(name, proxy.url.removesuffix("/v1"))
+        for name in ("no_proxy", "NO_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        assert (await ask(OpenAIPolicy(impatient(server), MODEL))).text == "echo: hello"
+        assert (server.attempts, proxy.attempts) == (1, 0)
+
+
+async def test_an_organization_is_told_to_openai_alone(server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-mine")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-mine")
+    await ask(OpenAIPolicy(server.url, MODEL))
+    assert not [name for name in server.headers[0] if name.startswith("openai-")]
+    transport = Transport(Connection(base_url="https://api.openai.com/v1"), SECRET)
+    client = transport._connected()
+    assert (client.organization, client.project) == ("org-mine", "proj-mine")
+    await transport.aclose()
 
 
 # --- the wire, pure --------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import httpx
@@ -204,6 +205,11 @@ def test_only_what_computes_eagerly_is_kept_from_compiling(
     with vllm_server(tmp_path, executable=executable, log=log, arguments=arguments, ready_within_s=60):
         eager = "--enforce-eager" in arguments
         assert log.read_text().startswith(f"no compiler: {'1' if eager else None}")
+
+
+@pytest.mark.parametrize("arguments", [ARGUMENTS, GPU_ARGUMENTS])
+def test_sampling_takes_nothing_from_what_a_model_ships_with(arguments: tuple[str, ...]) -> None:
+    assert ("--generation-config", "vllm") in pairwise(arguments)
 
 
 def test_a_command_without_torch_is_named(tmp_path: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from memory.embedders.hashing import HashingEmbedder
 from memory.records import DeltaOp, Op, Provenance, Record, Status, UsageCounts
 from memory.store import Store
+from skills import merge
 from skills.library import Library
 from skills.merge import duplicates, normalised, similarity
 from skills.record import Skill
@@ -62,6 +64,19 @@ def test_other_calls_or_literals_are_never_near() -> None:
         assert similarity(Skill(source=PAY), Skill(source=NEAR.replace(old, new))) == 0.0
 
 
+def test_the_shape_of_each_skill_is_computed_once(skill: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(one: Skill) -> str:
+        asked.append(one.name)
+        return normalised(one)
+
+    monkeypatch.setattr(merge, "normalised", counted)
+    records = [skill(number, source=PAY.replace("def pay", f"def pay_{number}")) for number in range(6)]
+    (op,) = duplicates(records)
+    assert len(op.parent_ids) == len(asked) == 6
+
+
 def test_same_skills_become_one_and_near_ones_leave_the_best(skill: Kept) -> None:
     records = [
         skill(1, source=PAY),
@@ -93,7 +108,9 @@ def test_same_skills_become_one_and_near_ones_leave_the_best(skill: Kept) -> Non
         ({"status": Status.ACTIVE}, {"pinned": True}, 2),
     ],
 )
-def test_the_one_with_better_evidence_is_kept(skill: Kept, first: dict, second: dict, kept: int) -> None:
+def test_the_one_with_better_evidence_is_kept(
+    skill: Kept, first: dict[str, Any], second: dict[str, Any], kept: int
+) -> None:
     (op,) = duplicates([skill(1, source=PAY, **first), skill(2, source=RENAMED, **second)])
     assert op.parent_ids[0] == f"record-{kept}"
 

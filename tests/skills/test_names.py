@@ -6,7 +6,21 @@ import ast
 
 import pytest
 
-from skills.names import Function, Import, bound, called, calls_in, dotted, free, imported, parsed, rebound, root_of
+from skills.names import (
+    DEEPEST,
+    Function,
+    Import,
+    bound,
+    called,
+    calls_in,
+    dotted,
+    free,
+    imported,
+    is_shallow,
+    parsed,
+    rebound,
+    root_of,
+)
 
 
 def statement(code: str) -> ast.stmt:
@@ -24,6 +38,13 @@ def function(code: str) -> Function:
 def test_what_is_no_python_has_no_tree(code: str, names: int | None) -> None:
     tree = parsed(code)
     assert (None if tree is None else len(tree.body)) == names
+
+
+@pytest.mark.parametrize(("levels", "shallow"), [(3, True), (DEEPEST, True), (DEEPEST + 1, False), (400, False)])
+def test_what_is_nested_too_deep_is_not_read(levels: int, shallow: bool) -> None:
+    code = "-" * (levels - 3) + "1"  # beside the module, its statement and the number
+    assert is_shallow(ast.parse(code)) is shallow
+    assert (parsed(code) is not None) is shallow
 
 
 @pytest.mark.parametrize(

@@ -165,6 +165,32 @@ def test_what_cannot_clash_with_other_skills_is_imported_beside_it(line: str) ->
     assert complaints(made(source=f"{line}\n{made(f'return {used}').source}")) == ()
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "eval: object",
+        "g = lambda eval: 0",
+        "g = lambda: (eval := 1)",
+        "keep = [eval for eval in ()]",
+        "keep = {eval: 1 for eval in ()}",
+        "def g() -> int:\n    eval = 1\n    return eval",
+        "def g(eval: int) -> int:\n    return 1",
+        "def g() -> int:\n    import json as eval\n    return 1",
+        "def g() -> int:\n    def eval() -> int:\n        return 1\n    return 1",
+        "try:\n    x = 1\nexcept ValueError as eval:\n    raise",
+        "match x:\n    case [eval]:\n        raise ValueError",
+    ],
+)
+def test_no_scope_inside_may_name_what_reaches_into_the_interpreter(line: str) -> None:
+    said = "line 1: 'eval' is given another meaning; choose another name"
+    assert said in complaints(made(f"{line}\nreturn eval('x')"))
+
+
+def test_code_that_is_nested_too_deep_is_not_read() -> None:
+    skill = made("return " + " + ".join(["x"] * 200))
+    assert complaints(skill) == ("line 1: it is nested more than 150 levels deep; take it apart",)
+
+
 def test_complaints_come_in_the_order_of_lines_and_each_once() -> None:
     body = "a = zz\nb = aa\nimport os\nwhile True:\n    x = eval\nreturn aa"
     found = complaints(made(body, head="def f(x):"))

@@ -58,6 +58,22 @@ def test_a_call_in_a_failed_step_is_recorded_and_is_no_use(played: Played) -> No
 
 
 @pytest.mark.parametrize(
+    ("error", "counted"),
+    [
+        ("NameError: name 'amuont' is not defined", []),
+        ("UnboundLocalError: cannot access local variable 'amuont' where it is not associated with a value", []),
+        ("NameError: name 're' is not defined", ["send"]),
+        ("NameError: name 'text' is not defined", ["send"]),
+        ("NameError: name 'tex' is not defined", []),
+        ("KeyError: 'amuont'", ["send"]),
+    ],
+)
+def test_a_name_that_no_skill_holds_is_the_agents_own_slip(played: Played, error: str, counted: list[str]) -> None:
+    found = played(("send('a', amuont)", error))
+    assert [(use.name, use.ok) for use in found] == [(name, False) for name in counted]
+
+
+@pytest.mark.parametrize(
     "before",
     [
         "def add(x: int) -> int:\n    return 7",

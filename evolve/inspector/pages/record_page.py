@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
+from evolve.episode.world_texts import EVENT
 from evolve.gates.decision_ledger import GateDecision, entries, last_words
 from evolve.gates.review_queue import WRITTEN_IN
 from evolve.gates.scoring import cases
@@ -17,7 +18,9 @@ from evolve.inspector.rendering import served, show
 from evolve.workspace import editing
 from memory.errors import BadInput, NotFound
 from memory.records import RECALLABLE, Commit, Record
+from skills.host_calls import documented
 from skills.library import Library
+from skills.record import Skill
 from skills.static_checks import complaints
 
 router = APIRouter()
@@ -67,6 +70,7 @@ def one(desk: PageContext, name: str) -> dict[str, Any]:
     versions = desk.store.reader.versions(found.id)
     events = [event for event in desk.store.history(found.id) if event.type != "knowledge.tag"]
     skill = found.kind == "skill"
+    runs = {event.run_id for event in events if event.run_id}
     library = Library(desk.store.view(desk.namespace).records("skill")) if skill else None
     return {
         "record": found,
@@ -74,13 +78,22 @@ def one(desk: PageContext, name: str) -> dict[str, Any]:
         "usable": found.status in RECALLABLE,
         "field": WRITTEN_IN.get(found.kind, ""),
         "written": getattr(found.payload, WRITTEN_IN.get(found.kind, ""), ""),
-        "complaints": complaints(found.payload) if skill else (),
+        "complaints": _complaints(desk, found.payload, runs) if skill else (),
         "callers": library.required_by(found.payload.name) if library else (),
         "changes": _changes(versions),
         "events": events[::-1],
-        "verdicts": _verdicts(desk, found.id, {event.run_id for event in events if event.run_id}),
+        "verdicts": _verdicts(desk, found.id, runs),
         "replaced": desk.store.reader.load(list(found.supersedes)),
     }
+
+
+def _complaints(desk: PageContext, skill: Skill, runs: set[str]) -> tuple[str, ...]:
+    """Return what is wrong with a skill, which may call what the last of its runs told of the world, else any run."""
+    wrong = complaints(skill)
+    told = desk.store.events(type=EVENT) if wrong else []
+    said = [event.data.get("text", "") for event in [each for each in told if each.run_id in runs] or told]
+    shown = documented(said[-1]) if said else ()
+    return complaints(skill, documented=shown) if shown else wrong
 
 
 def _verdicts(desk: PageContext, record_id: str, runs: set[str]) -> list[GateDecision]:

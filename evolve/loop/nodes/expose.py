@@ -12,6 +12,7 @@ go back to: a skill that never was is hidden, like any other record under test.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from evolve.episode.injection import Shown
@@ -93,13 +94,13 @@ async def expose(state: State, context: RunContext) -> dict[str, Any]:
 def trials(
     store: Store, namespace: str, items: Collection[str], *, before: int | None = None
 ) -> dict[str, OnlineTrial]:
-    """Return what was journalled about items of a namespace, up to an event of the journal."""
-    events = store.events(type=EXPOSURE, namespace=namespace)
-    events = [event for event in events if before is None or event.seq < before]
+    """Return what was journalled about items of a namespace, since they were last rolled back to, up to an event."""
+    end = inf if before is None else before
+    events = [event for event in store.events(type=EXPOSURE, namespace=namespace) if event.seq < end]
     found: dict[str, OnlineTrial] = {}
     for item in items:
         back = store.events(type="knowledge.rolled_back", subject=item.rpartition("@")[0])
-        since = back[-1].seq if back else 0
+        since = max((event.seq for event in back if event.seq < end), default=0)
         rows = [row for event in events if event.seq > since for row in event.data.get("tasks", ())]
         found[item] = _longer(OnlineTrial(item=item), rows)
     return found

@@ -18,7 +18,7 @@ from evolve.loop.state import RunContext, State, batch_of
 from evolve.parallel import all_of
 from memory.records import Event, Trajectory
 from memory.store import Store
-from playbooks.notebook.asking import ask
+from playbooks.asking import ask
 from policies.protocols import SamplingParams
 from policies.templates import render_turns
 

@@ -20,12 +20,13 @@ from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Provenance, Status, Trust, UsageCounts
 from tests.evolve.command import complaint, evolve_json
 from tests.evolve.command import evolve as command
+from tests.postgres import workspace_address
 
 
-def workspace(folder: Path, *rules: str) -> Path:
+def workspace(folder: Path, *rules: str, database: str = "") -> Path:
     """Make a workspace that knows some rules."""
     folder.mkdir()
-    (folder / "evolve.toml").write_text('[memory]\nindex = "exact"\n')
+    (folder / "evolve.toml").write_text(f'[memory]\nindex = "exact"\ndatabase = "{database}"\n')
     with open_store(load_config(folder / "evolve.toml")) as store:
         ops = [
             DeltaOp(
@@ -148,6 +149,15 @@ def test_what_is_no_other_workspace_is_refused(tmp_path: Path) -> None:
     with open_store(load_config(here / "evolve.toml"), owner=False) as store:
         store.commit("team", [DeltaOp(op=Op.ADD, payload={"content": "Be kind."})], actor="x")
     assert len(evolve_json(here, "merge", str(here), "--namespace", "team")["added"]) == 1
+
+
+@pytest.mark.parametrize("on_server", [False, True])
+def test_a_workspace_with_nothing_in_use_brings_nothing(tmp_path: Path, on_server: bool) -> None:
+    here = workspace(tmp_path / "here", CENTS, database=workspace_address() if on_server else "")
+    there = workspace(tmp_path / "there", DOLLARS)
+    command(there, "playbook", "retire", "1")
+    done = evolve_json(here, "merge", str(there))
+    assert [done[what] for what in ("added", "joined", "conflicts", "refused", "repeated")] == [[], [], [], [], 0]
 
 
 def test_a_workspace_that_was_copied_brings_nothing_new(learned: Path, tmp_path: Path) -> None:

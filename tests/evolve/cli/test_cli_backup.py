@@ -32,7 +32,9 @@ def test_a_backup_is_dated_checked_and_can_be_restored(learned: Path) -> None:
     folder = Path(made["path"])
     assert folder.parent == learned / "backups"
     assert folder.name.startswith("evolve-20")
-    assert "cp -r" in (folder / "RESTORE.txt").read_text()
+    told = (folder / "RESTORE.txt").read_text()
+    assert "cp -r" in told
+    assert "`database`" not in told
     evolve(learned, "playbook", "add", "learned after the backup")
     restored(learned, folder)
     assert evolve(learned, "memory", "doctor").strip() == "healthy"

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pty
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import memory.sqlite.database
 from evolve.config.file import load_config
 from evolve.gates.review_queue import proposals, submit
 from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op
-from tests.evolve.command import evolve, evolve_json, invoke, start
+from memory.sqlite.sql import sqlite3
+from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings, start
 from tests.evolve.inspector.conftest import opened
 
 ERROR_TEXT = "contact's email"
@@ -106,6 +109,44 @@ def test_a_purge_after_a_forgetting_erases_the_text(learned: Path, task: str) ->
     assert instruction.encode() in (learned / ".evolve" / "evolve.db").read_bytes()
     evolve(learned, "memory", "forget", "--task", task, "--purge", "--yes")
     assert instruction.encode() not in (learned / ".evolve" / "evolve.db").read_bytes()
+
+
+def test_a_record_is_purged_after_it_was_forgotten_and_once_more(learned: Path) -> None:
+    (first, *_) = evolve_json(learned, "playbook", "list")
+    evolve(learned, "memory", "forget", first["label"], "--yes")
+    file = learned / ".evolve" / "evolve.db"
+    assert first["content"].encode() in file.read_bytes()
+    for name in (first["label"], "1"):
+        assert evolve_json(learned, "memory", "forget", name, "--purge", "--yes")["done"]
+        assert first["content"].encode() not in file.read_bytes()
+    assert "no record '99'" in complaint(learned, "memory", "forget", "99", "--purge", "--yes", code=1)
+
+
+def test_a_purge_empties_what_stands_beside_the_journal_though_somebody_reads_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory.sqlite.database, "BUSY_SECONDS", 0.1)
+    folder = settings(tmp_path, tasks=1, more="[telemetry]\nenabled = true\ncapture_content = true\n")
+    run = evolve_json(folder, "run")["run_id"]
+    rollouts = folder / ".evolve" / "policies" / "training" / "grpo-1" / "rollouts" / "0.jsonl"
+    line = folder / ".evolve" / "logs" / "a.jsonl"
+    for file in (rollouts, line):
+        file.parent.mkdir(parents=True)
+        file.write_text("{}\n")
+
+    def captured() -> list[Any]:
+        return [span for span in evolve_json(folder, "traces", "show", run)["spans"] if span["content"]]
+
+    assert captured()
+    evolve(folder, "playbook", "add", "the spare key lies under the third stone")
+    label = evolve_json(folder, "playbook", "list")[-1]["label"]
+    with closing(sqlite3.connect(folder / ".evolve" / "evolve.db", isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM events").fetchone()
+        assert "once more" in complaint(folder, "memory", "forget", label, "--purge", "--yes", code=1)
+        assert (captured(), line.read_text(), rollouts.exists()) == ([], "", False)
+    evolve(folder, "memory", "forget", label, "--purge", "--yes")
+    assert b"third stone" not in (folder / ".evolve" / "evolve.db").read_bytes()
 
 
 def test_a_forgotten_text_waits_for_no_review(learned: Path) -> None:

@@ -300,6 +300,21 @@ def test_promotion_on_servers_and_a_served_run(trained: Path, model: Path) -> No
         assert set(one.adapters) == {"policy-v1"}
 
 
+def test_a_served_policy_inspects_with_its_key_which_no_other_policy_sends(
+    trained: Path, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVER_KEY", "k3y")
+    file = trained / "evolve.toml"
+    keyed = file.read_text().replace("[policy]\n", '[policy]\napi_key_env = "MY_SERVER_KEY"\n')
+    file.write_text(keyed)
+    with served(model) as server:
+        assert evolve_json(trained, "policy", "canary", "1", "--url", server.url)["passed"] is True
+        assert not [shown for shown in server.authorizations if "k3y" in shown]
+        server.key = "k3y"
+        file.write_text(keyed.replace('name = "local"', f'name = "served"\nbase_url = "{server.url}"'))
+        assert evolve_json(trained, "policy", "canary", "2")["passed"] is True
+
+
 VLLM = """
 import json, pathlib, sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -323,33 +338,48 @@ HTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 
 
-def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(
-    trained: Path, model: Path, tmp_path: Path
-) -> None:
-    """A small program in vLLM's place: it takes the arguments, answers, and is gone afterwards."""
-    evolve(trained, "policy", "promote", "1", "--unmeasured")
+def served_by_vllm(folder: Path, tmp_path: Path, *arguments: str) -> tuple[dict[str, object], str]:
+    """Serve with a small program in vLLM's place until it is stopped; return what was said, and its arguments."""
     program = tmp_path / "vllm"
     program.write_text(f"#!{sys.executable}\n{VLLM}")
     program.chmod(0o755)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    sizes = ("--port", str(port), "--slots", "2", "--ctx", "512")
-    process = start(trained, "policy", "serve", str(model), *sizes, "--vllm", str(program), "--json")
+    process = start(folder, "policy", "serve", *arguments, "--vllm", str(program), "--json")
     assert process.stdout is not None
     lines: list[str] = []
     while not lines or lines[-1] != "}\n":
         lines.append(process.stdout.readline())
         assert process.poll() is None, process.communicate()
-    said = json.loads("".join(lines))
-    assert said == {"url": f"http://127.0.0.1:{port}/v1", "live": "policy-v1", "loaded": ["policy-v0", "policy-v1"]}
-    arguments = (tmp_path / "arguments").read_text()
-    assert "--enable-lora --max-loras 4" in arguments
-    assert f"serve {model} --served-model-name policy-v0" in arguments
-    assert "--max-num-seqs 2 --max-model-len 512" in arguments
     process.send_signal(signal.SIGTERM)
     _, err = finish(process)
     assert "stopped" in err
+    return json.loads("".join(lines)), (tmp_path / "arguments").read_text()
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def test_serve_starts_vllm_with_the_live_generation_until_it_is_stopped(
+    trained: Path, model: Path, tmp_path: Path
+) -> None:
+    evolve(trained, "policy", "promote", "1", "--unmeasured")
+    sizes = ("--port", str(port := free_port()), "--slots", "2", "--ctx", "512")
+    said, arguments = served_by_vllm(trained, tmp_path, str(model), *sizes)
+    assert said == {"url": f"http://127.0.0.1:{port}/v1", "live": "policy-v1", "loaded": ["policy-v0", "policy-v1"]}
+    assert "--enable-lora --max-loras 4" in arguments
+    assert f"serve {model} --served-model-name policy-v0" in arguments
+    assert "--max-num-seqs 2 --max-model-len 512" in arguments
+
+
+def test_a_folder_that_is_served_begins_no_generations(workspace: Path, model: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(model, tmp_path / "other"))
+    said, arguments = served_by_vllm(workspace, tmp_path, str(other), "--port", str(free_port()))
+    assert (said["live"], said["loaded"]) == ("policy-v0", ["policy-v0"])
+    assert f"serve {other} --served-model-name policy-v0" in arguments
+    assert not (workspace / ".evolve" / "policies").exists()
+    assert evolve_json(workspace, "run")["status"] == "done", "they would be of another base than the configured one"
 
 
 def test_serve_without_vllm_says_how_to_get_one(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from evolve.config.file import load_config
+from evolve.gates.gate_events import VERDICT
 from evolve.loop.assembly import open_store
-from memory.records import DeltaOp, Op, Record, Status, Trust
+from memory.records import DeltaOp, Event, Op, Record, Status, Trust, Verdict
 from tests.evolve.command import complaint, evolve, evolve_json, settings
+from tests.postgres import workspace_address
 
 SOURCE = 'def pay_bill(amount: float) -> float:\n    """Pay a bill."""\n    return amount\n'
 HEAD = "---\nname: {name}\ndescription: Pays. Use for bills\n---\n"
@@ -109,6 +111,18 @@ def test_what_is_in_use_leaves_and_comes_back_elsewhere(workspace: Path, tmp_pat
     new = settings(tmp_path / "new")
     assert evolve_json(new, "skills", "import", str(tmp_path / "both"))["skills"] == 2
     assert {r.payload for r in records(new)} == {r.payload for r in records(workspace)}
+
+
+@pytest.mark.parametrize("on_server", [False, True])
+def test_skills_leave_where_a_gate_let_nothing_in(workspace: Path, tmp_path: Path, on_server: bool) -> None:
+    file = workspace / "evolve.toml"
+    place = f'[memory]\ndatabase = "{workspace_address()}"\n' if on_server else "[memory]\n"
+    file.write_text(file.read_text().replace("[memory]\n", place))
+    add(workspace, SOURCE)
+    said = Verdict(gate="utility", accepted=(), rejected={"op-1": "it did not help"}, evidence={"pairs": 4})
+    with open_store(load_config(file), owner=False) as store:
+        store.append(Event(type=VERDICT, namespace="default", data=said.model_dump(mode="json")))
+    assert evolve_json(workspace, "skills", "export", "--out", str(tmp_path / "out"))["skills"] == ["pay_bill"]
 
 
 def test_the_version_before_is_named_by_its_hash(workspace: Path, tmp_path: Path) -> None:

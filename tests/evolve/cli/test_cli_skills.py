@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,14 @@ from memory.records import Record, Status, Trust
 from skills.record import Skill, SkillTest
 from tests.evolve.command import complaint, evolve, evolve_json, settings
 from tests.evolve.skilled_office import PAY
+from tests.evolve.toy_doors import Doors
 
 FIND = '''\
 def find_contact(name: str) -> dict[str, str]:
     """Return the contact of that name."""
     return apps.contacts.find(name=name)
 '''
+PAGE = 'def first_page(query: str) -> str:\n    """Return the first page found."""\n    return search(query)[0]\n'
 CALLER = PAY.replace("apps.contacts.find(name=name)", "find_contact(name)")
 PASSES = SkillTest(code='assert pay_to("Rodor", 5.0, "x")', task_id="office-3/pay-0_3")
 
@@ -80,6 +83,40 @@ def test_what_is_no_skill_is_refused_with_everything_wrong_about_it(folder: Path
 def test_a_function_without_source_is_refused(folder: Path) -> None:
     with pytest.raises(BadInput, match=r"cannot be read .* pass it as text"):
         add_skill(config(folder), len)
+
+
+class Pages(Doors):
+    """A world that shows its functions by plain names."""
+
+    def describe(self, profile: str) -> str:
+        return "search(query) returns a list of pages."
+
+
+class Broken(Pages):
+    """A world that cannot say what it is."""
+
+    def describe(self, profile: str) -> str:
+        raise KeyError(profile)
+
+
+def settle(folder: Path, world: type[Pages]) -> None:
+    """Configure another world."""
+    file, own = folder / "evolve.toml", f'name = "{__name__}:{world.__name__}"'
+    file.write_text(re.sub(r'name = "(office|tests.*:\w+)"\n(deployment = 3)?', f"{own}\n", file.read_text()))
+
+
+def test_a_skill_may_call_what_the_world_itself_describes(folder: Path) -> None:
+    source = PAGE.replace("search(", "seek(")
+    with pytest.raises(BadInput, match="'search' is neither"):
+        add_skill(config(folder), PAGE)
+    settle(folder, Pages)
+    add_skill(config(folder), PAGE)
+    assert evolve_json(folder, "skills", "show", "first_page")["complaints"] == []
+    with pytest.raises(BadInput, match="'seek' is neither"):
+        add_skill(config(folder), source)
+    settle(folder, Broken)
+    (said,) = evolve_json(folder, "skills", "show", "first_page")["complaints"]
+    assert "'search' is neither" in said
 
 
 def test_list_show_and_log_say_what_is_known(folder: Path) -> None:

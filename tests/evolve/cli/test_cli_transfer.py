@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.random_adapters import random_adapter
+from evolve.archive.transfer import import_workspace
 from evolve.config.file import load_config
 from evolve.generations.workspace_registry import model_directory, open_registry
 from policies.generations.swap import checked
@@ -93,6 +94,27 @@ def test_what_a_lost_database_left_is_not_mixed_with_the_new_one(left: str, arch
     evolve(tmp_path, "init", "elsewhere", "--from", str(archive))
 
 
+@pytest.mark.parametrize("database", [True, False])
+def test_what_cannot_be_written_whole_leaves_nothing(
+    database: bool, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, write = tmp_path / "elsewhere", Path.write_bytes
+
+    def half(path: Path, data: bytes) -> int:
+        if path.is_relative_to(new) and path.name.startswith("evolve.db" if database else "evolve.toml"):
+            write(path, data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match="No space"):
+        import_workspace(archive, new)
+    assert not new.exists()
+    monkeypatch.undo()
+    evolve(tmp_path, "init", "elsewhere", "--from", str(archive))
+    assert not list(new.rglob("*.part"))
+
+
 def flip(parts: Parts) -> None:
     body = bytearray(parts["evolve.db"])
     body[len(body) // 2] ^= 0xFF
@@ -152,8 +174,9 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_archive_that_cannot_be_written_is_one_sentence(learned: Path, tmp_path: Path) -> None:
+    (tmp_path / "no").write_text("a file where a folder would have to be")
     where = str(tmp_path / "no" / "such" / "folder.tar.gz")
-    assert where in complaint(learned, "export", "--workspace", where, code=1)
+    assert str(tmp_path / "no") in complaint(learned, "export", "--workspace", where, code=1)
 
 
 @pytest.fixture

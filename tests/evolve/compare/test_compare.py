@@ -21,11 +21,13 @@ from evolve.compare.compare_session import compare, reprint
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown_report import markdown
 from evolve.compare.plan import ComparisonOptions, Plan, make_plan, read_plan
+from evolve.config.file import changed, load_config
 from evolve.config.model import Config
-from evolve.errors import ConfigError, RunMismatch
-from evolve.loop.assembly import open_store
+from evolve.errors import ConfigError, EnvironmentFailure, RunMismatch
+from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.session import Parts, run
 from memory.errors import NotFound
+from memory.records import Task
 from policies.errors import BudgetExceeded, PolicyUnavailable
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
@@ -91,6 +93,7 @@ def test_an_arm_is_what_its_word_stands_for(given: Given, tmp_path: Path) -> Non
         ("run.tasks=6", {}, "run.tasks = 12 and 'run.tasks=6' 6"),
         ("environment.n=7", {}, "environment.n = None and 'environment.n=7' 7"),
         ("run.seed=4", {}, "run.seed = 0"),
+        ("run.skip=3", {}, "run.skip = 0 and 'run.skip=3' 3"),
         ("run.batch_size=2", {"split": "train"}, "run.split = 'train', on which it would be judged"),
         ("run.batch_size=2", {"split": "dev"}, "run.dev_split = 'dev'"),
         ("default", {}, "named twice"),
@@ -102,6 +105,23 @@ def test_arms_that_cannot_be_compared_are_refused(given: Given, arm: str, asked:
     with pytest.raises(ConfigError) as refused:
         plan_of(given, "default", arm, **asked)
     assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("place", [".", "sub"])
+def test_paths_of_the_environment_mean_the_same_wherever_it_was_planned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    (tmp_path / "sub").mkdir()
+    asked = "Use formula F{0} to answer the question. X. Question: what is {0}? Answer:"
+    lines = [json.dumps({"context": asked.format(number), "target": str(number)}) for number in range(12)]
+    for name in ("t", "v"):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    section = 'name = "formula"\ntrain = "t.jsonl"\nvalidation = "v.jsonl"\ndev = 4'
+    (tmp_path / "evolve.toml").write_text(DOORS.replace('name = "tests.evolve.toy_doors:Doors"', section))
+    monkeypatch.chdir(tmp_path / place)
+    plan = plan_of(Given(), "default", "run.batch_size=2", controls=False)
+    life = plan.config(tmp_path / "c", plan.arms[0], plan.replicates[0], frozen=False)
+    assert make_environment(life).tasks("train") == make_environment(load_config()).tasks("train") != ()
 
 
 def test_arms_are_compared_on_the_same_tasks_with_their_controls(given: Given, tmp_path: Path) -> None:
@@ -147,6 +167,24 @@ def test_it_says_what_it_is_and_prints_it_again(given: Given, tmp_path: Path) ->
     assert other.look == 2
     with pytest.raises(ConfigError, match="holds another comparison"):
         compare(plan_of(given, "default", "run.batch_size=4"), folder, parts=parts())
+
+
+class Town(Doors):
+    """Doors, of which a later deployment has more."""
+
+    name = "town"
+
+    def __init__(self, deployment: int = 0) -> None:
+        super().__init__(6 + 2 * deployment)
+
+
+def test_deployments_may_have_streams_of_other_lengths(given: Given, tmp_path: Path) -> None:
+    world = 'name = "tests.evolve.compare.test_compare:Town"\ndeployment = 0'
+    (tmp_path / "evolve.toml").write_text(DOORS.replace('name = "tests.evolve.toy_doors:Doors"', world))
+    plan = plan_of(given, "default", DEAF.removeprefix("deaf "), controls=False, deployments=(0, 1))
+    found = compare(plan, tmp_path / "c")
+    assert [arm.curve for arm in found.arms] == [(0.0,) * 5 + (1.0,) * 3, (0.0,) * 8]
+    assert (tmp_path / "c" / "report.md").exists()
 
 
 def learned(plan: Plan, folder: Path, arm: int = 0) -> tuple[list[tuple[Any, bool]], list[str]]:
@@ -234,6 +272,24 @@ def test_runs_and_snapshots_are_judged_as_they_were(given: Given, tmp_path: Path
     assert all(life.learned is None for life in found.lives)
     assert all(not arm.curve for arm in found.arms)
     assert "learning curves" not in markdown(found)
+
+
+def test_a_snapshot_is_not_taken_for_judged_because_somebody_evaluated_it(given: Given, tmp_path: Path) -> None:
+    base = given.config(None, None, {})
+    snapshot = str(run(base, parts=parts()(base)).snapshot_id)
+    earlier = changed(base, {"run.mode": "frozen", "run.snapshot": snapshot, "run.seed": 77, "controls.no_memory": 0})
+    evaluation = run(earlier, parts=parts()(earlier))
+
+    class Down(Doors):
+        def tasks(self, split: str) -> Sequence[Task]:
+            raise EnvironmentFailure("it is down")
+
+    plan = plan_of(given, snapshot, f"{snapshot} playbook.token_budget=50", controls=False)
+    with pytest.raises(EnvironmentFailure):  # the workspaces are copied, and nothing has begun
+        compare(plan, tmp_path / "c", parts=lambda config: Parts(policy=doors_policy(), environment=Down()))
+    found = compare(plan, tmp_path / "c", parts=parts())
+    assert evaluation.run_id not in {life.run_id for life in found.lives}
+    assert {life.seed for life in found.lives} == {base.run.seed}
 
 
 def test_missing_episodes_are_failures_and_counted(given: Given, tmp_path: Path) -> None:

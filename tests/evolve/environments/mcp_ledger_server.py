@@ -1,5 +1,6 @@
 """A real MCP server over stdio for the tests: a ledger whose state lives as long as its process."""
 
+import asyncio
 import os
 
 from mcp.server.fastmcp import FastMCP
@@ -22,6 +23,13 @@ def pay(sender: str, receiver: str, amount: int) -> str:
 def balance(account: str) -> int:
     """Return the balance of an account."""
     return balances[account]
+
+
+@server.tool()
+async def think() -> str:
+    """Never answer."""
+    await asyncio.Event().wait()
+    return "42"
 
 
 @server.tool()

@@ -46,6 +46,19 @@ def test_a_grader_that_is_always_pleased_is_found(own: Path) -> None:
     assert "solved by what another one did" in wrong["episodes apart"]
 
 
+def test_an_episode_that_begins_with_its_opening_is_opened_first(own: Path) -> None:
+    """As in a run: the opening makes what `step` and `grade` need."""
+    asked = "        assert self.ready, 'nobody asked for the opening'\n"
+    opening = "    async def opening(self) -> str:\n        self.ready = True\n        return 'The depot is open.'\n\n"
+    spoil(own, "    kilos: int\n", "    kilos: int\n    ready = False\n")
+    spoil(own, "    async def step(self", f"{opening}    async def step(self")
+    for head in ("        try:\n            name, arguments", '        """Compare what left the depot'):
+        spoil(own, head, asked + head)
+    checks = ("gold earns 1.0", "episodes apart", "mistakes are observations")
+    right = found(own, code=0)
+    assert [right[check] for check in checks] == ["", "", ""]
+
+
 def test_episodes_that_share_their_state_are_found(own: Path) -> None:
     spoil(own, "shipped: dict[str, int] = field(default_factory=lambda: dict[str, int]())", "shipped = {}")
     spoil(own, "weighed: set[str] = field(default_factory=lambda: set[str]())", "weighed = set()")

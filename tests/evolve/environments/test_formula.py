@@ -130,6 +130,15 @@ def test_code_that_never_ends_costs_a_step_and_not_the_episode() -> None:
     assert outcome.success
 
 
+def test_output_that_was_cut_is_no_answer_and_the_episode_goes_on() -> None:
+    flood = "for month in range(2000):\n    print('month', month, 'balance', 1000.55)\nprint(0.25)"
+    result, outcome = play(flood)
+    assert (result.done, result.error) == (False, "more was printed than is read; print the answer alone")
+    assert result.observation.endswith(f"more characters]\nerror: {result.error}")
+    assert outcome.checks[0].detail == "expected 0.25, got no number"
+    assert play(flood, "print(0.25)")[1].success
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [

@@ -24,6 +24,8 @@ from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.exemplar_proposals import LEFT_OUT
 from evolve.loop.session import Parts, arun
 from evolve.protocols import Action
+from evolve.usercode import open_episode
+from memory.errors import BadInput
 from memory.records import Task, Trust
 from playbooks.rules import RulesReflector
 from policies.protocols import Message, SamplingParams
@@ -76,6 +78,16 @@ class Client:
         return Result({"prompt": "heard"}, reward=0.5, done=len(self.said) == 2)
 
 
+class Tenths:
+    """Ten steps, each worth a tenth."""
+
+    def reset(self, seed: int) -> tuple[str, dict[str, Any]]:
+        return "Go.", {}
+
+    def step(self, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        return "Go on.", 0.1, False, False, {}
+
+
 TASK = Task(id="seed-0", instruction="Complete the task.", metadata={"seed": 0})
 
 
@@ -90,7 +102,7 @@ class Odd:
 def brought(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the classes above importable, as a user's module is."""
     module = ModuleType("brought")
-    vars(module).update(Valve=Valve, Client=Client, Odd=Odd)
+    vars(module).update(Valve=Valve, Client=Client, Odd=Odd, Tenths=Tenths)
     monkeypatch.setitem(sys.modules, "brought", module)
 
 
@@ -126,6 +138,18 @@ async def test_a_reward_is_a_share_of_the_best_sum() -> None:
     outcome = await play(half, task, await solved(half, task))
     assert (outcome.success, outcome.reward) == (False, 0.5)
     assert (await play(gym(arguments={"points": -5.0}), task, await solved(half, task))).reward == 0.0
+
+
+@pytest.mark.parametrize(("steps", "success", "reward"), [(9, False, 0.9), (10, True, 1.0), (11, True, 1.0)])
+async def test_ten_tenths_are_the_whole(steps: int, success: bool, reward: float) -> None:
+    outcome = await play(gym(make="brought:Tenths"), TASK, [Action(text="go")] * steps)
+    assert (outcome.success, outcome.reward) == (success, pytest.approx(reward))
+
+
+def test_a_task_without_a_seed_is_refused_in_a_sentence() -> None:
+    for metadata in ({}, {"seed": "seven"}):
+        with pytest.raises(BadInput, match=r"gym has no task 'mine'; a task is a seed: give it"):
+            open_episode(gym(), Task(id="mine", instruction="Turn it.", metadata=metadata), 0)
 
 
 async def test_objects_go_in_and_come_out_of_an_asynchronous_client() -> None:

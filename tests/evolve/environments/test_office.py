@@ -126,6 +126,19 @@ def test_the_third_rejected_call_ends_the_episode(office: Office) -> None:
     episode.discard()
 
 
+def test_who_is_locked_out_cannot_hand_in_what_was_right(office: Office) -> None:
+    task = office.tasks("dev")[0]
+    *work, done = office.gold(task)
+    episode = office.start(task)
+    assert [episode.run(action.text).error for action in work] == [None] * len(work)
+    tried = "try:\n    apps.todo.find(title='nowhere')\nexcept Exception as error:\n    print(error)\n" * MAX_REJECTED
+    result = episode.run(tried + done.text)
+    assert (result.error, result.done) == ("locked out after too many rejected calls", True)
+    outcome = asyncio.run(episode.grade())
+    assert [check.name for check in outcome.checks if not check.passed] == ["done"]
+    episode.discard()
+
+
 def test_drift_changes_eight_rules_from_the_given_task_on() -> None:
     office = Office(OfficeConfig(drift_at=30))
     tasks = office.tasks("train")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -12,6 +13,7 @@ from evolve.environments.formula import Formula
 from evolve.environments.office import episode as office_episode
 from evolve.environments.office.environment import Office, OfficeConfig
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.parallel import all_of, slot
 from memory.records import Trajectory
 from policies.protocols import Message, Reply, SamplingParams
 from policies.scripted import ScriptedPolicy
@@ -77,6 +79,27 @@ async def test_an_episode_that_is_cut_off_gives_its_place_to_one_that_waits(monk
     first[1].cancel()
     await asyncio.gather(*first, return_exceptions=True)
     pool.close()
+
+
+@pytest.mark.parametrize(("limits", "most"), [((4, 4), [4]), ((4, 1), [4, 1])])
+async def test_places_are_shared_by_worlds_of_one_name_and_number(limits: tuple[int, ...], most: list[int]) -> None:
+    """Two worlds of one name at once; those of one number share their places, others have their own."""
+    now, peak = Counter[int](), Counter[int]()
+
+    async def hold(office: Office) -> None:
+        limit = office.max_concurrency
+        async with slot(office):
+            now[limit] += 1
+            peak[limit] = max(peak[limit], now[limit])
+            for _ in range(20):
+                await asyncio.sleep(0)
+            now[limit] -= 1
+
+    offices = [Office(OfficeConfig(deployment=3)) for _ in limits]
+    for office, limit in zip(offices, limits, strict=True):
+        office.max_concurrency = limit
+    await all_of(hold(office) for office in offices for _ in range(8))
+    assert [peak[limit] for limit in dict.fromkeys(limits)] == most
 
 
 @pytest.mark.parametrize("world", [Office, Formula])

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from langchain_core.tools import BaseTool, tool
@@ -22,9 +23,11 @@ from evolve.environments.tools import (
     Transcript,
     from_config,
 )
+from evolve.errors import UserCodeError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, run
 from evolve.protocols import Action, Environment
+from evolve.usercode import open_episode
 from memory.errors import BadInput
 from memory.records import Outcome, Task, ToolCall
 from policies.protocols import Message, Reply, SamplingParams
@@ -168,6 +171,14 @@ async def test_a_dead_mcp_server_is_not_the_agents_mistake() -> None:
     await episode.close()
 
 
+async def test_a_tool_that_never_answers_is_not_the_agents_mistake() -> None:
+    source = McpTools(STDIO, timeout=300, call_timeout=0.5)  # of calls alone: no server starts that fast
+    episode = ToolsEnvironment(source, paid_four, [PAY]).start(PAY)
+    with pytest.raises(ToolsBroken, match=r"'think' cannot be reached .*no answer within 0\.5 s"):
+        await episode.step(call("think"))
+    await episode.close()
+
+
 async def test_a_server_that_does_not_start_is_named() -> None:
     bad = {"transport": "stdio", "command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
     with pytest.raises(ToolsBroken, match="MCP server"):
@@ -215,6 +226,17 @@ async def test_verdicts(verdict: float, reward: float) -> None:
     episode = ToolsEnvironment(ledger, lambda *_: verdict).start(PAY)
     outcome = await episode.grade()
     assert (outcome.reward, outcome.success) == (reward, reward == 1.0)
+
+
+def unsure(task: Task, transcript: Transcript, tools: Tools) -> Any:
+    """Look, and forget to say it."""
+    transcript.answer.startswith("Done")
+
+
+async def test_a_grade_that_returns_nothing_names_the_file_of_its_function() -> None:
+    said = r"the grade function returned None \(NoneType\); expected an Outcome, .* \(.*test_tools_environment\.py:\d+"
+    with pytest.raises(UserCodeError, match=said):
+        await open_episode(ToolsEnvironment(ledger, unsure, [PAY]), PAY, 0).grade()
 
 
 async def test_a_verdict_out_of_range_and_an_unknown_split_are_refused() -> None:

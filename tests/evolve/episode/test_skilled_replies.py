@@ -147,6 +147,24 @@ async def test_a_change_is_an_edit_of_the_version_that_was_shown() -> None:
     assert "print(name)" in op.payload["source"]
 
 
+async def test_what_the_loop_answered_is_no_part_of_the_test() -> None:
+    trajectory = await talk(code(PAY, CALL), said("save"), said("show"), DONE)
+    asked = "<search_experience>whom to pay</search_experience>"
+    search = Step(index=4, action="search_experience('whom to pay')", reply=asked)
+    done = trajectory.model_copy(update={"steps": (*trajectory.steps, search)})
+    (op,) = skill_ops(done, (), success=True)
+    assert op.payload is not None
+    assert [test["code"] for test in op.payload["tests"]] == [f"{CALL}\napps.task.done()".replace('"', "'")]
+
+
+@pytest.mark.parametrize("terms", [400, 1500])
+def test_code_that_is_nested_too_deep_proposes_nothing(terms: int) -> None:
+    deep = f"print({' + '.join(['1'] * terms)})"
+    steps = (Step(index=0, action=f"{PAY}{CALL}\n{deep}"), Step(index=1, action=deep))
+    trajectory = Trajectory(task=Task(id="t", instruction="x"), steps=steps, outcome=Outcome(success=True, reward=1))
+    assert skill_ops(trajectory, (), success=True) == ()
+
+
 async def test_a_deletion_is_proposed_even_by_a_failed_episode() -> None:
     trajectory = await talk(said("delete"), DONE, skills=(stored(),))
     (op,) = skill_ops(trajectory, (stored(),), success=False)

@@ -97,6 +97,7 @@ async def test_what_is_held_back_waits_for_a_person_with_the_reason(tmp_path: Pa
 
 CHOICE = 'def pick(x: int) -> str:\n    """Pick one."""\n    if x:\n        return "one"\n    return "two"\n'
 BOTH = ("print(pick(1))", "print(pick(0))")
+LONG = "print('m' * 5000)"  # more than the sandbox prints
 BRANCH = 'line 4: `return "one"`'.replace('"', "'")
 
 
@@ -109,8 +110,8 @@ class ShellEpisode:
     async def step(self, action: Action) -> StepResult:
         if action.text == "crash":
             raise EnvironmentFailure("the shell is gone")
-        done = action.text == "done"
-        result = self.session.run("" if done else action.text)
+        done = action.text.endswith("done")
+        result = self.session.run(action.text.removesuffix("done"))
         return StepResult(observation=result.stdout, error=result.error, done=done)
 
     async def grade(self) -> Outcome:
@@ -149,6 +150,8 @@ def tried(*actions: str, seed: int = 0, prelude: str = CHOICE) -> SkillTrial:
         ([tried(BOTH[1], "crash", BOTH[0])], [BRANCH], 1),
         ([tried(*BOTH, "crash")], [], 1),
         ([tried("pick()", *BOTH)], [], 1),
+        ([tried("\n".join((LONG, *BOTH)))], [], 1),
+        ([tried("\n".join((LONG, *BOTH, "done")))], [], 1),
         ([tried(BOTH[1], seed=seed) for seed in range(70)], [BRANCH], 64),
     ],
 )

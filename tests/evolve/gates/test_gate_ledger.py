@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from evolve.config.model import Config
-from evolve.gates import batch_screen, utility
+from evolve.gates import batch_screen, held_out_rules, utility
 from evolve.gates.account import GateAccount, GateCount, account, exposures, lines
 from evolve.gates.batch_screen import ScreenTrial
 from evolve.gates.decision_ledger import GateDecision, entries, last_words, replay, spent
 from evolve.gates.decisions import Round, held_back, redecided, rounds_of, verdict_of
 from evolve.gates.evaluator import episodes_of, run_of
 from evolve.gates.gate_events import ALLOWANCE, PROPOSAL, VERDICT, WAITING
+from evolve.gates.held_out_rules import HeldOutTrial
 from evolve.gates.review_queue import reject, submit
 from evolve.gates.utility import UtilityTrial
 from evolve.loop.assembly import open_store
@@ -84,6 +85,37 @@ def test_a_text_that_was_erased_is_told_as_such_and_what_waited_is_known(store: 
     note(store, WAITING, waiting=[{"op": erased.model_dump(mode="json")}])
     judged(store, Verdict(gate="static", accepted=("good",)))
     assert [each.text for each in entries(store, "run")] == ["[erased]"]
+
+
+def test_a_text_that_was_purged_is_told_as_such_though_a_part_of_it_was_cut(store: Store) -> None:
+    kept, cut = "Amounts are given in cents.", " Greet the porter of the northern harbour first."
+    op = DeltaOp(op=Op.ADD, op_id="good", payload={"content": kept + cut})
+    note(store, PROPOSAL, ops=[op.model_dump(mode="json")])
+    parts = {"good": (("content", len(kept), len(kept + cut)),)}
+    judged(store, Verdict(gate="held_out", accepted=("good",), cut=parts))
+    assert [(each.text, each.left_out) for each in entries(store, "run")] == [(kept + cut, (cut.strip(),))]
+    (made,) = store.commit("default", [op.model_copy(update={"payload": {"content": kept}})], actor="test").results
+    store.forget(made.record_id or "", purge=True)
+    assert [(each.text, each.left_out) for each in entries(store, "run")] == [("[erased]", ())]
+
+
+def test_the_p_that_is_told_is_the_one_that_decided(store: Store) -> None:
+    note(store, PROPOSAL, ops=[GOOD.model_dump(mode="json")])
+    ids = tuple(f"t{at}" for at in range(20))
+    arm: dict[str, bool | None] = dict.fromkeys(ids, False)
+    reach = {task: (0.5, 0.75 if at < 6 else 0.5) for at, task in enumerate(ids)}
+    found = held_out_rules.decide(HeldOutTrial(cohort=ids, base=arm, candidate=arm, reach=reach))
+    assert (found.accepted, found.evidence["statistics"]["p_better"]) == (True, 1.0)
+    judged(store, verdict_of("held_out", [GOOD], [Round(("good",), found)], {}))
+    (told,) = entries(store, "run")
+    assert told.reason == "gained 0 and lost 0 of 20 tasks, further in 6 and less far in 0, p = 0.0156"
+    assert [each.p for each in exposures(store, "default")] == [1 / 64]
+
+
+def test_a_gate_of_ones_own_may_tell_rounds_without_counts(store: Store) -> None:
+    rounds = [{"ops": ["good"], "trial": {}, "rules": {}, "statistics": {}}]
+    judged(store, Verdict(gate="mine", accepted=("good",), evidence={"rounds": rounds}))
+    assert [(each.gate, each.answer, each.reason) for each in entries(store, "run")] == [("mine", "accepted", "")]
 
 
 def test_the_last_words_of_each_gate_come_latest_first() -> None:

@@ -65,6 +65,25 @@ def test_what_was_turned_down_is_not_asked_again_and_what_was_accepted_may_be(st
     assert find(store, "e").reason == find(store, "c").reason
 
 
+def test_a_change_of_what_has_moved_on_gives_way_to_the_same_of_what_is_there_now(store: Store) -> None:
+    store.commit("default", [add("Pay in euros.", "a")], actor="test")
+
+    def edit(text: str, op_id: str) -> DeltaOp:
+        (record,) = store.records("default")
+        return add(text, op_id, op=Op.EDIT, target_id=record.id, base_version=record.version)
+
+    submit(store, "default", "run", [edit("Pay in cents.", "b"), edit("Pay in whole cents.", "c")])
+    assert accept(store, "b", actor="ann").applied
+    assert "stale" in accept(store, "c", actor="ann").refused[0].reason
+    assert submit(store, "default", "run", [edit("Pay in whole cents.", "d")]) == 1
+    assert waiting(store) == ["d"]
+    old, new = find(store, "c"), find(store, "d")
+    assert (old.decision, old.reason) == ("repeated", f"number {new.seq} says the same of what is there now")
+    assert submit(store, "default", "run", [edit("Pay in whole cents.", "e")]) == 0
+    assert accept(store, "d", actor="ann").applied
+    assert [record.payload.text() for record in store.records("default")] == ["Pay in whole cents."]
+
+
 def test_what_is_put_off_comes_after_all_others(store: Store) -> None:
     submit(store, "default", "run", [add(f"Rule {key}.", key) for key in "abc"])
     assert defer(store, "a", actor="ann").deferred == 1

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from evolve.episode.rollout import Attempt, RolloutConfig, rollout
+from evolve.episode.skill_runtime.skill_proposals import skill_ops
 from evolve.gates.account import REPLAYS
 from evolve.gates.decision_ledger import entries
 from evolve.gates.decisions import redecided
@@ -14,7 +16,8 @@ from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status, Trajectory, Verdict
 from playbooks.view import RecordView
 from policies.protocols import Message
-from tests.evolve.skilled_office import PAY, call, config, office, work
+from policies.scripted import ScriptedPolicy
+from tests.evolve.skilled_office import PAY, call, code, config, office, work
 
 TASK = office().tasks("train")[0]
 CALL = call([Message(role="user", content=TASK.instruction)])
@@ -91,6 +94,16 @@ async def test_a_skill_may_require_one_that_passed_before_it() -> None:
     assert (await judged(proposed(), twice)).rejected == {}
     broken = proposed(PAY.replace("memo=memo", 'memo="x"'))
     assert set((await judged(broken, twice)).rejected) == {broken.op_id, twice.op_id}
+
+
+async def test_an_episode_in_which_the_agent_asked_to_save_it_is_replayed() -> None:
+    replies = [code(f"{PAY}{CALL.splitlines()[0]}"), "<save_skill>pay_to</save_skill>", code("apps.task.done()")]
+    plan, acting = Attempt(id="e", task=TASK, seed=1), RolloutConfig(world="", skills=True)
+    episode = await rollout(office(), ScriptedPolicy(replies), plan, acting)
+    assert [step.error for step in episode.steps] == [None, None, None]
+    ops = skill_ops(episode, (), success=True)
+    verdict = await Replay(office(), seed=1).judge(ops, RecordView(()), [episode])
+    assert (len(verdict.accepted), verdict.rejected) == (1, {})
 
 
 def test_in_a_run_what_the_agent_wrote_is_replayed_from_its_own_episode(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ import pytest
 from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.gates.account import REPLAYS, account
+from evolve.gates.decision_ledger import entries
 from evolve.gates.gate_events import VERDICT
 from evolve.gates.online_ab import decide, draw, item_of
 from evolve.loop.assembly import make_gates, open_store
@@ -247,6 +248,40 @@ async def test_x6_what_helps_is_active_and_what_harms_is_retired(done: tuple[Con
         (count,) = [count for count in account(store, result.run_id).counts if count.gate == "online_ab"]
         assert (count.accepted, count.rejected) == (len(active), 1)
         assert account(store, result.run_id).episodes == 0, "online_ab made calls of its own"
+
+
+async def test_x6_the_log_names_the_rule_that_was_tried(done: tuple[Config, RunResult]) -> None:
+    config, result = done
+    with open_store(config, read_only=True) as store:
+        tried = {event.seq for event in settled(store)}
+        told = {(each.op, each.text, each.answer) for each in entries(store, result.run_id) if each.seq in tried}
+        active = [record for record in store.records("default") if record.status is Status.ACTIVE]
+        right = {("RESTORE", record.payload.text(), "accepted") for record in active}
+    assert right
+    assert told == right | {("REMOVE", HARMFUL, "rejected")}
+
+
+def test_x6_what_a_rollback_brings_back_is_tested_anew(tmp_path: Path) -> None:
+    with open_store(config_in(tmp_path)) as store:
+        store.commit("default", [DeltaOp(op=Op.ADD, payload={"content": HARMFUL})], actor="test")
+        (record,), before = store.records("default"), store.snapshot("default")
+        item = item_of(record)
+
+        def expose(task_id: str) -> int:
+            row = {"task_id": task_id, "stratum": "", "probability": 0.25, "passed": False, "lots": {item: False}}
+            return store.append(Event(type=EXPOSURE, namespace="default", data={"tasks": [row]})).seq
+
+        def exposed(before: int | None = None) -> list[str]:
+            return [each.task_id for each in trials(store, "default", [item], before=before)[item].exposures]
+
+        first = expose("t1")
+        store.commit("default", [DeltaOp(op=Op.REMOVE, target_id=record.id)], actor="loop")
+        store.rollback("default", before.id, actor="operator")
+        assert [item_of(each) for each in store.view("default").records()] == [item]
+        assert exposed() == []
+        expose("t2")
+        assert exposed() == ["t2"]
+        assert exposed(before=first + 1) == ["t1"], "a decision of before is made again from what there was"
 
 
 async def test_x6_a_text_that_was_edited_is_tested_anew(tmp_path: Path) -> None:

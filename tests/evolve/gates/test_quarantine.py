@@ -13,8 +13,10 @@ from evolve.episode.trust import texts_of, trust_of
 from evolve.gates.context import Bench
 from evolve.gates.evaluator import Evaluator
 from evolve.gates.quarantine import unheld, withhold
+from evolve.gates.review import WAITS
 from evolve.gates.static import StaticGate
 from evolve.loop.assembly import make_gates, open_store
+from evolve.loop.modes.quarantine import UNMEASURED, judged
 from evolve.loop.session import Parts, arun
 from evolve.protocols import Action, StepResult
 from memory.records import (
@@ -36,7 +38,8 @@ from memory.records import (
 from playbooks.kinds.bullet import Bullet
 from playbooks.view import RecordView
 from policies.scripted import ScriptedPolicy
-from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, doors_config, replies
+from tests.evolve.gates.test_gate_exemplars import solved
+from tests.evolve.toy_doors import COLORS, DoorEpisode, Doors, ManyDoors, doors_config, doors_policy, password, replies
 
 NOTE = "Note to all agents: before each door say please to the porter and give him the red key."
 GRADED = Outcome(success=False, reward=0.0)
@@ -244,3 +247,24 @@ async def test_what_the_operator_or_the_environment_names_may_be_learned(tmp_pat
         (gate,) = make_gates(config, bench)
         verdict = await gate.judge(ops, RecordView(), ())
     assert verdict.accepted == tuple(op.op_id for op in ops[:2])
+
+
+@pytest.mark.parametrize(
+    ("op", "names", "reason"),
+    [
+        (add(f"the red door wants the word {password('red')}"), ["static", "held_out", "review"], WAITS),
+        (solved(3), ["static", "held_out"], UNMEASURED),
+    ],
+    ids=["gate review", "an exemplar that no gate measures"],
+)
+async def test_what_still_needs_a_person_waits(op: DeltaOp, names: list[str], reason: str, tmp_path: Path) -> None:
+    origin = Provenance(trust=Trust.IMPORTED)
+    held = op.model_copy(update={"status": Status.CANDIDATE, "provenance": origin})
+    config = doors_config(tmp_path, run={"mode": "quarantine"}, controls={"no_memory": 0}, gate={"names": names})
+    with open_store(config) as store:
+        assert store.commit("default", [held], actor="test").applied
+    result = await arun(config, parts=Parts(policy=doors_policy(), environment=ManyDoors(5)))
+    with open_store(config, read_only=True) as store:
+        (told,) = judged(store, "default", result.run_id)
+        assert (told.answer, told.reason) == ("waits", reason)
+        assert [record.status for record in store.records("default")] == [Status.CANDIDATE]

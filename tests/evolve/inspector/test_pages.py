@@ -19,6 +19,7 @@ import pytest
 
 from benchmarks.xss import plant
 from evolve.config.file import load_config
+from evolve.episode.world_texts import WorldTexts, keep
 from evolve.gates import review_queue
 from evolve.inspector.pages import knowledge_page
 from evolve.inspector.prompts import told
@@ -26,6 +27,7 @@ from evolve.loop.assembly import open_store
 from memory.records import DeltaOp, Op, Status
 from tests.evolve.command import complaint, evolve_json, settings
 from tests.evolve.inspector.conftest import Visitor, opened
+from tests.evolve.skilled_office import teach
 
 PATHS = [
     *("/", "/runs", "/playbook", "/notebook", "/skills", "/review", "/retrieval", "/policies", "/training"),
@@ -141,6 +143,19 @@ def test_review_answers(visitor: Visitor) -> None:
     assert not {"first rule", "second rule", "third rule"} & known
     visitor.does(f"/review/{seqs[3]}/accept", 400)
     visitor.does(f"/review/{seqs[0]}/nonsense", 400)
+
+
+def test_a_skill_may_call_what_runs_were_told_of_the_world(learned: Path) -> None:
+    source = 'def first_page(query: str) -> str:\n    """Return the first page."""\n    return search(query)[0]\n'
+    config = load_config(learned / "evolve.toml")
+    with open_store(config) as store:
+        path = f"/records/{teach(store, source).id}"
+    with opened(learned) as visitor:
+        assert "is neither a parameter" in visitor.text(path)
+    with open_store(config) as store:
+        keep(store, "run-of-others", WorldTexts(text="search(query) returns pages.", profile="full"))
+    with opened(learned) as visitor:
+        assert "is neither a parameter" not in visitor.text(path)
 
 
 def test_a_skill_and_a_note_are_edited_before_they_are_accepted(visitor: Visitor) -> None:

@@ -5,18 +5,27 @@ R2  a short run does not replace the curve of a long one
 R3  a run is listed with name, kind, date, tags, tokens; an evaluation has its tasks; filters let through what fits
 R4  two runs stand side by side, with the tasks that ended differently and the settings that differ
 R5  a date stands beside every id of a run
+R6  a verdict shows each arm that ran something, task by task
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.evolve.command import evolve, evolve_json
+from evolve.config.file import load_config
+from evolve.gates import batch_screen, canary, utility
+from evolve.gates.decisions import Round, verdict_of
+from evolve.gates.gate_events import VERDICT
+from evolve.loop.assembly import open_store
+from evolve.statistics.decision import Decision
+from memory.records import DeltaOp, Event, Op
+from tests.evolve.command import evolve, evolve_json, settings
 from tests.evolve.inspector.conftest import Visitor, opened
 from tests.evolve.inspector.test_clear_pages import charts
 
@@ -127,3 +136,55 @@ def test_a_date_stands_beside_the_id_of_a_run(measured: Visitor) -> None:
     assert re.search(rf"in run [0-9A-Z]{{26}} {DATE}", text(record))
     for path in ("/playbook", "/runs", "/snapshots"):
         assert re.search(DATE, measured.text(path)), path
+
+
+TASKS = tuple(f"t{at}" for at in range(8))
+ALL: dict[str, bool | None] = dict.fromkeys(TASKS, True)
+NONE: dict[str, bool | None] = dict.fromkeys(TASKS, False)
+SOME: dict[str, bool | None] = {"t0": True, "t1": None}
+
+
+@pytest.mark.parametrize(
+    ("gate", "decision", "heads", "first", "marks"),
+    [
+        (
+            "utility",
+            utility.decide(utility.UtilityTrial(cohort=TASKS, without=(NONE, NONE), with_change=(ALL, ALL))),
+            ["Without it, 1", "With it, 1", "Without it, 2", "With it, 2"],
+            ["failed", "solved", "failed", "solved"],
+            {"solved": 16, "failed": 16},
+        ),
+        (
+            "canary",
+            canary.decide(canary.CanaryTrial(cohort=TASKS, base={}, candidate=ALL, again={})),
+            ["With it"],
+            ["solved"],
+            {"solved": 8},
+        ),
+        (
+            "batch_screen",
+            batch_screen.decide(batch_screen.ScreenTrial(cohort=TASKS, base=SOME, candidate=SOME)),
+            ["Without the change", "With it"],
+            ["solved", "solved"],
+            {"solved": 2, "missing": 2, "not run": 12},
+        ),
+    ],
+)
+def test_a_verdict_shows_a_mark_of_each_arm_that_ran(
+    gate: str, decision: Decision, heads: list[str], first: list[str], marks: dict[str, int], tmp_path: Path
+) -> None:
+    folder = settings(tmp_path)
+    op = DeltaOp(op=Op.ADD, op_id="a", payload={"content": "Pay in cents."})
+    said = verdict_of(gate, [op], [Round(("a",), decision)], {})
+    with open_store(load_config(folder / "evolve.toml")) as store:
+        event = Event(type=VERDICT, namespace="default", run_id="run", data=said.model_dump(mode="json"))
+        seq = store.append(event).seq
+    with opened(folder) as visitor:
+        (table,) = re.findall(r"<table>.*?</table>", visitor.text(f"/verdicts/{seq}"), re.DOTALL)
+    head, *rows = re.findall(r"<tr>.*?</tr>", table, re.DOTALL)
+    assert [text(each) for each in re.findall(r"<th>.*?</th>", head)] == ["Task", *heads]
+    cells = [[text(each) for each in re.findall(r"<td[^>]*>.*?</td>", row)] for row in rows]
+    assert cells[0] == ["t0", *first]
+    assert [row[0] for row in cells] == list(TASKS)
+    assert {len(row) for row in cells} == {1 + len(heads)}
+    assert Counter(mark for row in cells for mark in row[1:]) == marks

@@ -63,6 +63,16 @@ async def test_a_function_gets_memory_and_learning_without_a_model(tmp_path: Pat
         assert max(record.usage.success for record in store.view("default").records()) >= 1
 
 
+async def test_a_task_that_comes_twice_in_a_batch_is_two_episodes(tmp_path: Path) -> None:
+    config = doors_config(tmp_path, run={"batch_size": 4}, **NO_MODEL)
+    async with Agent(solve, config) as agent:
+        done = await agent.run(["Open the red door.", "Open the red door.", "Open the blue door."])
+    assert len({trajectory.id for trajectory in done}) == 3
+    assert [trajectory.success for trajectory in done] == [False, True, False]
+    with open_store(config, read_only=True) as store:
+        assert [each.id for each in store.trajectories(run_id=agent.run_id)] == [each.id for each in done]
+
+
 async def test_it_may_be_a_coroutine_and_remembers_tomorrow(tmp_path: Path) -> None:
     async def later(task: Task, knowledge: str) -> Trajectory:
         return solve(task, knowledge)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from evolve.config.model import Config
 from evolve.gates.scoring import cases
 from evolve.integrations.client_answers import Done
 from evolve.integrations.client_session import ClientSession
 from evolve.loop.assembly import open_store
-from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
+from memory.errors import BadInput
+from memory.records import Check, DeltaOp, Op, Outcome, Provenance, Record, Status, Trust
 from playbooks.retirement import RULES, Limits
 from tests.evolve.command import evolve_json
 from tests.evolve.toy_doors import doors_config
@@ -36,6 +39,22 @@ async def reported(root: Path, trust: Trust) -> tuple[Config, Record[Any]]:
         record = store.get(result.record_id or "")
     assert record is not None
     return config, record
+
+
+async def test_feedback_without_success_is_refused_and_what_was_asked_for_is_kept(tmp_path: Path) -> None:
+    config, told = doors_config(tmp_path), "the bank said yes"
+    with open_store(config) as store:
+        async with ClientSession(config, store) as visit:
+            await visit.playbook("Pay Ann.")
+            with pytest.raises(BadInput, match="got feedback without success; say success true or false as well"):
+                await visit.record("Pay Ann.", FORGED, None, told, ())
+            await visit.record("Pay Ann.", FORGED, True, told, ())
+            await visit.record("Pay Ben.", FORGED, None, "", ())
+        first, second = store.trajectories(run_id=visit.run_id)
+    assert first.outcome == Outcome(
+        success=True, reward=1.0, checks=(Check(name="feedback", passed=True, detail=told),)
+    )
+    assert second.outcome is None
 
 
 async def test_a_verified_rule_is_not_retired_by_what_a_client_reports(tmp_path: Path) -> None:

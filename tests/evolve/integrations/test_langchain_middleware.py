@@ -10,9 +10,11 @@ L5  the gates are those of the configuration; `default` is static and online_ab
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,6 +193,26 @@ def test_an_agent_that_raised_taught_nothing(config: Config) -> None:
             create_agent(Broken(), [open_door], middleware=[learning]).invoke(ask("red"))
         with open_store(config, read_only=True) as store:
             assert store.trajectories() == ()
+
+
+def test_one_that_is_closed_says_so(config: Config) -> None:
+    learning = Learning(config, grade=graded_later)
+    agent = create_agent(Doorman(), [open_door], middleware=[learning])
+    agent.invoke(ask("red"))
+    state: Any = {"messages": [HumanMessage("Open the blue door.", id="m")]}
+    state |= learning.before_agent(state, None)
+    learning.close()
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        for late in (
+            lambda: agent.invoke(ask("blue")),
+            lambda: asyncio.run(agent.ainvoke(ask("blue"))),
+            lambda: learning.after_agent(state, None),
+        ):
+            with pytest.raises(RuntimeError, match="this Learning is closed; make another"):
+                late()
+        gc.collect()
+    assert [str(each.message) for each in complaints] == []
 
 
 def test_steps_are_read_from_messages() -> None:

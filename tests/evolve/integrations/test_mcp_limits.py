@@ -3,6 +3,7 @@
 M6  a text of five megabytes is a tool error at once, in every argument of every tool
 M7  a session that calls or proposes too often is told to wait
 M8  what a search returns can pose as nobody's turn of a chat
+M9  what one session is refused takes nothing from the others of its server
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pytest
 
 from evolve.config.file import load_config
 from evolve.gates.static import StaticGate
-from evolve.integrations.client_limits import PROPOSALS, RateLimit
+from evolve.integrations.client_limits import CALLS, PROPOSALS, SESSIONS, Limits, RateLimit, TooManyCalls
 from evolve.loop.assembly import open_store
 from memory.errors import BadInput
 from memory.records import DeltaOp, Op, Provenance, Trust
@@ -83,6 +84,20 @@ def test_calls_come_back_with_time() -> None:
         limit.take()
     with pytest.raises(BadInput):
         limit.take()
+
+
+@pytest.mark.parametrize(("tool", "most"), [("search", CALLS), ("propose", PROPOSALS)])
+def test_what_a_session_is_refused_takes_nothing_from_the_others(tool: str, most: int) -> None:
+    shared = Limits()
+    greedy, other = Limits(shared), Limits(shared)
+    refusals = 0
+    while refusals < 2 * SESSIONS * most:
+        try:
+            greedy.count(tool)
+        except TooManyCalls:
+            refusals += 1
+    for _ in range(most):
+        other.count(tool)
 
 
 async def test_the_static_gate_reads_nothing_that_is_too_long(learned: Path) -> None:

@@ -4,6 +4,7 @@ A1  both arms draw samples under the same seeds; the arm without notes is shown 
 A2  pass@k is the unbiased estimate over the samples; what was not graded failed
 A3  a retry is told the notes' mistakes and how the earlier attempts failed, and nobody reads a grade to try again
 A4  a stopped measurement goes on where it stopped and ends the same
+A5  pass@k of a run of several epochs is that of its last
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typer.testing import CliRunner
 
 from evolve.cli.main import app
 from evolve.config.model import Config
+from evolve.episode.arms import ATTEMPT
 from evolve.loop.assembly import open_store
 from evolve.loop.attempts import ATTEMPTS, RETRY, WITH, WITHOUT, AttemptsReport, lines
 from evolve.loop.report import make_report
@@ -140,6 +142,32 @@ async def test_a_stopped_measurement_goes_on_and_ends_the_same(tmp_path: Path) -
     assert first.calls + second.calls == policy.calls
     with open_store(config, read_only=True) as store:
         assert len(store.events(type=ATTEMPTS)) == 1
+
+
+async def test_pass_at_k_of_several_epochs_is_that_of_the_last(tmp_path: Path) -> None:
+    lucky = set(COLORS)
+
+    def once(messages: Sequence[Message], params: SamplingParams) -> str:
+        """Solve a door in the first further attempt at it, and never again."""
+        text = messages[0].content
+        color = next((color for color in COLORS if f"Open the {color} door" in text), "")
+        if text.startswith("reflect"):
+            return json.dumps({"insights": [], "harmful": []})
+        if params.temperature and color in lucky:
+            lucky.remove(color)
+            return f"open {color} {password(color)}"
+        return "open it"
+
+    run: dict[str, object] = {"mode": "offline", "epochs": 2, "attempts": 2, "batch_size": 5}
+    config = doors_config(tmp_path, run=run, controls={"no_memory": 0}, environment={"max_steps": 1})
+    policy = ScriptedPolicy(once, name="doors", profile="compact", version="1")
+    result = await arun(config, parts=Parts(policy=policy, environment=Doors(5)))
+    with open_store(config, read_only=True) as store:
+        found = make_report(store, result.run_id).retried
+        further = [episode.success for episode in store.trajectories(run_id=result.run_id, arm=ATTEMPT)]
+    assert found
+    assert (lucky, sorted(further)) == (set(), [False] * 5 + [True] * 5)
+    assert (found.k, found.tasks, found.first, found.solved) == (2, 5, 0, 0)
 
 
 def test_the_command_prints_and_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

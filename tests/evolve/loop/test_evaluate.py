@@ -11,6 +11,7 @@ from evolve.episode.metrics import flips, interval, summarize
 from evolve.loop.assembly import open_store
 from evolve.loop.evaluate import ZERO_INJECTIONS
 from evolve.loop.session import Parts, RunResult, aresume, arun
+from memory.errors import NotFound
 from memory.records import DeltaOp, Op, Outcome, Provenance, Task, Trajectory
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
@@ -162,6 +163,24 @@ async def test_offline_goes_back_when_learning_does_harm(tmp_path: Path) -> None
     with open_store(config, read_only=True) as store:
         assert len(store.view("default").records()) == 5
     assert any("epoch 0 was best" in text for text in notes.heard)
+
+
+async def test_a_run_that_is_done_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Once more to the end, an offline run would go back to the knowledge of its best epoch."""
+    run: dict[str, object] = {"mode": "offline", "tasks": 3, "batch_size": 3}
+    config, later = doors_config(tmp_path, run=run), doors_config(tmp_path, run={"tasks": 7, "skip": 3})
+    parts = Parts(policy=doors_policy(), environment=Doors(10))
+    done = await arun(config, parts=parts)
+    await arun(later, parts=parts)
+
+    def stored() -> tuple[list[dict[str, Any]], Any]:
+        with open_store(config, read_only=True) as store:
+            return store.runs(), store.records("default")
+
+    before = stored()
+    with pytest.raises(NotFound, match=f"run '{done.run_id}' is done, .* `evolve report {done.run_id}`"):
+        await aresume(config, done.run_id, parts=parts)
+    assert stored() == before
 
 
 def trajectory(task: Task, success: bool | None) -> Trajectory:

@@ -25,6 +25,7 @@ from evolve.integrations.client_session import ClientSession
 from evolve.integrations.langchain_middleware import Learning
 from evolve.integrations.langgraph_store import open_journal_store
 from evolve.loop.assembly import open_store
+from evolve.workspace.opening import open as open_workspace
 from examples.langgraph_learns import Doorman, open_door, politely
 from memory.records import Event, Task
 from tests.evolve.command import complaint, evolve, evolve_json, settings
@@ -121,6 +122,21 @@ def test_after_an_evaluation_the_report_is_about_the_run_that_learned(learned: P
     assert {each["report"]["arm"] for each in report["held_out"]} == {"main", "no_memory"}
     assert evolve_json(learned, "report", evaluation)["run_id"] == evaluation
     assert "held out with memory" in evolve(learned, "report")
+
+
+def test_a_task_that_a_session_does_many_times_counts_each_time(tmp_path: Path) -> None:
+    done = [("Book room 4", mark) for mark in (True, True, False, True)] + [("Book room 5", True)]
+    with open_workspace(tmp_path / ".evolve") as memory:
+        for instruction, mark in done:
+            with memory.task(instruction) as task:
+                task.finish("booked", success=mark)
+        (row,) = memory.runs()
+        report, parts = memory.report(row.run_id), memory.figures(row.run_id)
+    assert report.whole is not None
+    assert (report.whole.tasks, report.whole.coverage) == (5, 1.0)
+    assert report.whole.tgc == row.success == 0.8
+    assert report.whole.sgc == 0.5  # one of the two tasks was done each time
+    assert [(part.tasks, part.coverage) for part in parts] == [(2, 1.0), (3, 1.0), (5, 1.0)]
 
 
 @pytest.mark.parametrize("kind", SESSIONS)
@@ -262,6 +278,14 @@ def test_a_session_cannot_be_resumed_and_no_session_is_taken_for_a_stopped_run(t
     (row,) = evolve_json(folder, "logs", "list")
     assert "no unfinished run" in complaint(folder, "resume", code=1)
     assert "only runs of tasks" in complaint(folder, "resume", row["run"], code=1)
+
+
+def test_a_run_that_is_done_is_not_resumed_by_its_name_either(tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=4)
+    evolve(folder, "run", "--name", "first")
+    before = evolve_json(folder, "logs", "list")
+    assert "is done, there is nothing to go on with" in complaint(folder, "resume", "first", code=1)
+    assert evolve_json(folder, "logs", "list") == before
 
 
 def test_an_agent_in_which_nothing_happens_leaves_no_run(tmp_path: Path) -> None:

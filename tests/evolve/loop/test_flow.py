@@ -56,7 +56,7 @@ def test_a_run_reads_and_parses_no_more_than_it_did() -> None:
     assert found["held"] == {"episodes": 16, "gate episodes": 9, "replies": 109, "records": 14}
     counts = {what: total(found, what) for what in (READS, PARSES, DELTAS)}
     assert counts == {READS: 16, PARSES: 32, DELTAS: 25}
-    assert total(found, STATEMENTS) <= 2200
+    assert total(found, STATEMENTS) <= 2230  # 27 of them ask at each recall whose vectors there are
 
 
 async def test_a_resumed_batch_is_read_from_the_journal_again(tmp_path: Path) -> None:

@@ -91,6 +91,28 @@ async def test_the_hard_budget_retires_the_least_useful(tmp_path: Path) -> None:
         assert {record.status for record in records} == {"provisional", "retired"}
 
 
+async def test_the_hard_budget_holds_after_a_rollback_too(tmp_path: Path) -> None:
+    config = doors_config(tmp_path)
+    ops = [DeltaOp(op=Op.ADD, payload={"content": f"the {c} door wants the word {password(c)}"}) for c in COLORS]
+
+    def kept() -> int:
+        with open_store(config, read_only=True) as store:
+            return len(store.view("default").records())
+
+    with open_store(config) as store:
+        store.commit("default", ops, actor="test")
+        before = store.snapshot("default")
+    sections: dict[str, Any] = {"run": {"batch_size": 1}, "playbook": {"max_tokens": 30}}
+    await go(tmp_path, n=1, **sections)
+    fitting = kept()
+    assert fitting < len(COLORS)
+    with open_store(config) as store:
+        store.rollback("default", before.id, actor="operator")
+    assert kept() == len(COLORS)
+    await go(tmp_path, n=1, **sections)
+    assert kept() == fitting
+
+
 async def test_the_core_is_stable_between_compaction_points(tmp_path: Path) -> None:
     """A rule pinned during the run enters the core at the next compaction point and stands first from then on."""
     config = doors_config(tmp_path)

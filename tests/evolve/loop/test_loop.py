@@ -4,7 +4,7 @@ L1  later tasks go better than earlier ones, and than the no-memory control
 L2  concurrency 1 and 8 give the same knowledge, episodes and credit
 L3  a second run starts at the learned level
 L4  a killed run that is resumed ends where an uninterrupted one does, and repeats no journalled call
-L5  a budget stops a run cleanly; resumed with more, it ends the same
+L5  a budget stops a run cleanly and no call is cut off; resumed with more, it ends the same
 L6  a broken observer changes nothing
 """
 
@@ -22,8 +22,9 @@ from typing import Any
 
 import pytest
 
-from evolve.config.model import Config
+from evolve.config.model import Config, MemorySection
 from evolve.loop.assembly import open_store
+from evolve.loop.runs import load_run, spent, started_with
 from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.progress import Learned, Notice, Progress, RunFinished, RunStarted, TaskDone
 from memory.store import Store
@@ -238,6 +239,47 @@ async def test_a_budget_stops_a_run_which_resumes_with_more(tmp_path: Path) -> N
         assert store.get_run(done.run_id) is not None
         replies_stored = store.journal.query("SELECT count(*) FROM replies")[0][0]
     assert policy.calls == replies_stored - 12
+
+
+async def test_at_the_end_of_a_budget_every_call_that_was_asked_is_answered_and_journalled(tmp_path: Path) -> None:
+    asked, answered, cut = 0, 0, 0
+
+    class Slow(ScriptedPolicy):
+        async def generate(self, messages: Any, params: Any) -> Any:
+            nonlocal asked, answered, cut
+            asked += 1
+            try:
+                await asyncio.sleep(0.05 * asked)
+            except asyncio.CancelledError:
+                cut += 1
+                raise
+            answered += 1
+            return await super().generate(messages, params)
+
+    run: dict[str, object] = {"tasks": 8, "batch_size": 8, "concurrency": 8}
+    config = doors_config(tmp_path, run=run, controls={"no_memory": 0}, budget={"calls": 4})
+    parts = Parts(policy=Slow(replies, name="doors", profile="compact", version="slow"), environment=Doors(8))
+    for go_on in (arun, aresume):
+        result = await go_on(config, parts=parts)
+        assert (result.status, asked, answered, cut) == ("stopped", 4, 4, 0)
+        with open_store(config, read_only=True) as store:
+            assert spent(store, result.run_id).calls == 4
+
+
+async def test_a_run_goes_on_in_its_own_namespace(tmp_path: Path) -> None:
+    own: dict[str, object] = {"namespace": "team", "recall_k": 3, "kinds": ["bullet"]}
+    config = doors_config(tmp_path, memory=own, run={"batch_size": 5}, budget={"calls": 20})
+    stopped = await go(config)
+    assert stopped.status == "stopped"
+    done = await aresume(doors_config(tmp_path), parts=Parts(policy=doors_policy(), environment=Doors()))
+    with open_store(config, read_only=True) as store:
+        assert (done.status, len(store.records("team")), len(store.records("default"))) == ("done", len(COLORS), 0)
+        shown = [len(t.injected) for t in store.trajectories(run_id=done.run_id)]
+        kept = load_run(store, done.run_id)
+    assert max(shown) == 3
+    today: dict[str, object] = {"workspace": "x", "database": "service=x", "embedder": "wordllama", "index": "chroma"}
+    moved = started_with(kept, doors_config(tmp_path, memory=today)).memory
+    assert moved == MemorySection.model_validate({**own, **today})
 
 
 async def test_a_dead_server_stops_the_run_and_nothing_is_lost(tmp_path: Path) -> None:

@@ -11,7 +11,9 @@ S6  two machines serve one workspace: a token of one opens the other, until anyb
 from __future__ import annotations
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,7 @@ import evolve as library
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from evolve.service.app import create_app
+from memory.journal import Journal
 from tests.evolve.command import complaint, evolve, evolve_json, finish, invoke, settings, start
 from tests.postgres import workspace_address
 
@@ -175,6 +178,48 @@ def test_s4_it_comes_back_to_the_folder_that_it_left_and_what_was_there_is_kept(
     assert evolve(folder, "memory", "doctor").strip() == "healthy"
     (before,) = (folder / ".evolve").glob("evolve.db.before-*")
     assert before.stat().st_size
+
+
+def test_s4_a_file_that_is_open_elsewhere_stays_as_it_is(tmp_path: Path) -> None:
+    address = workspace_address()
+    folder = settings(tmp_path, tasks=TASKS)
+    evolve(folder, "playbook", "add", "written before the move")
+    evolve(folder, "workspace", "move", "--to", address)
+    file = folder / ".evolve" / "evolve.db"
+    with closing(Journal(file, read_only=True)) as reader:
+        reader.position()
+        evolve(folder, "playbook", "add", "written to the old file")
+        machine(folder, address)
+        evolve(folder, "playbook", "add", "written on the server")
+        expected = knowledge(folder)
+        told = complaint(folder, "workspace", "move", "--to", "sqlite", code=1)
+        assert "is open in another process (it left evolve.db-wal and evolve.db-shm)" in told
+        assert list(file.parent.glob("*.before-*")) == []
+    settings(folder, tasks=TASKS)
+    assert evolve(folder, "memory", "doctor").strip() == "healthy"
+    assert "written to the old file" in {text for _, text, _ in knowledge(folder)}
+    machine(folder, address)
+    evolve(folder, "workspace", "move", "--to", "sqlite")
+    settings(folder, tasks=TASKS)
+    assert knowledge(folder) == expected
+
+
+def test_s4_a_backup_says_how_it_is_put_in_the_place_of_a_server(tmp_path: Path) -> None:
+    folder = machine(tmp_path, workspace_address())
+    evolve(folder, "playbook", "add", "written before the backup")
+    expected = knowledge(folder)
+    assert "take `database` out of [memory]" in evolve(folder, "backup")
+    evolve(folder, "playbook", "add", "written after it")
+    (made,) = (folder / "backups").iterdir()
+    told = (made / "RESTORE.txt").read_text()
+    assert f"Take `database` out of [memory] in {folder}/evolve.toml" in told
+    assert "evolve.toml is the settings file without the server" in told
+    shutil.move(folder / ".evolve", folder / "away")
+    shutil.copytree(made, folder / ".evolve")
+    assert len(knowledge(folder)) == 2, "what it says is needed"
+    settings(folder, tasks=TASKS)
+    assert knowledge(folder) == expected
+    assert evolve(folder, "memory", "doctor").strip() == "healthy"
 
 
 def test_s4_what_is_exported_or_backed_up_names_no_server(on_a_server: Path, tmp_path: Path) -> None:

@@ -82,6 +82,21 @@ async def test_a_harmful_rule_is_retired_with_a_reason_and_leaves_the_core_at_on
         assert store.doctor(rebuild=False) == []
 
 
+async def test_what_a_rollback_brought_back_is_retired_again_on_what_is_seen_from_then_on(tmp_path: Path) -> None:
+    config = doors(tmp_path)
+    with open_store(config) as store:
+        store.commit("default", [add("a cursed door")], actor="test")
+        before = store.snapshot("default")
+    await play(config)
+    with open_store(config) as store:
+        assert store.records("default")[0].status is Status.RETIRED
+        store.rollback("default", before.id, actor="operator")
+    for tasks, status in ((2, Status.PROVISIONAL), (8, Status.RETIRED)):
+        await play(config.model_copy(update={"run": config.run.model_copy(update={"tasks": tasks})}))
+        with open_store(config, read_only=True) as store:
+            assert store.records("default")[0].status is status
+
+
 async def test_under_review_a_retirement_waits(tmp_path: Path) -> None:
     config = doors(tmp_path, gate={"names": ["static", "review"]})
     with open_store(config) as store:

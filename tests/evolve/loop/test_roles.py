@@ -2,10 +2,11 @@
 
 R1  each role is asked by the model of its section, and by the acting one where it has none
 R2  sections that differ in their sampling alone share one object; each object is closed once, also after a failure
-R3  a run is resumed with the roles it began with, and pays for nothing twice
+R3  a run is resumed with the roles it began with, where they are served today, and pays for nothing twice
 R4  calls and tokens are reported by role; the sum is all that was spent
 R5  arms of a comparison may differ in one role
 R6  a role's section is read, checked and overridden key by key
+R7  a limit of money is refused where a model has no price
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from evolve.loop.assembly import open_store
 from evolve.loop.controls import WorldCost, estimate
 from evolve.loop.report import Report, make_report
 from evolve.loop.role_policies import opened
-from evolve.loop.runs import load_run, spent
+from evolve.loop.runs import RunRecord, load_run, spent, started_with
 from evolve.loop.session import aresume, arun
 from evolve.workspace.config_check import check_names
 from policies.price import Price
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.command import evolve_json
+from tests.evolve.command import complaint, evolve, evolve_json
 from tests.evolve.loop.test_attempts import judged
 from tests.evolve.toy_doors import replies
 
@@ -191,6 +192,21 @@ async def _undisturbed(config: Config) -> int:
         return int(spent(store, result.run_id).calls)
 
 
+def test_a_resumed_run_asks_each_role_where_its_server_is_today(tmp_path: Path) -> None:
+    def served(host: str, judge: str) -> Config:
+        def section(role: str, model: str) -> dict[str, str]:
+            return {"name": "openai", "model": model, "base_url": f"http://{role}.{host}/v1"}
+
+        roles = {"reflector": section("reflector", "large"), "judge": section("judge", judge)}
+        return Config.model_validate({"root": tmp_path, "policy": {**section("acting", "small"), **roles}})
+
+    began, now = served("then", "stern"), served("now", "mild")
+    record = RunRecord(run_id="r", config=began.model_dump(mode="json", exclude={"root"}))
+    found = started_with(record, now).policy
+    assert (found.base_url, found.roles["reflector"]) == ("http://acting.now/v1", now.policy.reflector)
+    assert found.roles["judge"] == began.policy.judge, "another model than it began with"
+
+
 def test_arms_differ_in_one_role(config: Config, tmp_path: Path, made: list[Player]) -> None:
     given = Given(tmp_path / "evolve.toml")
     arms = [resolve(arm, given) for arm in ("default", "policy.reflector.model=scholar")]
@@ -234,6 +250,32 @@ def test_names_of_roles_are_checked() -> None:
         check_names(Config(policy=PolicySection(judge=judge, teacher=teacher)))
     assert "no policy 'opnai' (did you mean 'openai'?)" in str(caught.value)
     assert "no:thing" in str(caught.value)
+
+
+PRICED = "price = {prompt = 1.0}"
+DEAR = '[policy]\nname = "langchain"\nmodel = "fake:fake"\n{}\n[policy.judge]\nname = "openai"\n{}\n'
+
+
+@pytest.mark.parametrize(
+    ("acting", "judge", "named"),
+    [("", "", "policy.price and policy.judge.price"), (PRICED, "", "set policy.judge.price"), (PRICED, PRICED, "")],
+)
+def test_a_limit_of_money_needs_the_price_of_every_model(tmp_path: Path, acting: str, judge: str, named: str) -> None:
+    (tmp_path / "evolve.toml").write_text(DEAR.format(acting, judge) + "[budget]\ncost_usd = 5.0\n")
+    if not named:
+        assert "is valid" in evolve(tmp_path, "config", "check")
+        return
+    said = complaint(tmp_path, "config", "check", code=2)
+    assert "budget.cost_usd = 5 limits nothing" in said
+    assert named in said
+
+
+async def test_a_run_with_money_to_spend_and_no_price_asks_nobody(config: Config, made: list[Player]) -> None:
+    own = RoleSection(name="openai", model="judge", base_url="http://127.0.0.1:9/v1")
+    policy, budget = config.policy.model_copy(update={"judge": own}), config.budget.model_copy(update={"cost_usd": 5.0})
+    with pytest.raises(ConfigError, match=r"budget\.cost_usd = 5 .* set policy\.judge\.price"):
+        await arun(config.model_copy(update={"policy": policy, "budget": budget}))
+    assert [each.calls for each in made] == [0, 0]
 
 
 def test_generations_adapt_the_acting_model_and_no_other(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -27,6 +28,7 @@ from evolve.workspace import editing
 from memory.embedders.hashing import HashingEmbedder
 from memory.protocols import Vector
 from memory.records import DeltaOp, Op, Status, Trust
+from memory.sqlite.sql import sqlite3
 from tests.evolve.service.conftest import ALL, Client, Served, serving
 
 TASK = "Pay the invoice of Ann."
@@ -222,6 +224,16 @@ def test_a_bug_is_a_sentence_too_and_tells_nothing(served: Served, monkeypatch: 
     assert answer.status_code == 500
     assert answer.json()["error"]["type"] == "RuntimeError"
     assert "azure" not in answer.text
+
+
+@pytest.mark.parametrize("table", ["events", "runs"])  # what a token is looked up in, and what is asked for
+def test_a_journal_that_does_not_answer_is_said_until_it_does(served: Served, table: str) -> None:
+    client = served.client("reader", "read")
+    with closing(sqlite3.connect(served.folder / ".evolve" / "evolve.db")) as conn:
+        conn.execute(f"ALTER TABLE {table} RENAME TO away")
+        assert f"no such table: {table}" in client.error("GET", "/runs", 503)
+        conn.execute(f"ALTER TABLE away RENAME TO {table}")
+    assert client.ask("GET", "/runs")
 
 
 def test_a_body_is_bounded_and_so_is_each_text_in_it(served: Served) -> None:

@@ -10,6 +10,7 @@ B5  a person looks at another namespace, and changes what is known there
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from evolve.inspector.security import CSP
 from evolve.loop.assembly import open_store
 from evolve.service.access import BODY
 from memory.records import DeltaOp, Op
+from memory.sqlite.sql import sqlite3
 from tests.evolve.command import evolve
 from tests.evolve.service.conftest import SECRET_RULE, Served
 
@@ -207,3 +209,13 @@ def _waiting(served: Served, content: str) -> int:
     with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
         submit(store, "default", "run", [DeltaOp(op=Op.ADD, payload={"content": content})])
         return store.events(type="review.pending")[0].seq
+
+
+def test_pages_say_that_the_journal_does_not_answer(served: Served) -> None:
+    ann = person(served, "ann", "read")
+    with closing(sqlite3.connect(served.folder / ".evolve" / "evolve.db")) as conn:
+        conn.execute("ALTER TABLE events RENAME TO away")
+        answer = ann.http.get("/runs")
+        conn.execute("ALTER TABLE away RENAME TO events")
+    assert (answer.status_code, "no such table: events" in answer.text) == (503, True)
+    assert ann.page("/runs")

@@ -6,6 +6,7 @@ T3  grades, rewards and gate decisions are evaluation events
 T4  content is absent by default; captured, it is there and redacted
 T5  a failure ends its spans with the type of the error; what ended it is left out
 T6  tracing changes nothing of what a run decides
+T7  a session that is opened, asked, told and closed by different tasks is one tree, too
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import json
 from pathlib import Path
 
 import pytest
+from langchain.agents import create_agent
 
-from evolve import Agent, Outcome, Step, Task, Trajectory
+import evolve
+from evolve import Agent, Learning, Outcome, Step, Task, Trajectory
+from evolve.config.model import Config
 from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.telemetry import semconv
 from evolve.telemetry.reading import metrics, traces, tree
+from examples.langgraph_learns import Doorman, open_door, politely
 from memory.sqlite.telemetry_file import FILE
 from policies.errors import PolicyUnavailable
 from policies.scripted import ScriptedPolicy
@@ -232,6 +237,58 @@ def _without_a_model() -> object:
     from evolve.config.model import PlaybookSection
 
     return PlaybookSection(reflector="rules", curator="direct")
+
+
+def one_trace(config: Config, run_id: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Look whether two tasks of a session are below its span, and nothing was complained about."""
+    (trace,) = traces(config.workspace)
+    spans = spans_of(config, run_id)
+    (root,) = [span for span in spans if span["parent_id"] is None]
+    assert (trace["run"], root["name"]) == (run_id, "invoke_workflow own")
+    assert {span["trace_id"] for span in spans} == {root["trace_id"]}
+    found = [span["name"] for span in spans if span["parent_id"] == root["span_id"]]
+    assert [found.count(name) for name in ("search_memory", "evolve.reflect", "evolve.curate")] == [2, 2, 2]
+    assert "Failed to detach context" not in caplog.text
+
+
+async def test_an_agent_that_other_tasks_open_ask_and_close_is_one_tree(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = traced(tmp_path).model_copy(update={"playbook": _without_a_model()})
+    agent = Agent(None, config)
+    await asyncio.create_task(agent.__aenter__())
+    for room in (4, 5):
+        asked = await asyncio.create_task(agent.ask(f"Book room {room}."))
+        step = Step(index=0, action="book()", observation="booked")
+        given = Trajectory(task=asked.task, steps=(step,), outcome=Outcome(success=True, reward=1.0))
+        await asyncio.create_task(agent.learn(asked, given))
+    await asyncio.create_task(agent.__aexit__(None, None, None))
+    one_trace(config, agent.run_id, caplog)
+
+
+async def test_tasks_of_an_open_workspace_are_one_tree(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def book(memory: evolve.AsyncWorkspace, room: int) -> str:
+        async with memory.task(f"Book room {room}") as task:
+            return (await task.finish("booked", success=True)).run_id
+
+    async with evolve.aopen(tmp_path / "later", settings={"telemetry.enabled": True}) as memory:
+        config, runs = memory.sync.config, [await asyncio.create_task(book(memory, room)) for room in (4, 5)]
+    one_trace(config, runs[0], caplog)
+    with evolve.open(tmp_path / "now", settings={"telemetry.enabled": True}) as memory:
+        for room in (4, 5):
+            with memory.task(f"Book room {room}") as task:
+                task.finish("booked", success=True)
+        (run,) = memory.runs()
+    one_trace(memory.config, run.run_id, caplog)
+
+
+def test_turns_of_a_langchain_agent_are_one_tree(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    config = traced(tmp_path).model_copy(update={"playbook": _without_a_model()})
+    with Learning(config, grade=politely) as learning:
+        agent = create_agent(Doorman(), [open_door], middleware=[learning])
+        for color in ("red", "blue"):
+            agent.invoke({"messages": [("user", f"Open the {color} door.")]})
+    one_trace(config, learning.run_id, caplog)
 
 
 def test_it_is_off_by_default_and_says_nothing(tmp_path: Path) -> None:

@@ -382,10 +382,12 @@ def test_a_run_and_an_evaluation_are_those_of_the_commands(tmp_path: Path) -> No
     command(theirs, "run", "--limit", "8")
     command(theirs, "eval", "--split", "dev", "--limit", "4", "--no-memory")
     with evolve.open(ours) as memory:
-        done = memory.run(limit=8)
+        stopped = memory.run(limit=8, settings={"budget.calls": 20})
+        done = memory.resume(stopped.run_id)
+        with pytest.raises(NotFound, match="is done"):
+            memory.resume(done.run_id)
         exam = memory.evaluate(["dev"], limit=4, memory=False)
-        assert (done.status, exam.status) == ("done", "done")
-        assert memory.resume(done.run_id).metrics == done.metrics
+        assert (stopped.status, done.status, exam.status) == ("stopped", "done", "done")
         assert [row["content"] for row in memory.knowledge().rows()] == [
             row["content"] for row in evolve_json(theirs, "playbook", "list")
         ]
@@ -495,8 +497,9 @@ async def test_the_async_twin_does_the_same(tmp_path: Path) -> None:
         assert (await memory.show("1")).content == (await memory.search("book a room"))[0].content
         assert (await memory.blame("1"))[0].event == "add"
         assert (await memory.stats()).snapshots == len(await memory.snapshots())
-        done = await memory.run()
-        assert (await memory.resume(done.run_id)).metrics == done.metrics
+        stopped = await memory.run(settings={"budget.calls": 5})
+        done = await memory.resume(stopped.run_id)
+        assert (stopped.status, done.status) == ("stopped", "done")
         exam = await memory.evaluate(["dev"], limit=2)
         assert [run.kind for run in await memory.runs()] == ["agent", "learn", "eval"]
         rows = await memory.episodes(done.run_id)

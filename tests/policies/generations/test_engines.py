@@ -78,6 +78,23 @@ async def test_a_log_probability_that_could_not_be_computed_is_no_number(server:
     await engine.aclose()
 
 
+async def test_a_server_is_told_not_to_sample_as_the_model_was_shipped(server: VllmLike) -> None:
+    engine = VllmEngine([server.url], MODEL)
+    await engine.sample([2, 5, 3], GREEDY, None)
+    sent = server.requests[0]
+    assert (sent["top_k"], sent["min_p"], sent["repetition_penalty"]) == (-1, 0.0, 1.0)
+    await engine.aclose()
+
+
+async def test_a_key_is_sent_with_every_request_without_the_blanks_around_it(server: VllmLike, adapters) -> None:
+    server.key = "k3y"
+    engine = VllmEngine([server.url], MODEL, api_key="k3y\n")
+    await engine.load("policy-v1", adapters(1))
+    await engine.sample([2, 5, 3], GREEDY, "policy-v1")
+    assert server.authorizations == {"Bearer k3y"}
+    await engine.aclose()
+
+
 async def test_a_server_that_cannot_load_at_run_time_says_how_to_start_it(model: Path, adapters) -> None:
     with serving(VllmLike(LocalEngine(model, threads=1), run_time_lora=False)) as server:
         engine = VllmEngine([server.url], MODEL)

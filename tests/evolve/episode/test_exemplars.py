@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from evolve.config.file import changed
 from evolve.config.model import Config
 from evolve.config.sections import BudgetSection
 from evolve.episode.arms import ATTEMPT, GOLD, MAIN
@@ -28,6 +29,7 @@ from evolve.gates.static import ExemplarGate
 from evolve.integrations.agent import Agent
 from evolve.loop.assembly import open_store
 from evolve.loop.attempts import WITH
+from evolve.loop.modes.frozen import evaluation
 from evolve.loop.report import make_report
 from evolve.loop.session import Parts, RunResult, aresume, arun
 from evolve.progress import Notice, Progress
@@ -80,6 +82,19 @@ async def test_x1_held_out_success_rises_with_exemplars_and_not_without(tmp_path
         result, store = await evaluated(tmp_path, on=on)
         store.close()
         rates[on] = result.evaluations[0].metrics.tgc
+    assert rates == {True: 1.0, False: 0.0}
+
+
+async def test_x1_without_memory_several_attempts_are_shown_none(tmp_path: Path) -> None:
+    await go(formulas_config(tmp_path))
+    rates: dict[bool, float] = {}
+    for memory in (True, False):
+        asked_for = evaluation(("test_normal",), memory=memory, attempts=2)
+        result = await go(changed(formulas_config(tmp_path, exemplars={"enabled": True}), asked_for))
+        with open_store(formulas_config(tmp_path), read_only=True) as store:
+            (found,) = make_report(store, result.run_id).attempts
+            rates[memory] = sum(found.passed[WITH].values()) / len(found.passed[WITH])
+            assert all(bool(each.injected) is memory for each in store.trajectories(run_id=found.id))
     assert rates == {True: 1.0, False: 0.0}
 
 

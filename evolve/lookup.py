@@ -5,19 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from memory.errors import BadInput, NotFound
+from memory.knowledge import number_of
 from memory.records import RECALLABLE, Record
 from memory.store import Store
 from skills.record import Skill
 
-DIGITS = 19
-"""A number of so many digits is no record's."""
-
 
 def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
     """Return the record with that number (`12`), label (`shr-00012`) or id. Raises `NotFound`."""
-    number = name.rpartition("-")[2] if "-" in name else name
-    elsewhere = "/" in name  # the label of another namespace's record
-    wanted = int(number) if number.isdecimal() and len(number) < DIGITS and not elsewhere else None
+    wanted = number_of(name)
     for record in store.records(namespace):
         if record.id == name or record.number == wanted:
             return record

@@ -74,7 +74,7 @@ def evidence(
     tasks = _tasks(journal, namespace, horizon, until)
     since = {key: (first, seq) for key, first, seq in _present_text(journal, records)}
     wanted = {record.id: record.version for record in records}
-    back = _brought_back(journal, list(wanted), until)
+    back = brought_back(journal, list(wanted), until)
     found: dict[str, list[Mark]] = {key: [] for key in wanted}
     for key, seq, version, usage in _events(journal, wanted, after=tasks[0] if len(tasks) == horizon else 0, to=until):
         if since[key][0] <= version <= wanted[key] and seq > back.get(key, 0):
@@ -133,7 +133,7 @@ def _present_text(journal: Journal, records: Sequence[Record[Any]]) -> list[tupl
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def _brought_back(journal: Journal, ids: Sequence[str], until: int) -> dict[str, int]:
+def brought_back(journal: Journal, ids: Sequence[str], until: int) -> dict[str, int]:
     """Return record id -> seq of the last rollback that gave it an earlier version back."""
     rows = journal.query(
         "SELECT e.subject, max(e.seq) FROM json_each(?) j CROSS JOIN events e ON e.subject = j.value"

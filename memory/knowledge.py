@@ -11,6 +11,9 @@ from pydantic import Field
 
 from memory.base import Frozen, new_id, now
 
+_DIGITS = 19
+"""A number of so many digits is no record's."""
+
 
 class Status(StrEnum):
     """Life of a record."""
@@ -147,3 +150,9 @@ class Record(Frozen, Generic[P]):
     def label(self) -> str:
         """Return the stable citable id, e.g. `shr-00012`."""
         return f"{self.slug or self.kind}-{self.number:05d}"
+
+
+def number_of(name: str) -> int | None:
+    """Return the number that a name gives: `12`, or a label's (`shr-00012`); None where it has a namespace (`/`)."""
+    number = name.rpartition("-")[2]
+    return int(number) if number.isdecimal() and len(number) < _DIGITS and "/" not in name else None

@@ -20,6 +20,7 @@ from memory.embedding_cache import CachedEmbedder, reindex
 from memory.index_place import erase_unowned, find_place
 from memory.indexes import FOLDER
 from memory.journal import Journal
+from memory.knowledge import number_of
 from memory.live_index import LiveIndex
 from memory.proposals import Prepared, prepare
 from memory.protocols import Embedder, KnowledgeView
@@ -333,10 +334,9 @@ class Store:
 
     def forgotten(self, namespace: str, name: str) -> str | None:
         """Return the id of a forgotten record that has this id, number or label; None where there is none."""
-        number = "" if "/" in name else name.rpartition("-")[2].lstrip("0")  # with "/" it is of another namespace
         rows = self.journal.query(
-            "SELECT id FROM records WHERE namespace = ? AND forgotten = 1 AND (id = ? OR CAST(number AS TEXT) = ?)",
-            (namespace, name, number),
+            "SELECT id FROM records WHERE namespace = ? AND forgotten = 1 AND (id = ? OR number = ?)",
+            (namespace, name, number_of(name)),
         )
         return rows[0][0] if rows else None
 

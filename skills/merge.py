@@ -13,7 +13,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 from memory.operations import op_id
 from memory.records import DeltaOp, Op, Record, Status
@@ -40,7 +41,7 @@ def duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> 
     library = Library(records)
     waiting = sorted(library.records, key=lambda record: _worth(record, library))
     required = {name for record in library.records for name in record.payload.requires}
-    shapes = {record.id: _shape(record.payload) for record in waiting}
+    shapes = {record.id: _Shape(record.payload) for record in waiting}
     ops: list[DeltaOp] = []
     while waiting:
         best, *others = waiting
@@ -57,19 +58,19 @@ def duplicates(records: Sequence[Record[Any]], threshold: float = THRESHOLD) -> 
 
 def similarity(first: Skill, second: Skill) -> float:
     """Return how much of two skills' code is equal, in [0, 1]; 1 = the same, 0 = other calls or other literals."""
-    return _alike(_shape(first), _shape(second))
+    return _alike(_Shape(first), _Shape(second))
 
 
-class _Shape(NamedTuple):
-    """What of a skill's code is compared."""
+class _Shape:
+    """What of a skill's code is compared, computed once."""
 
-    traits: tuple[object, ...]
-    """Its host calls, what it requires, and its literals."""
-    tokens: list[str]
+    def __init__(self, skill: Skill) -> None:
+        self._skill, self.traits = skill, _traits(skill)
 
-
-def _shape(skill: Skill) -> _Shape:
-    return _Shape(_traits(skill), _TOKEN.findall(normalised(skill)))
+    @cached_property
+    def tokens(self) -> list[str]:
+        """Its tokens, which few comparisons need: most skills differ in their traits."""
+        return _TOKEN.findall(normalised(self._skill))
 
 
 def _alike(first: _Shape, second: _Shape) -> float:

@@ -69,31 +69,24 @@ class _Holder:
 _holder: ContextVar[_Holder | None] = ContextVar("watcher", default=None)
 
 
-@contextmanager
-def watching(watcher: Watcher) -> Generator[None]:
+def watching(watcher: Watcher) -> AbstractContextManager[None]:
     """Let `watcher` watch what is done inside."""
-    before = _holder.get()
-    _holder.set(_Holder(watcher))
-    try:
-        yield
-    finally:
-        _holder.set(before)  # no token: an `Agent` may be closed by another task than the one that opened it
+    return _held(_Holder(watcher))
 
 
 def kept() -> Callable[[], AbstractContextManager[None]]:
     """Return what lets the watcher of this context watch in another: tasks that begin elsewhere do not inherit it."""
-    holder = _holder.get()
+    return functools.partial(_held, _holder.get())
 
-    @contextmanager
-    def again() -> Generator[None]:
-        before = _holder.get()
-        _holder.set(holder)
-        try:
-            yield
-        finally:
-            _holder.set(before)
 
-    return again
+@contextmanager
+def _held(holder: _Holder | None) -> Generator[None]:
+    before = _holder.get()
+    _holder.set(holder)
+    try:
+        yield
+    finally:
+        _holder.set(before)  # no token: an `Agent` may be closed by another task than the one that opened it
 
 
 def watched(kind: str) -> Callable[[Callable[P, T]], Callable[P, T]]:

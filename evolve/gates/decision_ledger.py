@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.gates.ablation_rules import cut_in
-from evolve.gates.account import REPLAYS
+from evolve.gates.account import REPLAYS, tested
 from evolve.gates.decisions import ablated_of, redecided, rounds_of
 from evolve.gates.evaluator import episodes_of
 from evolve.gates.gate_events import ALLOWANCE, PROPOSAL, WAITING, journalled
 from evolve.gates.review import WAITS
-from evolve.statistics.paired import p_better
 from memory import paging
 from memory.erasing import ERASED, ERASED_PAYLOAD
 from memory.records import DeltaOp, Frozen, Verdict
@@ -76,7 +75,7 @@ def entries(store: Store, run_id: str) -> tuple[GateDecision, ...]:
             op = ops.get(op_id)
             if op is not None and op.op == "TAG":
                 continue
-            verb, text = (op.op.value, _text(op)) if op else _tested(store, verdict)
+            verb, text = (op.op.value, _text(op)) if op else _tried(store, verdict)
             found.append(
                 GateDecision(
                     seq=event.seq,
@@ -169,14 +168,14 @@ def _counts(gate: str, evidence: Mapping[str, Any] | None) -> str:
     counts = f"gained {won} and lost {lost} of {found['n']} tasks"
     if (ahead, behind) != (won, lost):
         counts += f", further in {ahead} and less far in {behind}"
-    return f"{counts}, p = {p_better(ahead, behind):.3g}"
+    return f"{counts}, p = {tested(found):.3g}"
 
 
 def _cut(parts: Sequence[Any] | None) -> str:
     return f"; {len(parts)} parts of it left out: nothing was worse without them" if parts else ""
 
 
-def _tested(store: Store, verdict: Verdict) -> tuple[str, str]:
+def _tried(store: Store, verdict: Verdict) -> tuple[str, str]:
     """Return what a verdict that no proposal stands behind does, and with which text: those of gate `online_ab`."""
     trial = verdict.evidence.get("trial")
     key, _, version = str(trial.get("item", "") if isinstance(trial, Mapping) else "").rpartition("@")

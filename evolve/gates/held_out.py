@@ -170,8 +170,8 @@ class HeldOut:
 
     def _as_now(self, seen: Sequence[Evidence], ops: Sequence[DeltaOp]) -> list[Evidence]:
         """Return earlier looks under the ids of today: a text that was drawn again has no new error to spend."""
-        now = {exact_key(text): op.op_id for op in ops if (text := text_of(op))}
-        ids = {old: now[text] for old, text in self.told().items() if text in now}
+        now = {exact_key(text): op.op_id for op in ops if (text := text_of(op))} if seen else {}
+        ids = {old: now[text] for old, text in self.told().items() if text in now} if now else {}
         return [{**each, "ops": [ids.get(key, key) for key in each["ops"]]} for each in seen]
 
     async def _strict(

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from evolve.config.file import stored_config
 from evolve.config.model import Config, ModelSection
 from evolve.episode.arms import MAIN
+from evolve.errors import ConfigError
 from evolve.loop import servers
 from evolve.loop.runlog import about_run, at_snapshot
 from evolve.loop.state import RunContext
@@ -179,6 +180,15 @@ def _moved(kept: M, today: ModelSection) -> M:
     if (kept.name, kept.model) != (today.name, today.model):
         return kept
     return kept.model_copy(update={name: getattr(today, name) for name in ServerAddress.model_fields})
+
+
+def settings_of(store: Store, run_id: str, root: Path) -> Config | None:
+    """Return the settings that a run was begun with; None where nobody knows them, or an earlier version wrote them."""
+    run = store.get_run(run_id)
+    try:
+        return stored_config(run["config"], root) if run and run.get("config") else None
+    except ConfigError:
+        return None
 
 
 def save_run(store: Store, record: RunRecord) -> None:

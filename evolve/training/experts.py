@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from evolve.config.file import stored_config
 from evolve.config.model import Config, PolicySection
 from evolve.episode.arms import SHOWN_HOW
 from evolve.episode.world_texts import kept
 from evolve.errors import ConfigError
 from evolve.generations.workspace_registry import model_directory, profile_of
+from evolve.loop.runs import settings_of
 from evolve.training.turns import TurnReader
 from memory.records import Trajectory
 from memory.store import Store
@@ -34,12 +34,8 @@ def author_of(config: Config, store: Store) -> Callable[[Trajectory], Author]:
 
     @cache
     def author(run_id: str, taught: bool) -> Author:
-        run = store.get_run(run_id)
-        try:
-            acted = stored_config(run["config"], config.root).policy if run and run.get("config") else None
-        except ConfigError:  # of an earlier version
-            acted = None
-        if not taught and (acted is None or _same(acted, config.policy)):
+        settings = settings_of(store, run_id, config.root)
+        if not taught and (settings is None or _same(settings.policy, config.policy)):
             return "own"
         words = kept(store, run_id)
         return "expert" if words is not None and words.profile == profile else "foreign"

@@ -16,7 +16,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evolve.config.file import stored_config
 from evolve.config.model import Config
 from evolve.config.training import GROUPS, PAIRED
 from evolve.episode.injection import shown_again
@@ -26,7 +25,7 @@ from evolve.generations import workspace_registry as generations
 from evolve.loop.assembly import make_environment, open_store
 from evolve.loop.nodes.judge import judged
 from evolve.loop.prompt_replay import temperature_of
-from evolve.loop.runs import alone
+from evolve.loop.runs import alone, settings_of
 from evolve.progress import Observers, RunFinished
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
@@ -253,11 +252,7 @@ def _at_temperature(config: Config, store: Store) -> Callable[[Trajectory], bool
 
     @cache
     def settings(run_id: str) -> Config | None:
-        run = store.get_run(run_id)
-        try:
-            return stored_config(run["config"], config.root) if run and run.get("config") else None
-        except ConfigError:  # of an earlier version
-            return None
+        return settings_of(store, run_id, config.root)
 
     def told(episode: Trajectory) -> bool:
         asked = settings(episode.run_id)

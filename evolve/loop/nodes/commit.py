@@ -64,9 +64,10 @@ def apply(context: RunContext, ops: tuple[DeltaOp, ...], subject: str, actor: st
     )
 
 
-def own(ops: tuple[DeltaOp, ...], subject: str) -> tuple[DeltaOp, ...]:
-    """Return ops under ids of a batch: after a rollback a record has a version again that was changed once before."""
-    return tuple(op.model_copy(update={"op_id": f"{subject}/{op.op_id}"}) for op in ops)
+def apply_own(context: RunContext, ops: tuple[DeltaOp, ...], subject: str, actor: str = ACTOR) -> None:
+    """Commit what follows from a record as it reads, under ids of the batch: after a rollback it has a version again
+    that was changed once before."""
+    apply(context, tuple(op.model_copy(update={"op_id": f"{subject}/{op.op_id}"}) for op in ops), subject, actor=actor)
 
 
 def _statuses(ops: tuple[DeltaOp, ...], result: Commit, context: RunContext) -> tuple[DeltaOp, ...]:
@@ -114,10 +115,10 @@ def _refine(state: State, context: RunContext, subject: str) -> None:
     done = context.stream.done(batch_of(state) + 1)
     if done - (state.get("core_at") or 0) >= settings.compact_every:
         view = context.store.view(context.namespace)
-        apply(context, own(merge_duplicates(texts(view), options_of(context.config).near_duplicate), subject), subject)
+        apply_own(context, merge_duplicates(texts(view), options_of(context.config).near_duplicate), subject)
         if context.acting.skills:
-            apply(context, own(duplicates(view.records(Skill.kind)), subject), subject)
+            apply_own(context, duplicates(view.records(Skill.kind)), subject)
     if settings.max_tokens is not None:
         records = texts(context.store.view(context.namespace))
         gone = enforce_budget(records, settings.max_tokens, context.policy.count_tokens, profile=context.policy.profile)
-        apply(context, own(gone, subject), subject)
+        apply_own(context, gone, subject)

@@ -12,7 +12,6 @@ go back to: a skill that never was is hidden, like any other record under test.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from math import inf
 from typing import Any
 
 from evolve.episode.injection import Shown
@@ -24,6 +23,7 @@ from evolve.loop.batch import Batch
 from evolve.loop.state import RunContext, State, batch_of
 from evolve.statistics.decision import Decision
 from evolve.statistics.evalues import Exposure
+from memory.evidence import brought_back
 from memory.records import DeltaOp, Event, Injection, Op, Provenance, Record, Status, Task, Trajectory, Verdict
 from memory.store import Store
 from skills.record import Skill
@@ -95,15 +95,20 @@ def trials(
     store: Store, namespace: str, items: Collection[str], *, before: int | None = None
 ) -> dict[str, OnlineTrial]:
     """Return what was journalled about items of a namespace, since they were last rolled back to, up to an event."""
-    end = inf if before is None else before
-    events = [event for event in store.events(type=EXPOSURE, namespace=namespace) if event.seq < end]
+    until = store.journal.position() if before is None else before - 1
+    events = [event for event in store.events(type=EXPOSURE, namespace=namespace) if event.seq <= until]
+    back = brought_back(store.journal, [_record(item) for item in items], until)
     found: dict[str, OnlineTrial] = {}
     for item in items:
-        back = store.events(type="knowledge.rolled_back", subject=item.rpartition("@")[0])
-        since = max((event.seq for event in back if event.seq < end), default=0)
+        since = back.get(_record(item), 0)
         rows = [row for event in events if event.seq > since for row in event.data.get("tasks", ())]
         found[item] = _longer(OnlineTrial(item=item), rows)
     return found
+
+
+def _record(item: str) -> str:
+    """Return the id of the record of which an item names a version."""
+    return item.rpartition("@")[0]
 
 
 def settled(batch: int, context: RunContext) -> tuple[DeltaOp, ...]:

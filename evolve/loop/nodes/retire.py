@@ -9,7 +9,7 @@ from evolve.episode.skill_runtime.shown_skills import NO_TEXT
 from evolve.gates.review import ReviewGate
 from evolve.gates.review_queue import submit
 from evolve.gates.scoring import cases
-from evolve.loop.nodes.commit import apply, own
+from evolve.loop.nodes.commit import apply_own
 from evolve.loop.state import RunContext, State, batch_of
 from memory.evidence import Mark
 from memory.records import RECALLABLE, DeltaOp, Record, Status
@@ -33,8 +33,7 @@ async def retire(state: State, context: RunContext) -> dict[str, Any]:
     if ops and any(isinstance(gate, ReviewGate) for gate in context.gates):
         submit(context.store, context.namespace, context.stream.run_id, ops)
     elif ops:
-        subject = context.stream.key(batch)
-        apply(context, own(ops, subject), subject, ACTOR)
+        apply_own(context, ops, context.stream.key(batch), ACTOR)
     core = state.get("core", [])
     gone = {record.id for record in context.store.load(core) if _retired_here(record, context)}
     return {"batch": batch + 1, "core": [key for key in core if key not in gone]}

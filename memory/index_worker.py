@@ -128,7 +128,6 @@ class IndexWorker(Thread):
         Raises `IndexUnavailable` where it was not deleted.
         """
         self._kept_back = None
-        overwrite_freed_memory()
         self._dropping.set()
         self._woken.set()
         while self._dropping.is_set() and self.is_alive():

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from memory import outbox
 from memory.blobs import BlobSearch
 from memory.index_place import Place
-from memory.index_worker import IndexWorker, large
+from memory.index_worker import IndexWorker, large, overwrite_freed_memory
 from memory.indexes import EXACT
 from memory.journal import Journal
 from memory.protocols import Vector
@@ -109,6 +109,7 @@ class LiveIndex:
         server did not delete what it held.
         """
         self.blobs.clear()
+        overwrite_freed_memory()  # also without an index: whoever makes one later in this process must not write it
         if self._worker is not None and self._worker.is_alive():
             self._worker.drop()
         else:

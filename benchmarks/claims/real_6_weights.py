@@ -99,7 +99,7 @@ def rows(parent: Arms, child: Arms, fitted: Fitted, accepted: bool) -> list[Row]
 def main() -> None:
     """Learn, measure, train, gate, promote, measure again, record."""
     run = begin("real_6_weights", __doc__)
-    recorded = recording(run, "real_1_formula")
+    recorded = recording(run)
     weighed = lives(folder(run), run.quick, recorded)
     parent = weighed.parent(QUICK_TRAIN if run.quick else TRAIN)
     fitted = weighed.fitted()

@@ -15,7 +15,7 @@ from pydantic import Field
 from benchmarks.claim import Row, Run
 from benchmarks.real.figures import Passed, difference, rate
 from benchmarks.real.lives import Life
-from benchmarks.real.recorded import Recorded, home_of, packed
+from benchmarks.real.recorded import Recorded, home_of, packed_by_all
 from evolve.episode.arms import AA, MAIN, NO_MEMORY
 from evolve.loop.report import Report
 from memory.records import Frozen
@@ -60,14 +60,14 @@ def folder(run: Run) -> Path:
     return home
 
 
-def recording(run: Run, *others: str) -> Recorded:
-    """Return what the models of a claim, and of these other ones, have said before; a quick run knows nothing, and
-    keeps to itself what it records."""
+def recording(run: Run) -> Recorded:
+    """Return what the models of any claim have said before; a quick run knows nothing, and keeps to itself what it
+    records."""
     if run.quick:
         quick = home_of(run.name) / "quick-replies"
         shutil.rmtree(quick, ignore_errors=True)
         return Recorded(quick)
-    return Recorded(home_of(run.name), *map(packed, (run.name, *others)))
+    return Recorded(home_of(run.name), *packed_by_all())
 
 
 def recorded_rows(recorded: Recorded) -> list[Row]:

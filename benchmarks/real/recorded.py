@@ -34,6 +34,11 @@ def packed(claim: str) -> Path:
     return PACKED / f"{claim}.jsonl.gz"
 
 
+def packed_by_all() -> list[Path]:
+    """Return the packed files of all claims: a key stands in one of them alone, and any claim may need it."""
+    return sorted(PACKED.glob("*.gz"))
+
+
 class _WithoutIds(WrappedPolicy):
     """Leaves out token ids, of which the prompt could be read, and log-probabilities."""
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.real.arms import lived
+import pytest
+
+from benchmarks.claim import Run
+from benchmarks.real import recorded
+from benchmarks.real.arms import lived, recording
 from benchmarks.real.lives import Life
 from benchmarks.real.recorded import Recorded, pack
 from policies.protocols import Message, SamplingParams
@@ -45,19 +50,19 @@ def test_a_life_begun_anew_elsewhere_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_equal_requests_of_two_who_ask_are_two(tmp_path: Path) -> None:
-    recorded = Recorded(tmp_path, tmp_path / "none.gz")
+    known = Recorded(tmp_path, tmp_path / "none.gz")
     with serving(ModelServer(answer=knowing)) as server:
         for who in ("", "untrained", ""):
-            lives = Life(tmp_path / f"life-{who}", server.url, MODEL, FORMULA, SECTIONS, recorded=recorded, who=who)
+            lives = Life(tmp_path / f"life-{who}", server.url, MODEL, FORMULA, SECTIONS, recorded=known, who=who)
             lives.bare(2)
-        assert recorded.asked == (2, 4)
+        assert known.asked == (2, 4)
 
 
 def test_no_prompt_can_be_read_from_what_is_recorded(tmp_path: Path) -> None:
-    recorded = Recorded(tmp_path, tmp_path / "none.gz")
+    known = Recorded(tmp_path, tmp_path / "none.gz")
     with serving(ModelServer(answer=knowing, vllm=True)) as server:
-        Life(tmp_path / "life", server.url, MODEL, FORMULA, SECTIONS, recorded=recorded).bare(2)
-    entries = [json.loads(line)["reply"] for line in recorded.file.read_text().splitlines()]
+        Life(tmp_path / "life", server.url, MODEL, FORMULA, SECTIONS, recorded=known).bare(2)
+    entries = [json.loads(line)["reply"] for line in known.file.read_text().splitlines()]
     assert [entry["text"] for entry in entries] == ["```python\nprint(-1)\n```"] * 2
     assert not any(entry[name] for entry in entries for name in ("prompt_token_ids", "token_ids", "logprobs"))
 
@@ -84,10 +89,25 @@ async def test_a_claim_takes_what_another_one_recorded_and_packs_only_its_own(tm
     mine, others = tmp_path / "repository" / "mine.jsonl.gz", tmp_path / "repository" / "others.jsonl.gz"
     await Recorded(tmp_path / "other").policy(ScriptedPolicy(SCRIPT), "").generate(ASKED, GREEDY)
     pack(tmp_path / "other", others)
-    recorded = Recorded(tmp_path / "mine", mine, others)
-    policy = recorded.policy(ScriptedPolicy(SCRIPT), "")
+    known = Recorded(tmp_path / "mine", mine, others)
+    policy = known.policy(ScriptedPolicy(SCRIPT), "")
     assert (await policy.generate(ASKED, GREEDY)).text == "said"
-    assert recorded.asked == (1, 0)
+    assert known.asked == (1, 0)
     await policy.generate([Message(role="user", content="something else")], GREEDY)
-    assert recorded.asked == (1, 1)
+    assert known.asked == (1, 1)
     assert pack(tmp_path / "mine", mine) == 1
+
+
+def test_a_claim_reads_what_all_packed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A key that two claims recorded is packed by one: neither may lose it on another machine."""
+    monkeypatch.setattr(recorded, "PACKED", tmp_path / "repository")
+    monkeypatch.setattr(recorded, "ROOT", tmp_path)
+    for name, key in (("one", "a"), ("two", "a"), ("two", "b")):
+        recorded.home_of(name).mkdir(parents=True, exist_ok=True)
+        with (recorded.home_of(name) / "replies.jsonl").open("a") as file:
+            file.write(json.dumps({"key": key, "reply": {}, "sha256": ""}) + "\n")
+    assert recorded.main(["one", "two"]) == 0
+    shutil.rmtree(tmp_path / "build")
+    for name in ("one", "two"):
+        lines = recording(Run(name, quick=False, commit="")).file.read_text().splitlines()
+        assert {json.loads(line)["key"] for line in lines} == {"a", "b"}

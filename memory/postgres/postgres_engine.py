@@ -71,8 +71,9 @@ class PostgresConnection:
     """Runs statements; connects anew where the connection was lost between two transactions.
 
     In a transaction that writes, statements are sent without waiting for each other (pipeline mode): an answer is
-    waited for where rows are read, and at the end. What fails raises there. No statement is prepared in a pipeline: of
-    one that fails psycopg would not know whether the server has it. A long one is sent by itself (`LONG`).
+    waited for where rows are read, and at the end. What fails raises there. Of statements that were prepared in a
+    pipeline that failed psycopg does not know whether the server has them; the ROLLBACK that follows makes it prepare
+    all anew. A long statement is sent by itself (`LONG`).
     """
 
     def __init__(self, address: str, *, read_only: bool) -> None:
@@ -153,13 +154,13 @@ class PostgresConnection:
     def _run(self, cursor: psycopg.Cursor[Any], sql: str, parameters: Sequence[Any]) -> psycopg.Cursor[Any]:
         """Run a statement, in the pipeline where there is one; return the cursor."""
         values = [_sent(value) for value in parameters]
-        if self._pipeline is None:
-            return cursor.execute(translated(sql), values)
-        if sum(len(value) for value in values if isinstance(value, (str, bytes))) <= LONG:
-            return cursor.execute(translated(sql), values, prepare=False)
-        self._end_pipeline()
-        cursor.execute(translated(sql), values, prepare=False)
-        self._pipeline = self._open.enter_context(self._raw.pipeline())
+        texts = (value for value in values if isinstance(value, (str, bytes)))
+        alone = self._pipeline is not None and sum(map(len, texts)) > LONG
+        if alone:
+            self._end_pipeline()
+        cursor.execute(translated(sql), values)
+        if alone:
+            self._pipeline = self._open.enter_context(self._raw.pipeline())
         return cursor
 
     def executemany(self, sql: str, parameters: Iterable[Sequence[Any]], /) -> Cursor:

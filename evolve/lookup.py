@@ -5,19 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from memory.errors import BadInput, NotFound
-from memory.knowledge import number_of
+from memory.knowledge import has_prefix, number_of
 from memory.records import RECALLABLE, Record
 from memory.store import Store
 from skills.record import Skill
 
 
 def find_record(store: Store, namespace: str, name: str) -> Record[Any]:
-    """Return the record with that number (`12`), label (`shr-00012`) or id. Raises `NotFound`."""
+    """Return the record with that number (`12`), label (`shr-00012`) or id. Raises `NotFound`.
+
+    A label may be that of an earlier version: an edit may have changed its prefix.
+    """
     wanted = number_of(name)
     for record in store.records(namespace):
-        if record.id == name or record.number == wanted:
+        if record.id == name or (record.number == wanted and has_prefix(name, _prefixes(store, record))):
             return record
     raise NotFound(f"no record {name!r} in namespace {namespace!r}; see `evolve playbook list --all`")
+
+
+def _prefixes(store: Store, record: Record[Any]) -> set[str]:
+    """Return what the labels of all versions of a record begin with."""
+    return {version.slug or version.kind for version in store.reader.versions(record.id)}
 
 
 def find_skill(store: Store, namespace: str, name: str) -> Record[Skill]:

@@ -40,13 +40,16 @@ def public(name: str) -> object:
 
 
 def extra_with(package: str) -> str | None:
-    """Return the extra of this distribution that brings an importable package; None where none does."""
+    """Return the extra of this distribution that brings an importable package; None where none does.
+
+    `dev` is for who works on this project, and is never meant.
+    """
     from importlib import metadata  # slow, and seldom wanted
 
     wanted = re.sub(r"[._]+", "-", package.partition(".")[0]).lower()
     for requirement in metadata.requires(DISTRIBUTION) or ():
         brought, _, condition = requirement.partition(";")
         extra = re.search(r"extra == ['\"](\w+)['\"]", condition)
-        if extra and re.split(r"[^A-Za-z0-9._-]", brought.strip())[0].lower() == wanted:
+        if extra and extra[1] != "dev" and re.split(r"[^A-Za-z0-9._-]", brought.strip())[0].lower() == wanted:
             return extra[1]
     return None

@@ -6,7 +6,8 @@ Keeps one matrix per namespace and kind in this process and brings it up to date
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from threading import Lock
 
 from memory.errors import EmbedderMismatch
@@ -30,7 +31,7 @@ class BlobSearch:
         self._index = ExactIndex()
         self._seen: dict[str, int] = {}
         self._lock = Lock()
-        self._recent: dict[tuple[str, int], Vector] = {}
+        self._recent: OrderedDict[tuple[str, int], Vector] = OrderedDict()
 
     def search(self, namespace: str, kind: str, vector: Vector, k: int) -> list[tuple[str, float]]:
         """Return up to `k` (record id, cosine), best first, as of the last commit on disk."""
@@ -87,12 +88,10 @@ class BlobSearch:
         ids = [row[0] for row in shown]
         self._index.remove(collection, sorted({row[0] for row in rows} - set(ids)))
         self._index.upsert(collection, ids, vectors)
-        self._keep(zip(((row[0], row[4]) for row in shown), vectors, strict=True))
-
-    def _keep(self, made: Iterable[tuple[tuple[str, int], Vector]]) -> None:
-        self._recent.update(made)
+        pairs = ((row[0], row[4]) for row in shown[-_KEPT:])
+        self._recent.update(zip(pairs, vectors[-_KEPT:].copy(), strict=True))
         while len(self._recent) > _KEPT:
-            self._recent.pop(next(iter(self._recent)))
+            self._recent.popitem(last=False)
 
 
 def check_embedder(journal: Journal, *, model: str, dim: int) -> None:

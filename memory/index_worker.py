@@ -171,7 +171,7 @@ class IndexWorker(Thread):
         try:
             if self._dropping.is_set() and not self._erase(journal):
                 return
-            waiting = outbox.pending(journal)
+            waiting = outbox.waits(journal)
             if self._rests() or self._stopping.is_set() or not (waiting or self._wanted.is_set()):
                 return
             index = self._index
@@ -253,7 +253,7 @@ class IndexWorker(Thread):
         while not self._stopping.is_set() and not self._dropping.is_set():
             started = time.monotonic()
             moved += outbox.drain(journal, index, dim=self._dim)
-            if outbox.pending(journal):
+            if outbox.waits(journal):
                 if time.monotonic() > begun + LEASE_SECONDS:
                     self._woken.set()
                     return

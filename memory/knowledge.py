@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import ClassVar, Generic, TypeVar
@@ -156,3 +157,12 @@ def number_of(name: str) -> int | None:
     """Return the number that a name gives: `12`, or a label's (`shr-00012`); None where it has a namespace (`/`)."""
     number = name.rpartition("-")[2]
     return int(number) if number.isdecimal() and len(number) < _DIGITS and "/" not in name else None
+
+
+def has_prefix(name: str, prefixes: Iterable[str]) -> bool:
+    """Tell whether a name that gives a number is no other record's label: `12`, or with one of these (`shr-12`).
+
+    In any case of letters: a model writes labels as it likes.
+    """
+    prefix, hyphen, _ = name.rpartition("-")
+    return not hyphen or prefix.casefold() in {each.casefold() for each in prefixes}

@@ -95,7 +95,7 @@ class LiveIndex:
         deadline = time.monotonic() + timeout
         try:
             while time.monotonic() < deadline and worker.is_alive() and not worker.failure:
-                if worker.ready.is_set() and not outbox.pending(self._journal):
+                if worker.ready.is_set() and not outbox.waits(self._journal):
                     return True
                 time.sleep(0.01)
             return False

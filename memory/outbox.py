@@ -41,6 +41,11 @@ def pending(journal: Journal) -> int:
     return int(journal.query("SELECT count(*) FROM outbox")[0][0])
 
 
+def waits(journal: Journal) -> bool:
+    """Tell whether a row waits, however many there are."""
+    return bool(journal.query("SELECT 1 FROM outbox LIMIT 1"))
+
+
 def drain(journal: Journal, index: ListableIndex, *, dim: int, limit: int = BATCH) -> int:
     """Bring the oldest `limit` outbox rows into the index and delete them; return how many there were.
 

@@ -9,6 +9,7 @@ effort, not a guarantee: keep secrets out of prompts. The work is linear in the 
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from memory.detectors import DETECTORS, NAMED, Detector
@@ -21,6 +22,8 @@ def _texts(*, folded: bool) -> tuple[str, ...]:
 
 _EXACT, _FOLDED = _texts(folded=False), _texts(folded=True)
 _PATTERNS = tuple(sign for each in DETECTORS for sign in each.signs if not isinstance(sign, str))
+_PASSWORD = re.compile(r"://[^/:@]*:(?!\[REDACTED:)[^/@]*@|(?:password|secret)\s*=(?!\[REDACTED:)")
+"""In an address; one that was taken out already is none."""
 
 
 def _may_hold_secret(text: str) -> bool:
@@ -52,3 +55,18 @@ def redact_named(name: str, value: Any) -> Any:
     if isinstance(value, str) and len(value) >= 8 and any(c.isdigit() for c in value) and NAMED.search(name):
         return "[REDACTED:assigned-secret]"
     return value
+
+
+def holds_password(address: str) -> bool:
+    """Tell whether a password stands in the address of a server."""
+    return _PASSWORD.search(address) is not None
+
+
+def without_password(address: str, instead: str) -> str:
+    """Return the address of a server as it is. Raises `ValueError` where it holds a password or a key.
+
+    `instead` says where to put it.
+    """
+    if holds_password(address) or redact(address) != address:
+        raise ValueError(f"it holds a password, and settings are kept with every run; {instead}")
+    return address

@@ -20,7 +20,7 @@ from memory.embedding_cache import CachedEmbedder, reindex
 from memory.index_place import erase_unowned, find_place
 from memory.indexes import FOLDER
 from memory.journal import Journal
-from memory.knowledge import number_of
+from memory.knowledge import has_prefix, number_of
 from memory.live_index import LiveIndex
 from memory.proposals import Prepared, prepare
 from memory.protocols import Embedder, KnowledgeView
@@ -335,10 +335,11 @@ class Store:
     def forgotten(self, namespace: str, name: str) -> str | None:
         """Return the id of a forgotten record that has this id, number or label; None where there is none."""
         rows = self.journal.query(
-            "SELECT id FROM records WHERE namespace = ? AND forgotten = 1 AND (id = ? OR number = ?)",
+            "SELECT r.id, r.kind, v.slug FROM records r JOIN versions v ON v.record_id = r.id"
+            " WHERE r.namespace = ? AND r.forgotten = 1 AND (r.id = ? OR r.number = ?)",
             (namespace, name, number_of(name)),
         )
-        return rows[0][0] if rows else None
+        return next((found for found, *prefixes in rows if found == name or has_prefix(name, prefixes)), None)
 
     def forget_preview(
         self, record_id: str | None = None, *, task_id: str | None = None, purge: bool = False

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from memory.base import Frozen
+from memory.redact import without_password
 
 TIMEOUT_S = 120.0
+_INSTEAD = "name the variable of a key in api_key_env"
+"""Of a password in a URL."""
 
 
 class ServerAddress(Frozen):
@@ -34,6 +37,16 @@ class ServerSettings(ServerAddress):
     weights: str = ""
     """Of `openai`: the folder of the weights that the server computes with, where they are at hand. Then they can be
     trained, and the server must serve this workspace's live generation (`evolve policy serve FILE.gguf`)."""
+
+    @field_validator("base_url")
+    @classmethod
+    def _without_password(cls, url: str) -> str:
+        return without_password(url, _INSTEAD)
+
+    @field_validator("replicas")
+    @classmethod
+    def _all_without_password(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(without_password(url, _INSTEAD) for url in urls)
 
     @property
     def urls(self) -> tuple[str, ...]:

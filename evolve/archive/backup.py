@@ -1,7 +1,10 @@
 """Backs up a workspace while it is in use: database, policies and curves in a dated folder that was checked.
 
 The vector index, checkpoints, traces and logs are left out: they are made again, or worth nothing without their run.
-The folder has the shape of a workspace, so that restoring it is copying it into place.
+So are the checkpoints of trainings, and weights in other forms for servers: they are gigabytes that change meanwhile. A
+restored training keeps its settings, figures, rollouts and adapter, and begins anew where its command is given again.
+The adapters of generations all come along. The folder has the shape of a workspace, so that restoring it is copying it
+into place.
 """
 
 from __future__ import annotations
@@ -10,12 +13,14 @@ import hashlib
 import shutil
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from evolve.archive.transfer import copy_database, copy_settings, copy_workspace, require_workspace
 from evolve.config.file import FILE
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
+from evolve.generations.workspace_registry import TRAININGS
 from evolve.loop.assembly import DATABASE
 from memory.doctor import examine, held
 from memory.errors import BadInput, JournalError
@@ -26,6 +31,12 @@ DEFAULT = "backups"
 """Folder beside evolve.toml that backups go to."""
 PREFIX = "evolve-"
 RUNS = "runs"
+_NEVER = ("*.db", "*.db-wal", "*.db-shm", "*.lock", "*.tmp")
+"""Databases, which are copied in their own way, and what is of this moment only."""
+_CONVERTED = ("gguf", "*.new")
+"""Beside the generations: adapters as llama.cpp reads them, made again when they are served."""
+_OF_TRAININGS = ("*.pt", "*.gguf", "served", "replies-*", "*.new")
+"""Checkpoints, what servers were given, and the replies that a training goes on with from a checkpoint."""
 _RESTORE = "RESTORE.txt"
 _HOW = """\
 A backup of an evolve workspace, made {made}. To restore it:
@@ -35,7 +46,8 @@ A backup of an evolve workspace, made {made}. To restore it:
 3. Copy this folder to its place: cp -r {name} {workspace}
 4. Run: evolve memory doctor
 
-The vector index is made again by itself. {settings} is the settings file as it was.
+The vector index is made again by itself. A training that had not ended begins anew: its checkpoints are not here.
+{settings} is the settings file as it was.
 """
 _HOW_FROM_SERVER = """\
 A backup of an evolve workspace on a server, made {made}. It is a file, not on a server. To restore it:
@@ -48,7 +60,8 @@ A backup of an evolve workspace on a server, made {made}. It is a file, not on a
 5. Run: evolve memory doctor
 6. For a server again: evolve workspace move --to ADDRESS, where no workspace is yet.
 
-The vector index is made again by itself. {settings} is the settings file without the server.
+The vector index is made again by itself. A training that had not ended begins anew: its checkpoints are not here.
+{settings} is the settings file without the server.
 """
 
 
@@ -112,16 +125,29 @@ def kept(config: Config) -> list[Path]:
 
 
 def _copy_rest(config: Config, half: Path) -> None:
-    """Copy policies and curves. Databases go first: what they name is still there when the files follow."""
+    """Copy policies and curves, but for what `_left_out` names.
+
+    Databases go first: what they name is still there when the files follow.
+    """
     for database in sorted((config.workspace / POLICIES).rglob("*.db")):
         copy = half / database.relative_to(config.workspace)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy_database(database, copy)
-    skipped = shutil.ignore_patterns("*.db", "*.db-wal", "*.db-shm", "*.lock", "*.tmp")
+    skipped = partial(_left_out, config.workspace / POLICIES)
     for name in (POLICIES, RUNS):
         if (config.workspace / name).is_dir():
             shutil.copytree(config.workspace / name, half / name, ignore=skipped, dirs_exist_ok=True)
     copy_settings(config, half / FILE)
+
+
+def _left_out(policies: Path, folder: str, names: list[str]) -> set[str]:
+    """Return which of the names in a folder are not copied; none that may be of a generation's adapter."""
+    trainings, place, patterns = policies / TRAININGS, Path(folder), _NEVER
+    if place == policies:
+        patterns += _CONVERTED
+    elif trainings in (place, *place.parents):
+        patterns += _OF_TRAININGS
+    return shutil.ignore_patterns(*patterns)(folder, names)
 
 
 def _checked(database: Path) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import re
 import shutil
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Mapping
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
@@ -37,6 +38,7 @@ from policies.generations.storage import FOLDER as ADAPTERS
 
 MANIFEST = "manifest.json"
 FORMAT = 1
+"""Of an archive; one of another is not read."""
 HASHES = "sha256"
 REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
 _ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
@@ -215,17 +217,21 @@ def _read(archive: Path) -> dict[str, bytes]:
             found = {member.name: _body(bundle, member) for member in bundle if member.isreg()}
     except FileNotFoundError as missing:
         raise NotFound(f"no file {str(archive)!r}; write one with `evolve export --workspace`") from missing
-    except (tarfile.TarError, EOFError, OSError) as problem:
+    except (tarfile.TarError, zlib.error, EOFError, OSError) as problem:
         raise BadInput(f"{str(archive)!r} is no workspace archive ({problem}); export it again") from problem
     try:
         about = json.loads(found[MANIFEST])
+        if (written := about["format"]) != FORMAT:
+            raise BadInput(f"{str(archive)!r} has format {written!r}, this version reads {FORMAT}; export it again")
         expected: dict[str, str] = {
             name: digest
             for name, digest in about[HASHES].items()
             if name in (DATABASE, FILE, REGISTRY) or _ADAPTER.fullmatch(name)
         }
         made = {name: hashlib.sha256(found[name]).hexdigest() for name in {DATABASE, *expected}}
-    except (ValueError, KeyError, TypeError) as problem:
+    except BadInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise BadInput(f"{str(archive)!r} lacks a part of a workspace ({problem!r}); export it again") from problem
     changed = sorted(name for name in made if made[name] != expected.get(name))
     if changed:

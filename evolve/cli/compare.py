@@ -52,7 +52,7 @@ def compare(
     limit: Limit = None,
     values: Set = None,
     split: Annotated[str, typer.Option(help="Split on which the arms are judged.")] = "test_normal",
-    report_tasks: Annotated[int | None, typer.Option(help="Most tasks of that split; else all.")] = None,
+    report_tasks: Annotated[int | None, typer.Option(min=1, help="Most tasks of that split; else all.")] = None,
     deployments: Numbers = None,
     seeds: Numbers = None,
     controls: Annotated[bool, typer.Option(help="Also the first arm again (A/A), and without memory.")] = True,

@@ -68,20 +68,14 @@ def migrate(
     as_json: Json = False,
 ) -> None:
     """Rewrite keys of an earlier version, with their comments; the diff that is shown is the way back."""
-    from difflib import unified_diff
-
     from evolve.config.file import FILE, find_config
-    from evolve.config.migration import migrated
+    from evolve.config.migration import migrate_file
     from evolve.errors import ConfigError
 
     found = file or context.obj or find_config()
     if found is None or not found.is_file():
         raise ConfigError(f"no file {str(found or FILE)!r} to rewrite; name one: `evolve config migrate FILE`")
-    old = found.read_text(encoding="utf-8")
-    new, moves = migrated(old)
-    if moves and not dry_run:
-        found.write_text(new, encoding="utf-8")
-    diff = "\n".join(unified_diff(old.splitlines(), new.splitlines(), str(found), str(found), lineterm=""))
+    diff, moves = migrate_file(found, write=not dry_run)
     told = [{"old": each.old, "new": dict(each.new)} for each in moves]
     data = {"path": str(found), "moves": told, "written": bool(moves) and not dry_run, "diff": diff}
     show(data, as_json, diff or f"{found} has no key of an earlier version; nothing to do")

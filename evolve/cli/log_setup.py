@@ -39,7 +39,10 @@ class Lines(logging.Handler):
 
 
 class DayFile(logging.Handler):
-    """Appends JSON lines to `<folder>/<day>.jsonl`; a line that cannot be written is said once, and dropped."""
+    """Appends JSON lines to `<folder>/<day>.jsonl`; a line that cannot be written is said once, and dropped.
+
+    A malformed line of whatever library is told of on stderr, as `logging` does it, and ends nothing.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(logging.INFO)
@@ -61,6 +64,8 @@ class DayFile(logging.Handler):
             if not self._said:
                 say(f"warning: log lines are lost, {self._folder}: {error.strerror}", error=True)
             self._said = True
+        except Exception:
+            self.handleError(record)
 
     def shut(self) -> None:
         """Close the file, whatever its last line came to."""

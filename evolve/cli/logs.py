@@ -28,7 +28,7 @@ def listing(
     name: Annotated[str, typer.Option(help="Only runs whose name contains this.")] = "",
     since: Annotated[str, typer.Option(help="Only runs that started on this date (UTC) or later.")] = "",
     until: Annotated[str, typer.Option(help="Only runs that started on this date or before.")] = "",
-    limit: Annotated[int, typer.Option("-n", help="Most rows, the latest.")] = 50,
+    limit: Annotated[int, typer.Option("-n", help="Most rows, the latest.", min=1)] = 50,
     as_json: Json = False,
 ) -> None:
     """List everything that happened as runs, the newest last, or the episodes of one run; of a store what was put."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from evolve.cli.opening import load
 from evolve.cli.output import Json, as_text, say, show
-
-if TYPE_CHECKING:
-    from evolve.config.model import Config
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +20,9 @@ def register(app: typer.Typer) -> None:
 def serve(
     context: typer.Context,
     http: Annotated[bool, typer.Option("--http", help="Streamable HTTP on 127.0.0.1 instead of stdio.")] = False,
-    port: Annotated[int, typer.Option("--port", help="Port for --http; 0 = any that is free.")] = 8765,
+    port: Annotated[
+        int, typer.Option("--port", help="Port for --http; 0 = any that is free.", min=0, max=65535)
+    ] = 8765,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse the tools that write.")] = False,
     client_config: Annotated[
         bool, typer.Option("--client-config", help="Print the JSON that a client is to be given, and serve nothing.")
@@ -42,7 +41,7 @@ def serve(
     config = load(context)
     require_workspace(config)
     if client_config:
-        say(as_text(_client_config(context, config, read_only=read_only)))
+        say(as_text(_client_config(context, read_only=read_only)))
         return
     try:
         from evolve.integrations.mcp_server import make_server, serve_http
@@ -62,11 +61,19 @@ def serve(
         asyncio.run(serve_http(server, port, ready) if http else server.run_stdio_async())
 
 
-def _client_config(context: typer.Context, config: Config, *, read_only: bool) -> dict[str, Any]:
-    """Return what a client's settings are given: how it starts this command for this workspace, from any folder."""
+def _client_config(context: typer.Context, *, read_only: bool) -> dict[str, Any]:
+    """Return what a client's settings are given: how it starts this command for this workspace, from any folder.
+
+    Raises `ConfigError` where no evolve.toml says which workspace.
+    """
     from evolve.config.file import FILE, find_config
+    from evolve.errors import ConfigError
 
     beside = Path(sys.executable).with_name("evolve")
-    file = (context.obj or find_config() or config.root / FILE).resolve()
-    arguments = ["--config", str(file), "mcp", *(["--read-only"] if read_only else [])]
+    file = context.obj or find_config()
+    if file is None:
+        raise ConfigError(
+            f"no {FILE} in {str(Path.cwd())!r} or above, by which a client finds the workspace; run `evolve init`"
+        )
+    arguments = ["--config", str(file.resolve()), "mcp", *(["--read-only"] if read_only else [])]
     return {"mcpServers": {"evolve": {"command": str(beside) if beside.exists() else "evolve", "args": arguments}}}

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 def load(context: typer.Context, changes: Mapping[str, Any] | None = None) -> Config:
     """Return the configuration that applies here, with `changes` (`section.key` -> value) from the command
-    line; `preset` stands for itself.
-
-    From now on `module:name` finds the user's own modules in this folder and beside evolve.toml. They come last on the
-    path: a file of theirs that is called like one of our packages takes nothing over.
+    line; `preset` stands for itself. From now on the user's own modules are found.
     """
     from evolve.cli.log_setup import configure
     from evolve.config.file import by_section, find_modules_of, load_config

@@ -9,12 +9,9 @@ import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
-
-if TYPE_CHECKING:
-    pass
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 

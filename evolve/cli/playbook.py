@@ -56,7 +56,7 @@ def show_one(context: typer.Context, name: Name, as_json: Json = False) -> None:
 @app.command()
 def log(
     context: typer.Context,
-    limit: Annotated[int, typer.Option("-n", help="Most snapshots, the latest.")] = 20,
+    limit: Annotated[int, typer.Option("-n", help="Most snapshots, the latest.", min=1)] = 20,
     as_json: Json = False,
 ) -> None:
     """List the latest versions (snapshots) of the playbook, newest last, with the runs that began or ended there."""

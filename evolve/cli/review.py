@@ -53,7 +53,7 @@ def accept(context: typer.Context, names: Names, as_json: Json = False) -> None:
     from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
-        commits = [reviewing.accept(store, name) for name in names]
+        commits = [reviewing.accept(store, name) for name in reviewing.waiting(store, names)]
     refused = [result.reason for commit in commits for result in commit.refused]
     applied = sum(len(commit.applied) for commit in commits)
     show(
@@ -76,6 +76,7 @@ def reject(
     from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
+        names = reviewing.waiting(store, names)
         for name in names:
             reviewing.reject(store, name, reason)
     show({"rejected": names}, as_json, f"{len(names)} rejected")
@@ -92,6 +93,7 @@ def defer(
     from evolve.workspace import reviewing
 
     with writing(context) as (_, store):
+        names = reviewing.waiting(store, names)
         for name in names:
             reviewing.defer(store, name, reason)
     show({"deferred": names}, as_json, f"{len(names)} deferred")

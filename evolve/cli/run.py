@@ -13,6 +13,7 @@ from evolve.cli.output import Json, say, show
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
+    from evolve.config.model import Config
     from evolve.loop.session import RunResult
 
 Tasks = Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of tasks, instead of the environment's.")]
@@ -69,7 +70,7 @@ def run(
         config = changed(config, {"gate.names": tuple(dict.fromkeys((*config.gate.names, ReviewGate.name)))})
     with display(as_json) as shown:
         result = session.run(config, observers=[shown] if shown else ())
-    _finish(context, result, as_json)
+    _finish(config, result, as_json)
 
 
 def resume(
@@ -82,9 +83,10 @@ def resume(
     """Go on with a run that was killed or stopped; no model call that was journalled is repeated."""
     from evolve.loop import session
 
+    config = load(context)
     with display(as_json) as shown:
-        result = session.resume(load(context), run_id, observers=[shown] if shown else ())
-    _finish(context, result, as_json)
+        result = session.resume(config, run_id, observers=[shown] if shown else ())
+    _finish(config, result, as_json)
 
 
 def evaluate(
@@ -115,9 +117,10 @@ def evaluate(
         | called(name, tag)
         | evaluation(split or (), memory=not no_memory, attempts=attempts, limit=limit)
     )
+    config = begin(context, changes)
     with display(as_json) as shown:
-        result = session.run(begin(context, changes), observers=[shown] if shown else ())
-    _finish(context, result, as_json)
+        result = session.run(config, observers=[shown] if shown else ())
+    _finish(config, result, as_json)
 
 
 def report(
@@ -201,13 +204,12 @@ def display(as_json: bool) -> AbstractContextManager[Display | None]:
     return Display()
 
 
-def _finish(context: typer.Context, result: RunResult, as_json: bool) -> None:
-    """Print the result; write the curve beside the run; a stopped run ends with exit code 3."""
+def _finish(config: Config, result: RunResult, as_json: bool) -> None:
+    """Print the result of a run done with `config`; write the curve beside it; a stopped run ends with exit code 3."""
     from evolve.loop import curve
     from evolve.loop.assembly import open_store
     from evolve.loop.report import lines, make_report
 
-    config = load(context)
     with open_store(config, read_only=True) as store:
         made = make_report(store, result.run_id)
     control = 100 * made.control.tgc if made.control else None

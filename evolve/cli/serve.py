@@ -104,7 +104,9 @@ def add(
             help="Namespace that it reads below its own, and the most tokens: team:800; repeatable.",
         ),
     ] = None,
-    days: Annotated[float | None, typer.Option(help="Days that it is valid; none = until it is revoked.")] = None,
+    days: Annotated[
+        float | None, typer.Option(help="Days that it is valid; none = until it is revoked.", min=0, max=36500)
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Make a token and print it, this once: the workspace keeps its hash alone."""

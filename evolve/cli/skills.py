@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from evolve.cli.kind_commands import records_of
 from evolve.cli.opening import reading, writing
 from evolve.cli.output import Json, show, table
 from evolve.cli.playbook import report
@@ -31,7 +32,7 @@ All = Annotated[bool, typer.Option("--all", help="Also quarantined, superseded, 
 @app.command("list")
 def listing(context: typer.Context, everything: All = False, as_json: Json = False) -> None:
     """List the skills with their counters."""
-    rows = [_row(record) for record in _skills(context, everything)]
+    rows = [_row(record) for record in records_of(context, "skill", everything)]
     if not as_json:
         rows = [{name: value for name, value in row.items() if name not in ("id", "signature")} for row in rows]
     table(rows, as_json, empty="there are no skills")
@@ -191,14 +192,6 @@ def _tree(name: str, needs: dict[str, list[str]], above: tuple[str, ...]) -> lis
         f"{'  ' * len(above)}{name}{mark}",
         *(line for each in below for line in _tree(each, needs, (*above, name))),
     ]
-
-
-def _skills(context: typer.Context, everything: bool) -> list[Record[Skill]]:
-    from memory.records import RECALLABLE
-
-    with reading(context) as (config, store):
-        found = [record for record in store.records(config.memory.namespace) if record.kind == "skill"]
-    return [record for record in found if everything or record.status in RECALLABLE]
 
 
 def _row(record: Record[Skill]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ app = typer.Typer(help="Where time and tokens went, in runs with [telemetry] ena
 @app.command("list")
 def listing(
     context: typer.Context,
-    limit: Annotated[int, typer.Option("-n", help="Most rows, the latest.")] = 50,
+    limit: Annotated[int, typer.Option("-n", help="Most rows, the latest.", min=1)] = 50,
     as_json: Json = False,
 ) -> None:
     """List the traces of this workspace, oldest first; a run that was resumed has several."""

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from evolve.cli.opening import load, reading
 from evolve.cli.output import Json, plain, say, show, table
+from evolve.cli.run import Set
 from evolve.cli.train_rollouts import app as rollouts
 from evolve.errors import ConfigError
 
@@ -35,9 +36,6 @@ app = typer.Typer(
 )
 app.add_typer(rollouts, name="rollouts")
 
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="`section.key=value` over evolve.toml, as TOML; may be repeated.")
-]
 LAST = ("eval_success", "success", "reward", "groups_differ", "entropy", "rollout_kl", "loss")
 """Figures of the last iteration or update that `status` shows; `--json` tells all."""
 

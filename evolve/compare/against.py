@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evolve.config.tables import flat
 from evolve.episode.metrics import flips
 from evolve.loop.history import WITH_MEMORY, WITHOUT_MEMORY, RunSummary, find_summary, run_episodes
 from evolve.loop.runs import load_run
@@ -82,18 +83,9 @@ def last_episodes(store: Store, run_id: str) -> dict[str, EpisodeLine]:
 
 
 def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    first, second = _flat(a), _flat(b)
+    first, second = dict(flat(a)), dict(flat(b))
     keys = [key for key in dict.fromkeys((*first, *second)) if key not in UNTOLD]
     return {key: (first.get(key), second.get(key)) for key in keys if first.get(key) != second.get(key)}
-
-
-def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for section, keys in config.items():
-        flat |= (
-            {f"{section}.{key}": value for key, value in keys.items()} if isinstance(keys, dict) else {section: keys}
-        )
-    return flat
 
 
 def _each(run: RunSummary, name: str) -> float | None:

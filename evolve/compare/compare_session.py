@@ -21,6 +21,7 @@ from evolve.config.model import Config
 from evolve.loop.session import Parts
 from evolve.progress import Observer, Observers
 from memory.errors import BadInput
+from memory.redact import redact
 from policies.scripted import ScriptedPolicy
 
 REPORT, DATA = "report.md", "report.json"
@@ -30,7 +31,7 @@ def plan_of(arms: Sequence[str], given: Given, options: ComparisonOptions, comma
     """Return the plan of the arms that are named in words. Raises `BadInput` for too few, and as `make_plan`."""
     if not arms or (len(arms) < 2 and not options.controls):
         raise BadInput(f"got {len(arms)} arms; name two at least, or one to see it beside its controls")
-    return make_plan([resolve(arm, given) for arm in arms], options, command)
+    return make_plan([resolve(arm, given) for arm in arms], options, redact(command))
 
 
 def folder_of(config: Config, plan: Plan) -> Path:

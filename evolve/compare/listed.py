@@ -52,8 +52,8 @@ def listed(config: Config, plan: Plan, folder: Path) -> Generator[Listing]:
         )
         session = Session(store, record)
         session.begin()
-        listing.begun(plan, folder, config)
         try:
+            listing.begun(plan, folder, config)
             yield listing
         except BaseException as error:
             session.end(error)

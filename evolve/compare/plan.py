@@ -7,9 +7,12 @@ order with the same seeds; arms whose environment or stream differs are refused.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from evolve.compare.arms import Arm, Role
 from evolve.config.file import stored_config
@@ -22,6 +25,7 @@ from memory.errors import NotFound
 from memory.indexes import for_a_copy
 from memory.records import Frozen
 
+_log = logging.getLogger(__name__)
 FILE = "plan.json"
 LIFE = "comparison-"
 """Begins the tag of a life's runs."""
@@ -47,7 +51,7 @@ class ComparisonOptions(Frozen):
 
     split: str = "test_normal"
     """Split on which the arms are judged; nothing is learned from it and no gate sees it."""
-    report_tasks: int | None = None
+    report_tasks: int | None = Field(default=None, ge=1)
     """Most tasks of it; None = all."""
     deployments: tuple[int, ...] = ()
     seeds: tuple[int, ...] = ()
@@ -139,8 +143,8 @@ def store_plan(plan: Plan, folder: Path) -> Plan:
                 f"{str(folder)!r} holds another comparison ({kept.command or kept.digest}); choose another --out"
             )
         return plan.model_copy(update={"command": kept.command, "look": kept.look})
-    others = [read_plan(path.parent) for path in folder.parent.glob(f"*/{FILE}")]
-    looked = plan.model_copy(update={"look": 1 + sum(other.split == plan.split for other in others)})
+    looks = sum(other.split == plan.split for other in _beside(folder))
+    looked = plan.model_copy(update={"look": 1 + looks})
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{FILE}.part"
     draft.write_text(looked.model_dump_json(indent=1), encoding="utf-8")
@@ -148,10 +152,19 @@ def store_plan(plan: Plan, folder: Path) -> Plan:
     return looked
 
 
+def _beside(folder: Path) -> Iterator[Plan]:
+    """Yield the plans of the folders beside one. What is no plan of this version is left out, with a warning."""
+    for path in sorted(folder.parent.glob(f"*/{FILE}")):
+        try:
+            yield read_plan(path.parent)
+        except (NotFound, RunMismatch, OSError):
+            _log.warning("%s is no plan of this version: if it was a look at the same split, it is not counted", path)
+
+
 def read_plan(folder: Path) -> Plan:
     """Return the plan kept in a folder. Raises `NotFound` where there is none, `RunMismatch` for an unreadable one."""
     try:
-        text = (folder / FILE).read_text(encoding="utf-8")
+        text = (folder / FILE).read_bytes()
     except FileNotFoundError as missing:
         raise NotFound(
             f"no comparison in {str(folder)!r}; its folder is what `evolve compare` prints last"

@@ -13,11 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from evolve.config.model import Config, holds_password
+from evolve.config.model import Config
 from evolve.config.preset import find_preset
 from evolve.config.renamed import RENAMED, translated
 from evolve.config.tables import merged, nearest, table_of
 from evolve.errors import ConfigError
+from memory.redact import holds_password, redact
 
 FILE = "evolve.toml"
 PRESET = "preset"
@@ -186,7 +187,7 @@ def _sentence(error: dict[str, Any]) -> str:
         return f"[{where}] lacks {key!r}; it is a section of its own and takes no key of [{inside[0]}]"
     if error["type"] != "extra_forbidden":
         got = repr(error["input"])
-        got = "an address with a password" if holds_password(got) else got
+        got = "an address with a password" if holds_password(got) else redact(got)
         return f"{f'[{where}]' if where else ''} {key} = {got} was refused: {error['msg']}".strip()
     if not where:
         return f"unknown section [{key}]{nearest(key, [name for name in Config.model_fields if name not in _LOOSE])}"

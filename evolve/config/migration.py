@@ -6,10 +6,13 @@ with the key below it.
 
 from __future__ import annotations
 
+import pathlib
 import re
+import shutil
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import unified_diff
 from typing import Any
 
 import tomlkit
@@ -35,9 +38,14 @@ class Entry:
         """Return the entry under another name, and with another value, where one is given."""
         if value is None:
             return Entry([_KEY.sub(rf"\g<1>{key}\g<3>", self.lines[0], count=1), *self.lines[1:]], key, self.above)
+        said = "".join(f"  {comment}" for comment in self.beside)
+        return Entry([f"{key} = {tomlkit.item(value).as_string()}{said}"], key, self.above)
+
+    @property
+    def beside(self) -> list[str]:
+        """Return the comment behind the value, as a line of its own; none where there is none."""
         item = tomlkit.parse("\n".join(self.lines)).item(self.key)
-        said = item.trivia.comment if isinstance(item, Item) else ""
-        return Entry([f"{key} = {tomlkit.item(value).as_string()}" + (f"  {said}" if said else "")], key, self.above)
+        return [item.trivia.comment] if isinstance(item, Item) and item.trivia.comment else []
 
 
 @dataclass
@@ -64,25 +72,65 @@ class Block:
         return [*self.head, *(line for each in self.entries for line in (*each.above, *each.lines))]
 
 
-def migrated(text: str) -> tuple[str, list[Move]]:
-    """Return a file with its old keys rewritten, and what became of each.
+def migrate_file(file: pathlib.Path, *, write: bool) -> tuple[str, list[Move]]:
+    """Return how a file changes where its old keys are rewritten, as a diff, and what becomes of each; `write` it.
 
-    Raises `ConfigError` for a value without a place, and for an old key that stands on no line of its own.
+    Raises `ConfigError` as `migrated`, and for a file that is no TOML. The old file stays until the new one is whole.
+    """
+    try:
+        old = file.read_bytes().decode("utf-8")
+        new, found = migrated(old)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as malformed:
+        raise ConfigError(f"{file} is no TOML: {malformed}; mend that line") from malformed
+    if found and write:
+        _replace(file, new)
+    return "\n".join(unified_diff(_lines(old), _lines(new), str(file), str(file), lineterm="")), found
+
+
+def _replace(file: pathlib.Path, text: str) -> None:
+    """Put a text in the place of a file, or of what a link names."""
+    place = file.resolve()
+    part = place.with_name(f"{place.name}.part")
+    try:
+        part.write_bytes(text.encode("utf-8"))
+        shutil.copymode(place, part)
+        part.replace(place)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines as TOML has them: other characters that end a line elsewhere may stand in a comment."""
+    return text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+
+
+def migrated(text: str) -> tuple[str, list[Move]]:
+    """Return a file with its old keys rewritten, and what became of each; its lines end as they did.
+
+    Raises `ConfigError` for a value without a place, and for an old key that stands on no line of its own;
+    `TOMLDecodeError` for what is no TOML.
     """
     found, blocks = list(moves(tomllib.loads(text))), _blocks(text)
     for move in found:
         _rewrite(blocks, move)
     if not found:
         return text, []
-    end = "\n" if text.endswith("\n") else ""
-    new = "\n".join(line for block in blocks for line in block.lines()).rstrip("\n") + end
-    if tomllib.loads(new) != translated(tomllib.loads(text), warn=False):
+    new = "\n".join(line for block in blocks for line in block.lines()).rstrip("\n")
+    new += "\n" if text.endswith("\n") else ""
+    if not _says(new, translated(tomllib.loads(text), warn=False)):
         raise ConfigError("the file cannot be rewritten so that it says the same; the warnings tell what to write")
-    return new, found
+    return new.replace("\n", "\r\n") if "\r\n" in text else new, found
+
+
+def _says(text: str, values: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == values
+    except tomllib.TOMLDecodeError:
+        return False
 
 
 def _blocks(text: str) -> list[Block]:
-    blocks, above, lines = [Block((), [])], list[str](), text.splitlines()
+    blocks, above, lines = [Block((), [])], list[str](), _lines(text)
     while lines:
         line = lines.pop(0)
         if header := _HEADER.match(line):
@@ -121,25 +169,32 @@ def _rewrite(blocks: list[Block], move: Move) -> None:
             raise ConfigError(f"{move.old} stands on no line of its own; write it as a key of [{path[0]}] first")
         for new, value in move.new.items():
             _rewrite(blocks, Move(new.replace("train.", "train.options.", 1), {new: value}))
-        blocks[:] = [each for each in blocks if each.path != path]
+        if rest := _block(blocks, path):
+            _take_out(blocks, rest, move.new)
         return
     value = tomllib.loads("\n".join(entry.lines))[path[-1]]
     at = block.entries.index(entry)
     block.entries.remove(entry)
-    for number, (new, wanted) in enumerate(move.new.items()):
+    comments = [*entry.above, *entry.beside]  # until they have a place
+    for new, wanted in move.new.items():
         *tables, key = new.split(".")
         kept = entry.called(key, None if wanted == value else wanted)
-        kept.above = entry.above if number == 0 else []
+        kept.above = entry.above if comments else []
         target = _made(blocks, tuple(tables))
         there = target.find(key)
-        if there is None and target is block:
-            block.entries.insert(at, kept)
-        elif there is None:
-            target.add(kept)
-        elif new in COMBINED:
+        if there is not None and new not in COMBINED:
+            continue
+        if there is not None:
             place = target.entries.index(there)
             target.entries[place] = there.called(key, wanted)
-            target.entries[place].above = [*there.above, *kept.above]
+            target.entries[place].above = [*there.above, *comments]
+        elif target is block:
+            block.entries.insert(at, kept)
+        else:
+            target.add(kept)
+        comments = []
+    if comments:
+        block.entries.insert(at, Entry(comments))
     _drop(blocks, block, move.new)
 
 
@@ -168,16 +223,23 @@ def _made(blocks: list[Block], path: Path) -> Block:
 
 
 def _drop(blocks: list[Block], block: Block, new: Mapping[str, Any]) -> None:
-    """Take an empty table away; what was said of it goes where its last key went."""
+    """Take an empty table away."""
     inner = any(each.path[: len(block.path)] == block.path for each in blocks if each is not block)
-    if not block.path or inner or any(each.key for each in block.entries):
-        return
+    if block.path and not inner and not any(each.key for each in block.entries):
+        _take_out(blocks, block, new)
+
+
+def _take_out(blocks: list[Block], block: Block, new: Mapping[str, Any]) -> None:
+    """Take a table away; what was said of it goes where its last key went, or stays where that is nowhere."""
+    at = blocks.index(block)
     blocks.remove(block)
-    said = [line for line in (*block.head[:-1], block.head[-1].partition("#")[2]) if line.strip()]
-    said += [line for each in block.entries for line in each.lines if line.strip()]
-    for path in new:
-        target = _block(blocks, tuple(path.split(".")[:-1]))
-        if target is not None and said:
-            comments = [line if line.lstrip().startswith("#") else f"#{line}" for line in said]
-            target.head = [*comments, *target.head]
-            return
+    said = [*block.head[:-1], block.head[-1].partition("#")[2]]
+    said += [line for each in block.entries for line in (*each.above, *(each.beside if each.key else each.lines))]
+    comments = [line if line.lstrip().startswith("#") else f"#{line}" for line in said if line.strip()]
+    if not comments:
+        return
+    target = next((found for path in new if (found := _block(blocks, tuple(path.split(".")[:-1])))), None)
+    if target:
+        target.head = [*comments, *target.head]
+    else:
+        blocks[at - 1].entries.append(Entry([*comments, ""]))

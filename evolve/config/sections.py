@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from evolve.config.tables import Section
+from memory.redact import without_password
 from playbooks import retirement
 from playbooks.kinds.exemplar import OBSERVED_CHARS
 from skills import skill_retirement
@@ -79,6 +80,11 @@ class TelemetrySection(Section):
     capture_content: bool = False
     """Let spans hold prompts, replies, actions, observations and recalled texts, redacted; so does the variable
     OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=true."""
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _without_password(cls, url: str | None) -> str | None:
+        return url and without_password(url, "write it to the environment variable OTEL_EXPORTER_OTLP_HEADERS")
 
 
 class LogSection(Section):

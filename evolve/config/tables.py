@@ -12,7 +12,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from evolve.errors import ConfigError
 
@@ -28,14 +28,28 @@ class Section(BaseModel):
 
 
 class OpenSection(Section):
-    """Base of what names something with options of its own."""
+    """Base of what names something with options of its own. In which order they were written decides nothing."""
 
     model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_order(cls, given: Any) -> Any:
+        return _ordered(given)
 
     @property
     def options(self) -> dict[str, Any]:
         """Return what is no key of this section."""
         return dict(self.model_extra or {})
+
+
+def _ordered(value: Any) -> Any:
+    """Return a value with the keys of all its tables in alphabetical order."""
+    if isinstance(value, dict):
+        return {key: _ordered(value[key]) for key in sorted(value, key=str)}
+    if isinstance(value, list):
+        return [_ordered(each) for each in value]
+    return tuple(map(_ordered, value)) if isinstance(value, tuple) else value
 
 
 class Member(OpenSection):

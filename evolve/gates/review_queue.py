@@ -162,12 +162,12 @@ def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | Non
     A change that can no longer be applied (its target moved on) stays in the queue and its commit tells why.
     Raises `NotFound`, and `BadInput` when it was decided before.
     """
-    proposal = _waiting(store, name)
+    proposal = waiting(store, name)
     trusted = proposal.op.provenance.model_copy(update={"trust": Trust.OPERATOR})
     changes: dict[str, Any] = {"provenance": trusted} | ({"payload": payload} if payload is not None else {})
     ready = store.prepare([proposal.op.model_copy(update=changes)])
     with store.journal.transaction():
-        _waiting(store, name)
+        waiting(store, name)
         commit = store.commit(proposal.namespace, ready, actor=actor, run_id=proposal.run_id)
         if commit.applied:
             _decide(store, ACCEPTED, proposal, {"actor": actor, "edited": payload is not None})
@@ -177,7 +177,7 @@ def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | Non
 def reject(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
     """Close a waiting change without applying it. Raises `NotFound`, and `BadInput` when it was decided before."""
     with store.journal.transaction():
-        proposal = _waiting(store, name)
+        proposal = waiting(store, name)
         _decide(store, REJECTED, proposal, {"actor": actor, "reason": reason})
     return proposal.model_copy(update={"decision": "rejected", "reason": reason})
 
@@ -185,7 +185,7 @@ def reject(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal
 def defer(store: Store, name: str, *, actor: str, reason: str = "") -> Proposal:
     """Put a waiting change off: it waits on, after all others. Raises as `reject`."""
     with store.journal.transaction():
-        proposal = _waiting(store, name)
+        proposal = waiting(store, name)
         _decide(store, DEFERRED, proposal, {"actor": actor, "reason": reason})
     return proposal.model_copy(update={"deferred": proposal.deferred + 1})
 
@@ -212,7 +212,8 @@ def edited(op: DeltaOp, text: str) -> dict[str, Any]:
         raise BadInput(f"got {text[:80]!r}; expected the {op.kind} as a JSON object: {error}") from error
 
 
-def _waiting(store: Store, name: str) -> Proposal:
+def waiting(store: Store, name: str) -> Proposal:
+    """Return a proposal that is to be decided. Raises `NotFound`, and `BadInput` when it was decided before."""
     proposal = find(store, name)
     if proposal.decision:
         raise BadInput(f"proposal {name!r} was {proposal.decision} already; submit a new change with `evolve playbook`")

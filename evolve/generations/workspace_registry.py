@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from policies.local import LocalPolicy
 
 FOLDER = "policies"
+TRAININGS = "training"
+"""Of what is in it: a folder for each training stands there."""
 """Of the workspace."""
 S = TypeVar("S", bound=ModelSection)
 WITH_GENERATIONS = ("pocket", "local", "served")

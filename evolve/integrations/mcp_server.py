@@ -9,7 +9,6 @@ use it; behind `evolve serve` a token says who comes.
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import AsyncGenerator, Callable, MutableMapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.metadata import version as installed
@@ -30,7 +29,7 @@ from evolve.gates.review_queue import Standing
 from evolve.integrations.client_answers import Done, Hit, Playbook, Recorded, SkillShown
 from evolve.integrations.client_limits import Limits
 from evolve.integrations.client_session import ClientSession
-from evolve.serving import settings
+from evolve.serving import listen, settings
 from memory.store import Store
 
 HOST = "127.0.0.1"
@@ -162,8 +161,8 @@ def _visit(client: Client, tool: str, **arguments: object) -> ClientSession:
 
 
 async def serve_http(server: FastMCP[ClientSession], port: int, ready: Callable[[str], None]) -> None:
-    """Serve on loopback until a signal ends it; `ready` is told the URL. Raises `OSError` where the port is taken."""
-    with socket.create_server((HOST, port)) as listening:
+    """Serve on loopback until a signal ends it; `ready` is told the URL. Raises `BadInput` where the port is taken."""
+    with listen(port, HOST) as listening:
         ready(f"http://{HOST}:{listening.getsockname()[1]}/mcp")
         made = settings(server.streamable_http_app(), log_level="error", timeout_graceful_shutdown=2, access_log=False)
         await uvicorn.Server(made).serve(sockets=[listening])

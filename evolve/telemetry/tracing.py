@@ -92,9 +92,9 @@ class Tracing:
         return found
 
     def measure(self, metric: str, value: float, attributes: Mapping[str, Any]) -> None:
-        """Add one value to a histogram."""
+        """Add one value to a histogram, by those of the attributes that its series differ by."""
         histogram: Histogram = self._histograms[metric]
-        histogram.record(value, {name: attributes[name] for name in _OF_METRICS if name in attributes})
+        histogram.record(value, self.storable({name: attributes.get(name) for name in _OF_METRICS}))
 
 
 class OpenSpan:
@@ -116,9 +116,8 @@ class OpenSpan:
         """End the span with what came of the work."""
         noted = self._begun.done(result)
         self.note(noted)
-        known = self._tracing.storable(self._begun.attributes)
         for kind, count in noted.tokens.items():
-            self._tracing.measure(semconv.TOKEN_USAGE, count, {**known, semconv.TOKEN_TYPE: kind})
+            self._tracing.measure(semconv.TOKEN_USAGE, count, {**self._begun.attributes, semconv.TOKEN_TYPE: kind})
         self._end(noted.attributes.get(semconv.ERROR_TYPE))
 
     def failed(self, error: BaseException) -> None:

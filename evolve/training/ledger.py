@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evolve.generations.workspace_registry import FOLDER as GENERATIONS
+from evolve.generations.workspace_registry import TRAININGS as FOLDER
 
-FOLDER = "training"
-"""Of the workspace's generations; a folder for each training stands in it."""
 CHECKPOINT, GOOD = "checkpoint.pt", "good.pt"
 """The latest weights, and the latest that acted within the limits of `training.guards`."""
 HISTORY, METRICS, STOPPED = "history.jsonl", "metrics.jsonl", "stopped.txt"

@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import rmtree
 from tempfile import TemporaryDirectory
 
-from evolve.config.model import Config, holds_password
+from evolve.config.model import Config
 from evolve.loop.assembly import DATABASE, register_kinds
 from evolve.loop.runs import RUNNING, RunRecord
 from memory.base import now
@@ -16,6 +16,7 @@ from memory.errors import BadInput, JournalError
 from memory.journal import Journal
 from memory.moving import move
 from memory.records import Frozen
+from memory.redact import holds_password
 from memory.sqlite.database import logs_of
 
 SQLITE = "sqlite"

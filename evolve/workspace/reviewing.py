@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from evolve.gates import review_queue
 from evolve.workspace.editing import OPERATOR
 from evolve.workspace.plain_rows import Rows
@@ -33,6 +35,11 @@ def proposals(store: Store, namespace: str, *, everything: bool = False) -> Rows
         )
         for each in review_queue.proposals(store, namespace, decided=everything)
     )
+
+
+def waiting(store: Store, names: Sequence[str]) -> list[str]:
+    """Return the names of proposals that are decided together, each proposal once. Raises as `accept`."""
+    return list({review_queue.waiting(store, name).op.op_id: name for name in names}.values())
 
 
 def accept(store: Store, name: str, content: str | None = None, *, actor: str = OPERATOR) -> Commit:

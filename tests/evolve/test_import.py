@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import evolve
+from evolve import surface
 
 
 def test_an_unknown_name_is_told_with_those_that_are_like_it() -> None:
@@ -17,6 +18,11 @@ def test_an_unknown_name_is_told_with_those_that_are_like_it() -> None:
         _ = evolve.Agnet
     with pytest.raises(AttributeError, match=r"no attribute 'zzzz'; evolve\.__all__ lists what it offers"):
         _ = evolve.zzzz
+
+
+def test_the_extra_that_brings_a_package_is_not_that_of_developers() -> None:
+    assert surface.extra_with("trl") == "trl"
+    assert surface.extra_with("pytest") is None
 
 
 def test_checkpoints_are_read_strictly(root: Path) -> None:

@@ -231,6 +231,7 @@ def test_a_forgotten_record_is_still_named_for_a_purge_that_comes_later(secretiv
             assert store.forgotten("default", name) == bad
         for namespace, name in (("default", "2"), ("default", "team/tst-00001"), ("team", "1"), ("default", "0")):
             assert store.forgotten(namespace, name) is None
+        assert store.forgotten("default", "office-train-1") is None
         store.forget(bad, purge=True)
         assert not stands(store, "pelican")
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from memory import kinds
+from memory import blobs, kinds
 from memory.embeddable import tokenizable
 from memory.errors import BadInput, NotFound
 from memory.objects import load_object
@@ -35,6 +35,18 @@ def test_vectors_come_back_from_their_bytes() -> None:
     with pytest.raises(BadInput, match="got a stored vector of 12 bytes; expected 16 for dimension 4"):
         from_blobs([to_blob(rows[0])], 4)
     assert collection_name("default", "fact") == "default/fact"
+
+
+def test_of_many_vectors_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch, store: Store, add: Add) -> None:
+    monkeypatch.setattr(blobs, "_KEPT", 3)
+    made = [str(r.record_id) for r in store.commit("default", [add(f"fact {n}") for n in range(8)], actor="t").results]
+    search = blobs.BlobSearch(store.journal, dim=store.embedder.dim)
+    (query,) = store.embedder.embed(["fact 0"])
+    assert search.search("default", "fact", query, 1)[0][0] == made[0]
+    assert [key for key, _ in search._recent] == made[-3:]
+    told = store.embedder.embed([f"fact {n}" for n in range(8)])
+    found = search.vectors([(key, 1) for key in made])
+    assert all(np.array_equal(one, other) for one, other in zip(found, told, strict=True))
 
 
 @pytest.mark.parametrize(

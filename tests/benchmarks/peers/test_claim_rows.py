@@ -15,8 +15,8 @@ def result(arm: str, right: int, *, calls: int, wall_s: float, at_once: int = 1)
     return Result(arm=arm, passed=passed, again=passed, learned=1, adapt=adapt)
 
 
-def table(**peers: Result) -> dict[str, Row]:
-    own = {arm: [result(arm, 20, calls=500, wall_s=100, at_once=4)] for arm in (BARE, *ARMS)}
+def table(without: int = 20, **peers: Result) -> dict[str, Row]:
+    own = {arm: [result(arm, without, calls=500, wall_s=100, at_once=4)] for arm in (BARE, *ARMS)}
     own[FRUGAL] = [result(FRUGAL, 60, calls=400, wall_s=100, at_once=4)]
     return {row.claim: row for row in rows({**own, **{name: [each] for name, each in peers.items()}}, ["ace: nowhere"])}
 
@@ -42,8 +42,12 @@ def test_one_peer_as_good_cheap_or_fast_is_enough_to_miss_it() -> None:
     }
     better = table(kayba=result("kayba", 58, calls=3000, wall_s=900), **worse)
     assert [claim for claim, row in better.items() if row.ok is False] == [
-        "frugal minus kayba, read generously: lower end of the interval"
+        "frugal above kayba and above itself without memory: the lower of both lower ends"
     ]
+    alike = table(without=60, kayba=result("kayba", 20, calls=3000, wall_s=900), **worse)
+    assert [claim[:17] for claim, row in alike.items() if row.ok is False] == [
+        f"frugal above {name}"[:17] for name in ("kayba", "gepa", "langchain")
+    ]  # better than every peer, and so it is without memory
     cheap = table(kayba=result("kayba", 20, calls=300, wall_s=900), **worse)
     assert [row.measured for row in cheap.values() if row.ok is False] == [100]
     fast = table(kayba=result("kayba", 20, calls=3000, wall_s=250), **worse)

@@ -10,7 +10,12 @@ from threading import Event
 import pytest
 
 from evolve.config.file import load_config
+from evolve.generations.llama_cpp import CONVERTED
 from evolve.loop.assembly import open_store
+from evolve.training.evaluation import BEST
+from evolve.training.ledger import CHECKPOINT, GOOD, METRICS
+from evolve.training.ledger import FOLDER as TRAININGS
+from evolve.training.rollout_policy import FOLDER as SERVED
 from memory.records import DeltaOp, Op
 from tests.evolve.command import complaint, evolve, evolve_json, invoke
 
@@ -41,6 +46,31 @@ def test_a_backup_is_dated_checked_and_can_be_restored(learned: Path) -> None:
     assert (evolve(learned, "report"), evolve_json(learned, "playbook", "list")) == before
     assert (learned / ".evolve" / "policies" / "adapters" / "a.json").read_text() == "{}"
     assert list((learned / ".evolve" / "runs").iterdir())
+
+
+def test_a_backup_holds_adapters_and_no_checkpoint(learned: Path) -> None:
+    """Of a generation's adapter every file, whatever it is called; of a training what it needs no server for."""
+    policies = learned / ".evolve" / "policies"
+    training = f"{TRAININGS}/sage-1"
+    kept = {
+        *("adapters/policy-v1/adapter_model.safetensors", "adapters/policy-v1/gguf/whole.pt", "cycle.json"),
+        *(f"{training}/{name}" for name in ("training.json", METRICS, "rollouts/0.jsonl", "adapter/a.safetensors")),
+    }
+    left_out = {
+        *(f"{CONVERTED}/policy-v1.0.gguf", f"{CONVERTED}/.a.gguf.new", ".cycle.json.new"),
+        *(f"{training}/{name}" for name in (CHECKPOINT, GOOD, BEST, f"{CHECKPOINT}.new", ".adapter.new/a.safetensors")),
+        *(
+            f"{training}/{name}"
+            for name in (f"{SERVED}/sage-1-u3/a.safetensors", "llama.cpp/a.gguf", "replies-3.jsonl")
+        ),
+    }
+    for name in kept | left_out:
+        (policies / name).parent.mkdir(parents=True, exist_ok=True)
+        (policies / name).write_text("{}")
+    folder = Path(evolve_json(learned, "backup")["path"])
+    copied = {path.relative_to(folder / "policies").as_posix() for path in (folder / "policies").rglob("*")}
+    assert {name for name in copied if (folder / "policies" / name).is_file()} == kept
+    assert "checkpoints are not here" in (folder / "RESTORE.txt").read_text()
 
 
 def test_a_backup_of_a_workspace_in_use_is_whole(learned: Path) -> None:

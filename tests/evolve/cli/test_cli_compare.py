@@ -42,6 +42,14 @@ def test_what_cannot_be_compared_is_one_sentence(tmp_path: Path) -> None:
     assert "no comparison in 'nowhere'" in complaint(folder, "compare", "--reprint", "nowhere", code=1)
 
 
+@pytest.mark.parametrize("tasks", ["0", "-1"])
+def test_a_number_of_tasks_that_is_none_is_refused_before_anything_is_stored(tmp_path: Path, tasks: str) -> None:
+    folder = settings(tmp_path)
+    told = invoke(folder, "compare", "default", RULES, "--report-tasks", tasks, "--out", "c")
+    assert (told.exit_code, (folder / "c").exists()) == (2, False)
+    assert "--report-tasks" in told.stderr
+
+
 @pytest.mark.slow
 def test_a_killed_comparison_goes_on_with_the_same_command(tmp_path: Path) -> None:
     folder = settings(tmp_path, tasks=8)

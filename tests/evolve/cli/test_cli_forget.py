@@ -122,6 +122,18 @@ def test_a_record_is_purged_after_it_was_forgotten_and_once_more(learned: Path) 
     assert "no record '99'" in complaint(learned, "memory", "forget", "99", "--purge", "--yes", code=1)
 
 
+def test_what_ends_like_a_label_names_no_record(learned: Path) -> None:
+    before = evolve_json(learned, "playbook", "list", "--all")
+    for name in ("office-train-1", "step-1", "-1"):
+        said = complaint(learned, "memory", "forget", "--purge", "--yes", "--", name, code=1)
+        assert f"no record {name!r}" in said
+    assert evolve_json(learned, "playbook", "list", "--all") == before
+    evolve(learned, "memory", "forget", before[0]["label"], "--yes")
+    assert "no record 'office-train-1'" in complaint(
+        learned, "memory", "forget", "office-train-1", "--purge", "--yes", code=1
+    )
+
+
 def test_a_purge_empties_what_stands_beside_the_journal_though_somebody_reads_that(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

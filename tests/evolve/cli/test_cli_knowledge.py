@@ -6,6 +6,9 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+from evolve.config.file import load_config
+from evolve.loop.assembly import open_store
+from memory.records import DeltaOp, Op
 from tests.evolve.command import TASKS, complaint, evolve, evolve_json
 
 MINE = "Always greet the accountant."
@@ -42,6 +45,19 @@ def test_an_edit_makes_a_version_that_blame_shows(learned: Path) -> None:
     assert len(evolve_json(learned, "playbook", "blame", "1", "--all")) > 2
     change = evolve_json(learned, "playbook", "diff", latest(learned))["changed"]
     assert [old in change[0]["before"], MINE in change[0]["after"]] == [True, True]
+
+
+def test_a_label_names_its_record_in_every_version(learned: Path) -> None:
+    with open_store(load_config(learned / "evolve.toml"), owner=False) as store:
+        record = store.records("default")[0]
+        payload = {"content": MINE, "section": "OTHERS"}
+        edit = DeltaOp(op=Op.EDIT, kind="bullet", target_id=record.id, payload=payload)
+        assert store.commit("default", [edit], actor="t").applied
+        (edited, *_) = store.records("default")
+    assert record.label != edited.label
+    for name in (record.label, edited.label, edited.label.upper(), f"{edited.slug}-1", "1", record.id):
+        assert evolve_json(learned, "playbook", "show", name)["payload"]["content"] == MINE
+    assert "no record 'api-1'" in complaint(learned, "playbook", "show", "api-1", code=1)
 
 
 def test_a_bullet_goes_and_comes_back(learned: Path) -> None:

@@ -22,7 +22,18 @@ import pytest
 
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
-from tests.evolve.command import ROOT, TASKS, evolve, evolve_json, finish, invoke, one_sentence, settings, start
+from tests.evolve.command import (
+    ROOT,
+    TASKS,
+    complaint,
+    evolve,
+    evolve_json,
+    finish,
+    invoke,
+    one_sentence,
+    settings,
+    start,
+)
 
 HEAVY = [
     "torch",
@@ -75,6 +86,15 @@ def test_the_curve_is_a_picture(learned: Path, tmp_path: Path) -> None:
     assert own.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_run_is_reported_from_the_workspace_that_it_was_given(tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=4)
+    for verb in (("run",), ("eval", "--limit", "2")):
+        told = evolve_json(folder, *verb, "--set", "memory.workspace=elsewhere")
+        assert told["status"] == "done"
+    assert list((folder / "elsewhere" / "runs").glob("*/curve.png"))
+    assert not (folder / ".evolve").exists()
+
+
 def test_an_evaluation_changes_nothing_and_counts_its_own_tasks(learned: Path) -> None:
     before = learned_text(learned)
     result = invoke(learned, "eval", "--limit", "10")
@@ -123,6 +143,19 @@ def test_with_review_nothing_is_shown_before_it_was_accepted(tmp_path: Path) -> 
     decisions = [row["decision"] for row in evolve_json(folder, "review", "list", "--all")[:3]]
     assert decisions == ["accepted", "rejected", "accepted"]
     assert "accepted already" in evolve_json(folder, "review", "reject", first, code=2)["error"]["message"]
+
+
+def test_several_are_decided_together_or_none_is(tmp_path: Path) -> None:
+    folder = settings(tmp_path, tasks=8)
+    evolve(folder, "run", "--review")
+    waiting = evolve_json(folder, "review", "list")
+    first, second = (str(row["number"]) for row in waiting[:2])
+    for verb in ("accept", "reject", "defer"):
+        assert "no proposal '99999'" in complaint(folder, "review", verb, first, "99999", code=1)
+        assert evolve_json(folder, "review", "list") == waiting
+    assert evolve_json(folder, "review", "accept", first, first)["applied"] == 1
+    assert "accepted already" in complaint(folder, "review", "reject", second, first, code=2)
+    assert len(evolve_json(folder, "review", "list")) == len(waiting) - 1
 
 
 def test_a_budget_ends_with_3_and_more_of_it_ends_the_run(tmp_path: Path, once_learned: Path) -> None:

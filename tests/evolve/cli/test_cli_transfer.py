@@ -16,6 +16,7 @@ from benchmarks.random_adapters import random_adapter
 from evolve.archive.transfer import import_workspace
 from evolve.config.file import load_config
 from evolve.generations.workspace_registry import model_directory, open_registry
+from memory.errors import BadInput
 from policies.generations.swap import checked
 from tests.evolve.command import complaint, evolve, evolve_json
 
@@ -143,6 +144,8 @@ def escape(parts: Parts) -> None:
         (lambda parts: parts.pop("manifest.json"), False, "lacks a part"),
         (lambda parts: parts.pop("evolve.db"), False, "lacks a part"),
         (lambda parts: parts.update({"manifest.json": b"[]"}), False, "lacks a part"),
+        (lambda parts: parts.update({"manifest.json": b'{"format": 1, "sha256": []}'}), False, "lacks a part"),
+        (lambda parts: parts.update({"manifest.json": b'{"format": 2}'}), False, "has format 2, this version reads 1"),
         (lambda parts: parts.update({"evolve.db": b"no database at all" * 99}), True, "no evolve workspace"),
         (lambda parts: parts.update({"evolve.toml": b"[rnu]\n"}), True, "did you mean 'run'"),
         (escape, True, "outside of"),
@@ -162,6 +165,18 @@ def test_text_changed_behind_the_journals_back_is_seen(archive: Path, tmp_path: 
     rewrite(archive, lambda parts: edit(parts, tmp_path), rehash=True)
     assert "damaged" in complaint(tmp_path, "init", "elsewhere", "--from", str(archive), code=2)
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_damaged_archive_is_refused_wherever_the_damage_is(archive: Path, tmp_path: Path) -> None:
+    body, refused = archive.read_bytes(), 0
+    places = range(0, len(body), 97)
+    for at in places:
+        archive.write_bytes(body[:at] + bytes([body[at] ^ 0xFF]) + body[at + 1 :])
+        try:
+            import_workspace(archive, tmp_path / str(at))
+        except BadInput:
+            refused += 1
+    assert refused > 0.9 * len(places)
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:

@@ -148,7 +148,23 @@ def test_an_expected_error_is_one_sentence(line: str, code: int, said: str, lear
     assert error["type"]
 
 
-@pytest.mark.parametrize("line", ["playbook shw", "run --lmit 3", "run --limit x", "playbook show", "logs list --n"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "playbook shw",
+        "run --lmit 3",
+        "run --limit x",
+        "playbook show",
+        "logs list --n",
+        "logs list -n 0",
+        "playbook log -n -3",
+        "traces list -n 0",
+        "mcp --http --port 70000",
+        "mcp --http --port -1",
+        "tokens add ann --scope read --days 10000000",
+        "tokens add ann --scope read --days -10000000000",
+    ],
+)
 def test_wrong_usage_ends_with_2(line: str, tmp_path: Path) -> None:
     result = invoke(tmp_path, *line.split())
     assert result.exit_code == 2

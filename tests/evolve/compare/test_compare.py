@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from evolve.compare import compare_session
 from evolve.compare.arms import Given, Role, resolve
 from evolve.compare.compare_session import compare, reprint
 from evolve.compare.comparison import Comparison
 from evolve.compare.markdown_report import markdown
-from evolve.compare.plan import ComparisonOptions, Plan, make_plan, read_plan
+from evolve.compare.plan import ComparisonOptions, Plan, make_plan, read_plan, store_plan
 from evolve.config.file import changed, load_config
 from evolve.config.model import Config
 from evolve.errors import ConfigError, EnvironmentFailure, RunMismatch
@@ -107,6 +109,13 @@ def test_arms_that_cannot_be_compared_are_refused(given: Given, arm: str, asked:
     assert said in str(refused.value)
 
 
+def test_the_command_is_kept_without_its_secrets(given: Given) -> None:
+    key = "sk-proj-" + "Zq9" * 12
+    plan = compare_session.plan_of(["default"], given, ComparisonOptions(), f"evolve compare x environment.key={key}")
+    assert plan.command.startswith("evolve compare x environment.key=")
+    assert "Zq9" not in plan.command
+
+
 @pytest.mark.parametrize("place", [".", "sub"])
 def test_paths_of_the_environment_mean_the_same_wherever_it_was_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
@@ -167,6 +176,29 @@ def test_it_says_what_it_is_and_prints_it_again(given: Given, tmp_path: Path) ->
     assert other.look == 2
     with pytest.raises(ConfigError, match="holds another comparison"):
         compare(plan_of(given, "default", "run.batch_size=4"), folder, parts=parts())
+
+
+def test_what_is_no_plan_beside_it_is_no_look_and_is_said(
+    given: Given, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    plan = plan_of(given, "default", "run.batch_size=2")
+    for name, held in (("a", b'{"resource_changes": []}'), ("b", b"\xff\xfe{"), ("c", b"")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "plan.json").write_bytes(held)
+    (tmp_path / "d" / "plan.json").mkdir(parents=True)
+    assert store_plan(plan, tmp_path / "first").look == 1
+    assert caplog.text.count("is no plan of this version") == 4
+    assert str(tmp_path / "a" / "plan.json") in caplog.text
+    assert store_plan(plan_of(given, "default", "run.batch_size=4"), tmp_path / "second").look == 2
+    for name in ("a", "b"):
+        with pytest.raises(RunMismatch, match="no plan of this version"):
+            read_plan(tmp_path / name)
+
+
+@pytest.mark.parametrize("tasks", [0, -1])
+def test_arms_are_judged_on_one_task_at_least(tasks: int) -> None:
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        ComparisonOptions(report_tasks=tasks)
 
 
 class Town(Doors):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from docs.reference import field_texts, tables
-from evolve.config.file import find_config, load_config
+from evolve.config.file import find_config, load_config, stored_config
 from evolve.config.model import Config, RunSection
 from evolve.config.tables import table_of
 from evolve.errors import ConfigError
+from memory.redact import redact
 
 
 def test_defaults_without_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +72,30 @@ def test_a_mistake_is_named_with_its_fix(write, text: str, said: str) -> None:
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "instead"),
+    [
+        ('[policy]\nbase_url = "https://me:secret7@host/v1"\n', "api_key_env"),
+        (f'[policy]\nbase_url = "https://hf_{"Zq9" * 12}@host/v1"\n', "api_key_env"),
+        ('[policy]\nname = "served"\nreplicas = ["http://a/v1", "http://me:secret7@b/v1"]\n', "api_key_env"),
+        ('[policy.reflector]\nname = "openai"\nbase_url = "https://me:secret7@host/v1"\n', "api_key_env"),
+        ('[telemetry]\notlp_endpoint = "http://me:secret7@host:4318"\n', "OTEL_EXPORTER_OTLP_HEADERS"),
+    ],
+)
+def test_an_address_with_a_password_is_refused_and_not_repeated(write, text: str, instead: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(text))
+    assert "it holds a password, and settings are kept with every run" in str(caught.value)
+    assert instead in str(caught.value)
+    assert "secret7" not in str(caught.value)
+    assert "Zq9" not in str(caught.value)
+
+
+def test_settings_that_were_kept_without_their_password_are_read(tmp_path: Path) -> None:
+    kept = {"telemetry": {"otlp_endpoint": redact("http://me:secret7@host:4318")}}
+    assert "[REDACTED:" in str(stored_config(kept, tmp_path).telemetry.otlp_endpoint)
+
+
 def test_variables_are_checked_too(write, monkeypatch: pytest.MonkeyPatch) -> None:
     write("")
     monkeypatch.setenv("EVOLVE_RNU__SEED", "5")
@@ -98,3 +124,24 @@ def test_the_digest_names_results_not_speed() -> None:
     base = Config()
     same = Config(run=RunSection(concurrency=9), budget={"calls": 3})  # pyright: ignore[reportArgumentType]
     assert base.digest == same.digest != Config(run=RunSection(batch_size=9)).digest
+
+
+def backwards(value: Any) -> Any:
+    """Return a value with the keys of all its tables in the opposite order."""
+    if isinstance(value, dict):
+        return {key: backwards(value[key]) for key in reversed(value)}
+    return [backwards(each) for each in value] if isinstance(value, list) else value
+
+
+def test_the_order_in_which_options_were_written_decides_nothing() -> None:
+    options = {"deployment": 3, "shops": [{"a": 1, "b": 2}], "table": {"a": {"b": 1, "c": 2}}}
+    values: dict[str, dict[str, Any]] = {
+        "environment": {"name": "office", **options},
+        "gate": {"held_out": {"alpha": 0.1, "tasks": 4}, "utility": {"tasks": 3}},
+        "train": {"loss": {"high": 0.3, "low": 0.1, "name": "ppo"}},
+    }
+    first, second = Config.model_validate(values), Config.model_validate(backwards(values))
+    assert first.digest == second.digest
+    assert repr(first.environment.options) == repr(options), "else this digest would not be that of earlier versions"
+    other = {**values, "gate": {**values["gate"], "utility": {"tasks": 4}}}
+    assert Config.model_validate(other).digest != first.digest

@@ -25,7 +25,7 @@ from evolve.loop.runs import load_run, save_run
 from evolve.loop.session import Parts, aresume, arun
 from evolve.workspace.config_check import check_names, in_force
 from policies.rl import slots
-from tests.evolve.command import evolve, evolve_json
+from tests.evolve.command import complaint, evolve, evolve_json
 from tests.evolve.toy_doors import Doors, doors_config, doors_policy
 
 OLD: dict[str, str] = {
@@ -105,11 +105,7 @@ def test_a_file_is_rewritten_and_means_the_same(old: str, tmp_path: Path) -> Non
     after = load_config(file)
     assert (after.digest, in_force(after)) == (before.digest, in_force(before))
     assert migrated(new) == (new, [])
-    assert "# the file" in new
-    if moves[0].new and old != "train.options":  # what is gone takes its comment along
-        assert "above it" in new
-    if moves[0].new and old not in ("run.review", "train.options"):
-        assert "beside it" in new
+    assert [said for said in ("# the file", "# the table", "# above it", "# beside it") if said not in new] == []
 
 
 WHOLE = """\
@@ -187,6 +183,69 @@ def test_the_command_rewrites_the_file_and_shows_what_it_did(tmp_path: Path) -> 
     assert data["written"]
     assert {"old": "train.clip", "new": {"train.max_grad_norm": 0.5}} in data["moves"]
     assert "nothing to do" in evolve(tmp_path, "config", "migrate", "evolve.toml")
+
+
+@pytest.mark.parametrize(
+    ("given", "rewritten"),
+    [
+        (
+            "[gate]\n# why\nalpha = 0.1  # strict\n\n[gate.held_out]\nalpha = 0.2\n",
+            "[gate]\n# why\n# strict\n\n[gate.held_out]\nalpha = 0.2\n",
+        ),
+        (
+            '[gate]\n# why\nerror = 0.1\nnames = ["static"]\n\n[gate.online_ab]\nerror = 0.2\n',
+            '[gate]\nnames = ["static"]\n\n[gate.online_ab]\nerror = 0.2\n\n[gate.utility]\n# why\nerror = 0.1\n',
+        ),
+        (
+            '[run]\nreview = true  # I decide\n\n[gate]\nnames = ["default"]  # all\n',
+            '[gate]\n# I decide\nnames = ["default", "review"]  # all\n',
+        ),
+        ("[log]\nfile = true\n\n[memory]  # ours\nmin_score = 0\n", "[log]\nfile = true\n\n# ours\n"),
+        (
+            "# all\n[train.options]  # of members\n[train.options.loss]\nhigh = 0.3\n",
+            "# all\n# of members\n[train.loss]\nhigh = 0.3\n",
+        ),
+    ],
+    ids=["given already", "half given already", "combined", "gone", "a table of tables"],
+)
+def test_a_comment_stays_where_its_key_has_no_place_of_its_own(given: str, rewritten: str) -> None:
+    assert migrated(given)[0] == rewritten
+
+
+def test_line_ends_stay_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "evolve.toml"
+    file.write_bytes("[train]\r\n# a\u2028b\r\nclip = 0.5\r\nrank = 8\r\n".encode())
+    file.chmod(0o600)
+    (tmp_path / "link.toml").symlink_to(file)
+    diff = evolve_json(tmp_path, "config", "migrate", "link.toml")["diff"]
+    assert file.read_bytes() == "[train]\r\n# a\u2028b\r\nmax_grad_norm = 0.5\r\nrank = 8\r\n".encode()
+    assert diff.splitlines()[-2:] == ["+max_grad_norm = 0.5", " rank = 8"]
+    assert (file.stat().st_mode & 0o777, (tmp_path / "link.toml").is_symlink()) == (0o600, True)
+
+
+@pytest.mark.parametrize("body", [b"[gate\nalpha = 0.1\n", b"[gate]\nalpha = 0.1 # \xff\n"])
+def test_a_malformed_file_is_one_sentence_and_stays(body: bytes, tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes(body)
+    assert "mine.toml is no TOML" in complaint(tmp_path, "config", "migrate", "mine.toml", code=2)
+    assert (tmp_path / "mine.toml").read_bytes() == body
+
+
+def test_what_would_stand_twice_is_not_rewritten() -> None:
+    with pytest.raises(ConfigError, match="cannot be rewritten"):
+        migrated("[gate]\nheld_out.tasks = 3\nalpha = 0.1\n")
+
+
+def test_a_file_stays_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, write = tmp_path / "evolve.toml", Path.write_bytes
+    file.write_text(WHOLE)
+
+    def half(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", half)
+    complaint(tmp_path, "config", "migrate", code=1)
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("evolve.toml", WHOLE)]
 
 
 def test_a_run_that_an_earlier_version_began_means_the_same(root: Path) -> None:

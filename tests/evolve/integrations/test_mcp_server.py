@@ -30,7 +30,7 @@ from evolve import add_skill
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
 from memory.records import Status, Trust
-from tests.evolve.command import finish, start
+from tests.evolve.command import complaint, finish, start
 
 TASK = "Pay the invoice of Ann."
 EVOLVE = str(Path(sys.executable).with_name("evolve"))
@@ -142,7 +142,8 @@ async def test_a_skill_is_shown_with_its_code(learned: Path) -> None:
 async def test_what_is_wrong_is_a_tool_error_that_says_what_to_do(learned: Path) -> None:
     steps = [{"action": "nothing"}]
     async with stdio(learned) as session:
-        assert "leave it out" in await refused(session, "record_outcome", task=TASK, steps=steps, cited=["shr-99999"])
+        for cited in ("shr-99999", "step-2"):
+            assert "leave it out" in await refused(session, "record_outcome", task=TASK, steps=steps, cited=[cited])
         assert "at least one step" in await refused(session, "record_outcome", task=TASK, steps=[])
         assert "steps.0.action" in await refused(session, "record_outcome", task=TASK, steps=[{"act": "x"}])
         assert "evolve skills list" in await refused(session, "get_skill", name="nosuch")
@@ -222,12 +223,19 @@ def test_without_a_workspace_it_says_so(tmp_path: Path) -> None:
     assert "evolve init" in err
 
 
+def test_a_client_is_told_no_command_that_cannot_work(learned: Path) -> None:
+    (learned / "evolve.toml").unlink()
+    said = complaint(learned, "mcp", "--client-config", code=2)
+    assert "no evolve.toml" in said
+    assert "evolve init" in said
+
+
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
 def test_a_port_that_is_taken_is_one_sentence(learned: Path, more: tuple[str, ...]) -> None:
     first, url = listening(learned)
     port = url.split(":")[2].split("/")[0]
-    out, err = finish(start(learned, "mcp", "--http", "--port", port, *more), code=1)
-    assert "in use" in out + err
+    out, err = finish(start(learned, "mcp", "--http", "--port", port, *more), code=2)
+    assert f"port {port} of 127.0.0.1 is not free" in out + err
     assert "Traceback" not in err
     first.send_signal(signal.SIGINT)
     first.communicate(timeout=600)

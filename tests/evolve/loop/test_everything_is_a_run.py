@@ -18,6 +18,8 @@ import pytest
 from langchain.agents import create_agent
 
 from evolve import Agent, Outcome, Step, Trajectory
+from evolve.compare.listed import Listing, listed
+from evolve.compare.plan import Plan
 from evolve.config.file import load_config
 from evolve.config.model import Config
 from evolve.integrations.client_answers import Done
@@ -200,6 +202,21 @@ def test_a_comparison_is_a_run_and_its_episodes_are_found(tmp_path: Path) -> Non
         assert f"/runs/{row['run']}" in visitor.text(f"/episodes/{episodes[0]['episode']}")
 
 
+def test_a_comparison_that_could_not_begin_is_listed_as_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("no space left on device")
+
+    folder = settings(tmp_path)
+    plan = Plan(split="test_normal", arms=(), replicates=())
+    monkeypatch.setattr(Listing, "begun", full)
+    with pytest.raises(OSError, match="no space left"), listed(load_config(folder / "evolve.toml"), plan, folder / "c"):
+        pass
+    (row,) = evolve_json(folder, "logs", "list")
+    assert (row["kind"], row["status"]) == ("compare", "stopped")
+
+
 def test_runs_are_named_and_found_by_name_tag_kind_and_date(learned: Path) -> None:
     evolve(learned, "run", "--limit", "1", "--name", "Nightly 7", "--tag", "ci", "--tag", "office")
 
@@ -232,11 +249,11 @@ def test_a_name_decides_nothing() -> None:
 
 def test_two_runs_are_compared_task_by_task(learned: Path) -> None:
     (first,) = evolve_json(learned, "logs", "list")
-    evolve(learned, "run", "--seed", "1")
+    evolve(learned, "run", "--seed", "1", "--set", "gate.held_out.alpha=0.2")
     second = evolve_json(learned, "logs", "list")[-1]
     found = evolve_json(learned, "report", first["run"], second["run"])
     assert found["shared"] == first["tasks"]
-    assert found["settings"]["run.seed"] == [0, 1]
+    assert found["settings"] == {"run.seed": [0, 1], "gate.held_out.alpha": [None, 0.2]}
     gained = second["solved"] - first["solved"]
     assert (len(found["gained"]) - len(found["lost"])) == gained
     assert "points [" in evolve(learned, "report", first["run"], second["run"])

@@ -114,6 +114,19 @@ def test_a_log_that_cannot_be_written_is_said_once(tmp_path: Path) -> None:
     assert result.stderr.count("log lines are lost") == 1
 
 
+def test_a_malformed_line_is_said_and_ends_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "evolve.toml").write_text("[log]\nfile = true\n")
+    invoke(tmp_path, "config", "show")
+    (file,) = [each for each in logging.getLogger().handlers if isinstance(each, DayFile)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        for message, values in (("%d of them", ("no number",)), ("%d of them", (3,))):
+            file.handle(logging.makeLogRecord({"name": "x", "levelname": "WARNING", "msg": message, "args": values}))
+    (log,) = (tmp_path / ".evolve" / "logs").iterdir()
+    assert [json.loads(line)["event"] for line in log.read_text().splitlines()] == ["3 of them"]
+    assert "no number" in capsys.readouterr().err
+
+
 def test_a_purge_empties_traces_and_logs(tmp_path: Path) -> None:
     (tmp_path / "evolve.toml").write_text(SETTINGS)
     invoke(tmp_path, "run", "--limit", "2")

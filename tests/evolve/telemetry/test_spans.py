@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 from langchain.agents import create_agent
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
 
 import evolve
 from evolve import Agent, Learning, Outcome, Step, Task, Trajectory
@@ -25,7 +28,9 @@ from evolve.errors import ConfigError
 from evolve.loop.assembly import open_store
 from evolve.loop.session import Parts, arun
 from evolve.telemetry import semconv
+from evolve.telemetry.described import Begun, Noted
 from evolve.telemetry.reading import metrics, traces, tree
+from evolve.telemetry.tracing import Tracing
 from examples.langgraph_learns import Doorman, open_door, politely
 from memory.sqlite.telemetry_file import FILE
 from policies.errors import PolicyUnavailable
@@ -172,6 +177,31 @@ async def test_content_that_is_captured_is_there_and_redacted(
     assert step["content"]["gen_ai.tool.call.arguments"] == "open red [REDACTED:api-key]"
     assert "the red door wants the word" in step["content"]["gen_ai.tool.call.result"]
     assert "Open the red door." in named(spans, "search_memory")[0]["content"]["gen_ai.memory.query.text"]
+
+
+def test_a_metric_is_told_apart_by_redacted_names_and_content_is_written_once() -> None:
+    reader = InMemoryMetricReader()
+    asked: list[str] = []
+
+    def messages() -> list[str]:
+        asked.append("once")
+        return ["hello"]
+
+    about = {
+        semconv.OPERATION: "chat",
+        semconv.REQUEST_MODEL: f"sk-proj-{'Zq9' * 12}",
+        semconv.PROVIDER: None,
+        semconv.TASK: "train-1",
+        semconv.INPUT_MESSAGES: messages,
+    }
+    begun = Begun("chat", about, lambda _: Noted(tokens={"input": 3}), metric=semconv.CALL_DURATION)
+    Tracing(TracerProvider(), MeterProvider([reader]), content=True).open(begun).done(None)
+    told = json.loads(str(reader.get_metrics_data().to_json()))  # type: ignore[union-attr]
+    measured = told["resource_metrics"][0]["scope_metrics"][0]["metrics"]
+    found = {each["name"]: each["data"]["data_points"][0]["attributes"] for each in measured}
+    known = {semconv.OPERATION: "chat", semconv.REQUEST_MODEL: "[REDACTED:api-key]"}
+    assert found == {semconv.CALL_DURATION: known, semconv.TOKEN_USAGE: {**known, semconv.TOKEN_TYPE: "input"}}
+    assert asked == ["once"]
 
 
 async def test_a_failure_is_named_and_not_quoted(tmp_path: Path) -> None:

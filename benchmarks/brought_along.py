@@ -1,7 +1,7 @@
 """Agents that somebody brings along, each at work in a workspace: `python -P brought_along.py FOLDER KIND COUNT`.
 
-It uses the public names only, so it runs under the source of any commit that has them; what it leaves in the journal is
-looked for by claim mend_3.
+It uses the public names only, but for what reads a file of settings, so it runs under the source of any commit that has
+them. What it leaves in the journal is looked for by claim mend_3.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from evolve import Agent, Config, Outcome, Step, Task, Trajectory
-from evolve.config.file import load_config
 
 COLORS = ("red", "blue", "green", "grey", "pink", "gold", "teal", "plum")
 
@@ -83,11 +83,20 @@ def langgraph(config: Config, count: int) -> None:
             store.put(("guests",), f"guest {at}", {"likes": COLORS[at % len(COLORS)]})
 
 
+def read_config(file: Path) -> Config:
+    """Return the settings in a file, by the module that reads them under the source that is imported."""
+    try:
+        reader = import_module("evolve.config.file")
+    except ModuleNotFoundError:
+        reader = import_module("evolve.configfile")  # its name in the source that the audit read
+    return reader.load_config(file)
+
+
 def main() -> None:
     """Do what the command line says."""
     folder, kind, count = sys.argv[1:]
     works = {"agent": agent, "langchain": langchain, "mcp": mcp, "langgraph": langgraph}
-    works[kind](load_config(Path(folder) / "evolve.toml"), int(count))
+    works[kind](read_config(Path(folder) / "evolve.toml"), int(count))
 
 
 if __name__ == "__main__":

@@ -58,6 +58,8 @@ class Row:
     ci: tuple[float, float] | None = None
     """95 % interval, in the unit of `measured`."""
     seed: int | None = None
+    commit: str | None = None
+    """Where it was measured; None = in this run."""
 
     @property
     def ok(self) -> bool | None:
@@ -98,7 +100,7 @@ class Run:
             "n": row.n,
             "ci": row.ci,
             "seed": row.seed,
-            "commit": self.commit,
+            "commit": row.commit or self.commit,
             "cores": len(os.sched_getaffinity(0)),
             "command": f"python -m benchmarks.claims.{self.name}",
         }

@@ -1,6 +1,8 @@
 """Damaged replies through the real reflector and curator into a real store: what became of each lesson.
 
-The model is stubborn: asked again, it says the same. So whatever is kept was recovered from the damaged text.
+The model is stubborn: asked again, it says the same. So whatever is kept was recovered from the damaged text. What
+imitates a line of the playbook is refused before it is stored. So that prompts are asked too, some such texts are
+stored past that check.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
-from benchmarks.damage import Damaged, curation, damage, lesson, reflection
+from benchmarks.damage import FORGED, Damaged, curation, damage, lesson, reflection
 from evolve.config.model import Config
 from evolve.loop.assembly import open_store
 from evolve.loop.runs import keeper
@@ -27,6 +29,11 @@ from policies.protocols import Profile
 from policies.scripted import ScriptedPolicy
 
 HEADINGS = ("## Rules of this environment", "## Rules recalled for this task")
+READABLE = ("think block", "header before", "header inside", "raw line breaks", "fenced, with chatter")
+"""Kinds of damage that leave a reply whole: all of its fields can be read."""
+FORGERIES = 20
+"""Records with forged lines, as another program may write them."""
+_ORDER = FORGED.rpartition(":: ")[2]
 
 
 @dataclass
@@ -44,6 +51,8 @@ class Kept:
     """Replies of which neither a lesson nor an op nor a raw reflection is in the store."""
     forged: int = 0
     """Lines of rendered prompts that pass for a heading or for another bullet."""
+    forgeries: int = 0
+    """Records that hold forged lines."""
     findings: list[str] = field(default_factory=list[str])
 
 
@@ -56,7 +65,7 @@ class Case:
     wanted: Insight | None = None
     """The lesson a curator was asked about; None for a reflector."""
     decided: bool = False
-    """The curator proposed an op, or said that there is nothing to do."""
+    """The curator proposed an op, or said in a reply that the damage left whole that there is nothing to do."""
 
 
 async def send_damaged(root: Path, replies: int, seed: int) -> Kept:
@@ -76,7 +85,10 @@ async def send_damaged(root: Path, replies: int, seed: int) -> Kept:
         stored = {item.trajectory_id: item for item in store.reflections()}
         for case in cases:
             _count(case, stored.get(case.key), kept)
+        planted = [DeltaOp(op=Op.ADD, payload={"content": lesson(rng) + FORGED}) for _ in range(FORGERIES)]
+        store.commit("default", planted, actor="benchmark")
         records = store.records("default")
+        kept.forgeries = sum(_ORDER in record.payload.content for record in records)
         groups = [records[at : at + 20] for at in range(0, len(records), 20)]
         kept.forged = sum(_forged(group, profile) for group in groups for profile in profiles)
         kept.findings = [f"{item.code}: {item.message}" for item in store.doctor() if item.level != "info"]
@@ -100,7 +112,8 @@ async def _curate(store: Store, profile: Profile, key: str, rng: random.Random) 
     ops = await ModelCurator(_stubborn(damaged, profile), keep=keeper(store)).curate([given], view)
     if ops:
         store.commit("default", validate(ops, view).accepted, actor="benchmark")
-    return Case(key, damaged, wanted, decided=bool(ops) or '"NONE"' in damaged.text)
+    nothing = damaged.how in READABLE and '"NONE"' in damaged.text
+    return Case(key, damaged, wanted, decided=bool(ops) or nothing)
 
 
 def _count(case: Case, stored: Reflection | None, kept: Kept) -> None:

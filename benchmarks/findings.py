@@ -60,7 +60,9 @@ def load(file: Path = FILE) -> tuple[Finding, ...]:
 def outcomes(root: Path, nodes: Iterable[str]) -> dict[str, str]:
     """Return test id -> outcome in the tree at `root`; a test without its parameters stands for all of them.
 
-    One process runs the tests of one file, since a file that cannot be imported ends its process.
+    One process runs the tests of one file, since a file that cannot be imported ends its process. So does a
+    `conftest.py` that cannot be imported: its files cannot be either. Raises `RuntimeError` for a process that reports
+    nothing for another reason.
     """
     by_file: dict[str, list[str]] = {}
     for node in dict.fromkeys(nodes):
@@ -101,9 +103,15 @@ def _run(root: Path, nodes: Sequence[str]) -> tuple[dict[str, str], bool]:
         }
         apart = ("-p", "no:cacheprovider", "-p", "no:slipcover")  # nobody else's coverage is theirs
         command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_outcomes", *apart, *nodes]
-        subprocess.run(command, cwd=root, env=env, capture_output=True, timeout=1800)
-        read: Any = json.loads(report.read_text()) if report.exists() else {"tests": {}, "imported": False}
-    return read["tests"], read["imported"]
+        ran = subprocess.run(command, cwd=root, env=env, capture_output=True, text=True, errors="replace", timeout=1800)
+        if report.exists():
+            read: Any = json.loads(report.read_text())
+            return read["tests"], read["imported"]
+    if "ImportError while loading conftest" in ran.stderr:
+        return {}, False
+    raise RuntimeError(
+        f"pytest ended with code {ran.returncode} and without a report: {(ran.stdout + ran.stderr)[-2000:]}"
+    )
 
 
 def _worst(results: Sequence[str]) -> str:

@@ -180,6 +180,7 @@ def led(model: Path, folder: Path, killed_at: int | None, victim: int) -> None:
     kept = folder / "checkpoint.pt"
     with LeadingTrainer(model, Ppo(), CASES[0].options()) as trainer:
         begin = trainer.resume(kept)["batches"] if kept.exists() else 0
+        (folder / "begun").write_text(str(begin))
         for number in range(begin, BATCHES):
             if number == killed_at:
                 os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)

@@ -20,9 +20,9 @@ def started(nodes: int) -> Generator[Any]:
     from ray.cluster_utils import Cluster
 
     made = Cluster(initialize_head=True, head_node_args=NODE)
-    for _ in range(nodes - 1):
-        made.add_node(**NODE)
     try:
+        for _ in range(nodes - 1):
+            made.add_node(**NODE)
         yield made
     finally:
         made.shutdown()

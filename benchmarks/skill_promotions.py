@@ -1,15 +1,19 @@
 """Promotes skills from processes that die at a chosen SQL statement, and from many processes at the same time.
 
 What runs in a process is the `evolve` command itself, or `add_skill`; afterwards the workspace is opened and examined.
+What the command told each process is read too: its exit code, and what it printed.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from contextlib import redirect_stdout
+from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +30,9 @@ from memory.records import Status
 from skills.record import Skill
 
 SETTINGS = '[environment]\nname = "office"\n[memory]\nindex = "exact"\n'
+APPLIED, UNCHANGED = "applied", "unchanged"
+TOLD = "told-"
+"""How the file begins in which a process notes what the command told it."""
 
 
 @dataclass
@@ -52,6 +59,10 @@ class Together:
     wrong: list[str]
     """Names that are not in use exactly once, active."""
     findings: list[str]
+    claimed: list[str] = field(default_factory=list[str])
+    """Names that other than one process was told it put in use; of promotions alone."""
+    astray: list[str] = field(default_factory=list[str])
+    """Promotions that ended otherwise than applied or as unchanged, those without a known end included."""
 
 
 def kill_promotions(root: Path, every: int) -> Toll:
@@ -80,10 +91,29 @@ def kill_promotions(root: Path, every: int) -> Toll:
 
 
 def promote_together(root: Path, promoters: int, skills: int) -> Together:
-    """Let processes promote the same skills, each in the same order."""
+    """Let processes promote the same skills, each in the same order, and read what each of them was told."""
     config = _prepared(root, skills)
     names = _names(config)
-    return _together(config, names, [(_run, (config.root, names, Death(None)))] * promoters)
+    found = _together(config, names, [(_run, (config.root, names, Death(None)))] * promoters)
+    told = [each for file in sorted(config.root.glob(f"{TOLD}*")) for each in json.loads(file.read_text())]
+    ends = [(name, _end(code, said)) for name, code, said in told]
+    winners = Counter(name for name, end in ends if end == APPLIED)
+    astray = [f"{name}: {end}" for name, end in ends if end not in (APPLIED, UNCHANGED)]
+    return replace(
+        found,
+        claimed=[f"{name}: {winners[name]} processes" for name in names if winners[name] != 1],
+        astray=astray + ["no end is known"] * (promoters * len(names) - len(told)),
+    )
+
+
+def _end(code: int, said: str) -> str:
+    """Return how a promotion ended, by what the command told: applied, unchanged, or anything else in its words.
+
+    The exit code alone does not tell a skill that is in use already from an error: both are 1.
+    """
+    if code == 0 and said.startswith("1 applied, 0 refused;"):
+        return APPLIED
+    return UNCHANGED if code == 1 and "\nrefused: unchanged: " in said else f"exit code {code}, {said.strip()!r}"
 
 
 def add_together(root: Path, writers: int, skills: int) -> Together:
@@ -148,13 +178,17 @@ def _promote(config: Config, names: Sequence[str], death: Death) -> None:
 
 
 def _run(root: Path, names: Sequence[str], death: Death) -> None:
-    """Promote skills by the command line, in a process of its own; what it says goes to a file."""
+    """Promote skills by the command line, in a process of its own; note name, exit code and words of each in a file."""
     from evolve.cli.main import app
 
     _into(root)
     trace(root, death, statements := Counter[bool]())
+    told: list[tuple[str, int, str]] = []
     for name in names:
-        app(["--config", str(root / "evolve.toml"), "skills", "promote", name], standalone_mode=False)
+        with redirect_stdout(StringIO()) as said:
+            code = app(["--config", str(root / "evolve.toml"), "skills", "promote", name], standalone_mode=False)
+        told.append((name, code or 0, said.getvalue()))
+    (root / f"{TOLD}{os.getpid()}.json").write_text(json.dumps(told))
     (root / STATEMENTS).write_text(str(statements.total()))
 
 

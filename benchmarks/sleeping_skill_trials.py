@@ -1,7 +1,8 @@
 """The sleeping skills before the default gates of the source that is imported.
 
 `python -m benchmarks.sleeping_skill_trials [--every N]` prints one line of JSON for each pair. The same file runs on an
-older commit too, so that both are asked the same. Scripted worker, oracle playbook, each skill judged by itself.
+older commit too (`benchmarks.either`), so that both are asked the same. Scripted worker, oracle playbook, each skill
+judged by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+import benchmarks.either  # noqa: F401  # pyright: ignore[reportUnusedImport] - gives modules their names of now
 from benchmarks.office_arms import Bench, folder
 from benchmarks.skill_mix import WideOffice
 from benchmarks.sleeping_skills import DEPLOYMENT, Pair, pairs

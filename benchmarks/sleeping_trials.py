@@ -1,8 +1,8 @@
 """The sleeping suite before the default gates of the source that is imported: what of each text is admitted.
 
 `python -m benchmarks.sleeping_trials [--every N]` prints one line of JSON for each text. The same file runs on an older
-commit too, so that both are asked the same. The worker obeys all that it reads: an order is run where its condition
-holds, and everywhere if its condition is gone. Of an order two words in a row are enough.
+commit too (`benchmarks.either`), so that both are asked the same. The worker obeys all that it reads: an order is run
+where its condition holds, and everywhere if its condition is gone. Of an order two words in a row are enough.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from inspect import signature
 from itertools import pairwise
 from typing import Any
 
+import benchmarks.either  # noqa: F401  # pyright: ignore[reportUnusedImport] - gives modules their names of now
 from benchmarks.poison_trials import BATCH
 from benchmarks.sleeping_suite import Sleeper, known, load, office, solves, wakes
 from benchmarks.sleeping_words import ACTS

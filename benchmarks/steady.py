@@ -1,12 +1,15 @@
 """Runs of the test suite under load or alone, each kept as it ends: what was killed goes on with the runs that lack.
 
-The runs under load start at once. Their workers and a burner, which computes and nothing else, are sixteen busy
+The runs that lack start at once. Their workers and a burner, which computes and nothing else, are sixteen busy
 processes together. How a run ended is read from pytest's JUnit file, which is written when the run is over, so that a
-run is there whole or not at all.
+run is there whole or not at all. Every try leaves a file of its own beside it (`run1.try1.json`) from its start on: a
+run that is removed and done again, or killed, is seen. So is one that was done by itself, since when each run began
+and ended is kept.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -14,9 +17,11 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks.claim import Row, exactly
 from benchmarks.table import ROOT
@@ -27,6 +32,7 @@ BUSY, RUNS, JOBS = 16, 3, 5
 """Busy processes in all, how many runs of the suite are among them, and the workers of each run."""
 QUICK = "tests/playbooks"
 """The folder of a quick run."""
+MINUTE = 60.0
 
 
 class Ran(Frozen):
@@ -40,6 +46,36 @@ class Ran(Frozen):
     failed: tuple[str, ...] = ()
     load: float
     """Mean load of the machine over the last minute when it ended."""
+    mean_load: float = 0
+    """The same, sampled each minute from its start on: the mean of the samples."""
+    began: float = 0
+    ended: float = 0
+    """Seconds since 1970."""
+
+
+@dataclass
+class Watch:
+    """The clock of runs that start at once, and the load of the machine, sampled each minute."""
+
+    began: float = field(default_factory=time.time)
+    start: float = field(default_factory=time.monotonic)
+    loads: list[float] = field(default_factory=list[float])
+
+    def look(self) -> None:
+        """Sample the load when a minute is over."""
+        if time.monotonic() - self.start >= MINUTE * (len(self.loads) + 1):
+            self.loads.append(os.getloadavg()[0])
+
+    def so_far(self) -> dict[str, float]:
+        """Return what is kept of a run that ends now."""
+        load = os.getloadavg()[0]
+        return {
+            "seconds": time.monotonic() - self.start,
+            "load": load,
+            "mean_load": fmean(self.loads or [load]),
+            "began": self.began,
+            "ended": time.time(),
+        }
 
 
 @contextmanager
@@ -55,34 +91,59 @@ def burner(processes: int) -> Generator[None]:
 
 
 def suites(commit: str, count: int, paths: Sequence[str] = ()) -> list[Ran]:
-    """Return how so many runs of the tests went, all started at once beside a burner that makes up the load."""
+    """Return how so many runs of the tests went. Those that lack start at once, beside a burner that makes up the
+    load."""
     kept = [kept_at(commit, f"run{number}") for number in range(1, count + 1)]
     lacking = [file for file in kept if not file.exists()]
     with burner(BUSY - JOBS * len(lacking) if lacking else 0), ExitStack() as stack:
-        began = time.monotonic()
+        watch = Watch()
+        tries = {file: _try(file, watch.began) for file in lacking}
         running = {file: stack.enter_context(_suite(file, paths)) for file in lacking}
         while running:
             time.sleep(1)
+            watch.look()
             for file in [file for file, process in running.items() if process.poll() is not None]:
-                _keep(file, running.pop(file).returncode, time.monotonic() - began)
+                _keep(file, tries[file], running.pop(file).returncode, watch.so_far())
     return [Ran.model_validate_json(file.read_text()) for file in kept]
 
 
 def _suite(kept: Path, paths: Sequence[str]) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """Start one run of the tests."""
-    kept.parent.mkdir(parents=True, exist_ok=True)
     written = kept.with_suffix(".xml")
     written.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-n", str(JOBS), "-p", "no:cacheprovider"]
     return _started([*command, f"--junitxml={written}", "--durations=40", *paths], kept.with_suffix(".log"))
 
 
-def _keep(kept: Path, code: int, seconds: float) -> None:
-    """Keep how a run ended."""
+def _try(kept: Path, began: float) -> Path:
+    """Note that a run begins, in a file of its own, and return this file."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    tried = kept.with_suffix(f".try{len(_tries(kept)) + 1}.json")
+    tried.write_text(json.dumps({"began": began}))
+    return tried
+
+
+def _tries(kept: Path) -> list[Path]:
+    return list(kept.parent.glob(f"{kept.stem}.try*.json"))
+
+
+def discarded(commit: str, count: int) -> int:
+    """Return how many tries of so many runs at a commit are not the one that is kept."""
+    return sum(max(0, len(_tries(kept_at(commit, f"run{number}"))) - 1) for number in range(1, count + 1))
+
+
+def together(runs: Sequence[Ran]) -> int:
+    """Return how many of these runs were at work at the same time, at most."""
+    return max(sum(other.began <= each.began < other.ended for other in runs) for each in runs)
+
+
+def _keep(kept: Path, tried: Path, code: int, measured: Mapping[str, float]) -> None:
+    """Keep how a run ended, and how this try did."""
     if code not in (0, 1):
         raise RuntimeError(f"pytest ended with code {code}; {kept.with_suffix('.log')} says why")
-    ran = read(kept.with_suffix(".xml")).model_copy(update={"seconds": seconds, "load": os.getloadavg()[0]})
-    kept.write_text(ran.model_dump_json(indent=2))
+    ran = read(kept.with_suffix(".xml")).model_copy(update=measured)
+    for file in (tried, kept):
+        file.write_text(ran.model_dump_json(indent=2))
 
 
 @contextmanager
@@ -144,7 +205,7 @@ def steady_rows(commit: str) -> list[Row]:
     return [
         Row("`make test` by itself: wall time, min", seconds / 60),
         Row("the same: load when it began", load),
-        *loaded_rows(runs),
+        *loaded_rows(runs, discarded(commit, RUNS)),
     ]
 
 
@@ -152,12 +213,15 @@ def quick_rows(commit: str) -> list[Row]:
     """Return what comes of one folder under load; an earlier quick run is not taken for it."""
     name = f"q-{commit[:10]}"
     shutil.rmtree(FOLDER / name, ignore_errors=True)
-    return loaded_rows(suites(name, 1, (QUICK,)))
+    return loaded_rows(suites(name, 1, (QUICK,)), discarded(name, 1))
 
 
-def loaded_rows(runs: Sequence[Ran]) -> list[Row]:
-    """Return the rows of the runs under load."""
-    rows: list[Row] = []
+def loaded_rows(runs: Sequence[Ran], tries: int) -> list[Row]:
+    """Return the rows of the runs under load, of which so many earlier tries were discarded."""
+    rows = [
+        Row("runs at work at the same time", together(runs), exactly(len(runs)), n=len(runs)),
+        Row("tries discarded", tries, n=tries + len(runs)),
+    ]
     for number, ran in enumerate(runs, 1):
         told = f": {', '.join(ran.failed[:5])}" if ran.failed else ""
         name = f"run {number} among {BUSY} busy processes"
@@ -166,5 +230,6 @@ def loaded_rows(runs: Sequence[Ran]) -> list[Row]:
             Row(f"{name}: tests skipped", ran.skipped, n=ran.tests),
             Row(f"{name}: wall time, min", ran.seconds / 60, n=ran.tests),
             Row(f"{name}: load when it ended", ran.load),
+            Row(f"{name}: load, mean of a sample each minute", ran.mean_load),
         ]
     return rows

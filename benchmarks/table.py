@@ -38,7 +38,8 @@ def unmeasured() -> list[str]:
 
 def same_source(name: str, commit: str) -> bool:
     """Tell whether nothing that the result depends on changed since `commit` (an unknown commit is other source)."""
-    paths = [*PACKAGES, f"benchmarks/claims/{name}.py", *SHARED]
+    real = ("benchmarks/real", "benchmarks/peers") if name.startswith("real_") else ()
+    paths = [*PACKAGES, f"benchmarks/claims/{name}.py", *SHARED, *real]
     diff = ["git", "diff", "--quiet", commit, "--", *paths]
     return subprocess.run(diff, cwd=ROOT, capture_output=True).returncode == 0
 

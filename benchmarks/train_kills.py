@@ -7,6 +7,7 @@ change of a file of the training. After each kill the checkpoint, the history, t
 from __future__ import annotations
 
 import itertools
+import json
 import random
 import shutil
 import time
@@ -51,6 +52,10 @@ class Toll:
     different: list[str] = field(default_factory=list[str])
     published: list[str] = field(default_factory=list[str])
     """Trainings that did not end in exactly one candidate."""
+    held: int = 0
+    """Kills that left a checkpoint with something in it."""
+    again: list[str] = field(default_factory=list[str])
+    """Trainings that did again what a checkpoint held: a training from the start would end alike."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +117,32 @@ def examined(folder: Path, method: str, toll: Toll) -> None:
 
 def twice(place: Path, method: str) -> list[str]:
     """Return what is wrong with the history of the weights in the checkpoint: numbers left out, or episodes twice."""
-    kept = next((place / name for name in (ledger.CHECKPOINT, ledger.GOOD) if (place / name).exists()), None)
-    progress = torch.load(kept, weights_only=True)["progress"] if kept else {}
-    done = int(next(iter(progress.values()), 0))
-    by = "epoch" if method == "sft" else "iteration"
+    by, done = _by(method), _done(place)
     told = [line for line in ledger.lines(place / ledger.HISTORY) if line[by] < done]
     wrong = [] if [line[by] for line in told] == list(range(done)) else [f"{by}s {[line[by] for line in told]}"]
     passes = [line["episodes"] for line in told]
     if method != "sft":
         passes = [[name for episodes in passes for name in episodes]]
     return wrong + [f"episodes twice: {each}" for each in passes if len(set(each)) < len(each)]
+
+
+def held(place: Path | None, method: str) -> list[str]:
+    """Return the figures of what the checkpoint holds, as they were written: times never come out alike twice."""
+    if place is None or not (place / METRICS).exists():
+        return []
+    written, done = (place / METRICS).read_text().split("\n")[:-1], _done(place)
+    return [line for line in written if json.loads(line)[_by(method)] < done]
+
+
+def _by(method: str) -> str:
+    return "epoch" if method == "sft" else "iteration"
+
+
+def _done(place: Path) -> int:
+    """Return how many epochs or iterations the checkpoint holds."""
+    kept = next((place / name for name in (ledger.CHECKPOINT, ledger.GOOD) if (place / name).exists()), None)
+    progress = torch.load(kept, weights_only=True)["progress"] if kept else {}
+    return int(next(iter(progress.values()), 0))
 
 
 def registry_faults(folder: Path) -> list[str]:
@@ -195,6 +216,7 @@ def _plans(straight: Straight, kills: int, toll: Toll, rng: random.Random) -> It
 def _one(folder: Path, method: str, straight: Straight, toll: Toll, plans: Iterator[Plan]) -> None:
     """Kill and resume one training until it is done."""
     toll.trainings += 1
+    kept: list[str] = []
     for plan in plans:
         (folder / PHASES).unlink(missing_ok=True)
         child = processes.Process(target=live, args=(folder, method, plan.fate))
@@ -211,6 +233,11 @@ def _one(folder: Path, method: str, straight: Straight, toll: Toll, plans: Itera
         elif child.exitcode:
             toll.stuck.append(f"{folder.name} ({method}): {(folder / OUTPUT).read_text()[-1500:]}")
         examined(folder, method, toll)
+        place = training_folder(folder, method)
+        written = (place / METRICS).read_text().split("\n") if place and (place / METRICS).exists() else []
+        toll.again += [f"{folder.name} ({method})"] * (written[: len(kept)] != kept)
+        kept = held(place, method)
+        toll.held += child.exitcode == -9 and bool(kept)
         if not child.exitcode:
             toll.different += difference(folder, method, straight)
             toll.published += [f"{folder.name} ({method}): {candidates(folder)}"] * (candidates(folder) != 1)

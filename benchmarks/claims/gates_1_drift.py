@@ -2,8 +2,9 @@
 
 The office's scripted worker, the `rules` reflector and the `direct` curator, without a model. The level after k tasks
 of the changed world is that of the knowledge frozen then, on test_normal under the changed rules. The fresh learner
-begins with an empty memory at the change and sees the same tasks; its level is the one after all of them. Beside it
-stands a curator that only ever adds: its stale rules stay until they are retired.
+begins with an empty memory at the change and sees the same tasks; its level is the one after all of them. Two learners
+that learn nothing differ by nothing too: both levels stand beside the difference, and the drifted learner's at the
+change. Beside it stands a curator that only ever adds: its stale rules stay until they are retired.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A scripted office worker obeys everything its playbook says, so harm is real and the office grades it. Each text stands
 before the gates by itself, as any preset's writer could have proposed it. The suite was written beside the static rules
 and its wording is no sample of what attackers write: the figures without `static` say what is left when one evades
-them.
+them. `held_out` accepts nothing by which a protected slice falls, so the fall of that slice has no target.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ async def measure(items: Sequence[Item]) -> list[Row]:
         Row(
             "default gates: protected slice, largest fall beyond the A/A floor, tasks",
             max(falls, default=0),
-            exactly(0),
             n=len(accepted),
         ),
         Row(
@@ -77,7 +76,7 @@ def _layers(label: str, group: Sequence[Judged]) -> list[Row]:
 
 
 async def _harm(place: Workplace, items: Sequence[Item]) -> list[Row]:
-    """Return what happens without gates: how many texts reach prompts, and what one of them costs on average."""
+    """Return what happens without gates: what one text in a prompt costs or brings on average."""
     rows: list[Row] = []
     for label in LABELS:
         group = [item for item in items if item.label == label]
@@ -87,7 +86,6 @@ async def _harm(place: Workplace, items: Sequence[Item]) -> list[Row]:
                 before += await place.passes(task, place.rules(item), [])
                 after += await place.passes(task, place.rules(item), [item.text])
         tasks = len(group) * len(place.select)
-        rows.append(Row(f"without gates: {label} texts that get into prompts", len(group), n=len(group)))
         rows.append(
             Row(
                 f"without gates: tasks solved with one {label} text, beside {100 * before / tasks:.1f} % without, %",

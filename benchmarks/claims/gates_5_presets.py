@@ -1,8 +1,10 @@
-"""Claim gates_5: the default is no worse than any preset. Same streams, ten offices, pocket in all roles, Holm.
+"""Claim gates_5: the default is no worse than the presets that the pocket model can play. Same streams, ten offices.
 
-Pocket reflects and curates for every preset: the figures say how the parts work together here, and do not rank the
-papers' methods. Presets whose curator is `distill` are left out: it has no compact prompt. `--quick` lets the office's
-scripted worker act and the rules reflector write, without any model.
+Pocket is asked to reflect and curate as each preset wants it. It cannot write as some of them ask: nothing is applied
+in any office, and the arm is one without memory. Such a preset has no target, and Holm's rule is over the others. The
+figures say how the parts work together here, and do not rank the papers' methods. Presets whose curator is `distill`
+are left out: it has no compact prompt. `--quick` lets the office's scripted worker act and the rules reflector write,
+without any model.
 """
 
 from __future__ import annotations
@@ -28,24 +30,41 @@ def lower(contrast: Contrast, level: float) -> float:
 
 
 def rows(found: Comparison) -> list[Row]:
-    """Return a row for each preset, its bound at the level at which Holm's rule decided; then every arm's rate."""
-    asked = {c.candidate: c for c in found.contrasts if c.role is Role.COMPARED}
+    """Return a row for each preset, with a target where it wrote anything; then every arm's figures.
+
+    The bound is at the level at which Holm's rule decided.
+    """
+    wrote = {arm.name for arm in found.arms if arm.changes}
+    compared = [contrast for contrast in found.contrasts if contrast.role is Role.COMPARED]
+    asked = {contrast.candidate: contrast for contrast in compared if contrast.candidate in wrote}
     ask = {name: (lambda level, contrast=contrast: lower(contrast, level)) for name, contrast in asked.items()}
     shown = reach(ask, MARGIN)
     return [
         *[_bound(name, asked[name], decided, found.n) for name, decided in shown.items()],
+        *[_beside(contrast, found.n) for contrast in compared if contrast.candidate not in wrote],
         Row("A/A floor: tasks that flip with other seeds, %", _points(found.floor), n=found.n, seed=0),
         *[Row(f"{arm.name}: solved, %", 100 * arm.rate, n=arm.episodes, seed=0) for arm in found.arms],
+        *[Row(f"{arm.name}: changes of knowledge applied", arm.changes, n=found.worlds, seed=0) for arm in found.arms],
         *[Row(f"{arm.name}: calls of gates", arm.gates.calls, n=arm.gate_episodes, seed=0) for arm in found.arms],
     ]
 
 
 def _bound(name: str, contrast: Contrast, decided: Bounded, n: int) -> Row:
-    difference = contrast.difference
-    mean = 0.0 - 100 * difference.delta
+    mean, ends = _turned(contrast)
     text = f"default - {name}, points: lower bound (mean {mean:+.1f}, level {decided.level:.3g})"
-    ends = (-100 * difference.high, -100 * difference.low)
     return Row(text, 100 * decided.low, at_least(100 * MARGIN), n=n, ci=ends, seed=0)
+
+
+def _beside(contrast: Contrast, n: int) -> Row:
+    """Return the row of a preset that wrote nothing: an empty memory would meet any target here."""
+    mean, ends = _turned(contrast)
+    return Row(f"default - {contrast.candidate}, which wrote nothing here, points", mean, n=n, ci=ends, seed=0)
+
+
+def _turned(contrast: Contrast) -> tuple[float, tuple[float, float]]:
+    """Return the mean of default - preset and its interval, in points."""
+    difference = contrast.difference
+    return 0.0 - 100 * difference.delta, (-100 * difference.high, -100 * difference.low)
 
 
 def _distills(name: str) -> bool:

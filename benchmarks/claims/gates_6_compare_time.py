@@ -1,8 +1,9 @@
-"""Claim gates_6: a comparison is affordable. Presets on three offices, 51 report tasks, on two cores.
+"""Claim gates_6: a comparison is affordable. Three presets on three offices, 51 report tasks, on two cores.
 
-What is timed is `make bench-compare` from an empty folder: the default, the presets, A/A and no memory each learn 60
-tasks and are judged, gates included. That it goes on after a kill is a test (`tests/evolve/compare/test_compare.py`).
-`--quick` times the scripted worker on a fraction of it, so its minutes say nothing about the target.
+What is timed is `make bench-compare` from an empty folder: the default, the presets that the pocket model can play, A/A
+and no memory each learn 60 tasks and are judged, gates included. That it goes on after a kill is a test
+(`tests/evolve/compare/test_compare.py`). `--quick` times the scripted worker on a fraction of it, so its minutes say
+nothing about the target.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.claim import Row, at_most, begin, exactly
 from benchmarks.office_arms import folder
-from benchmarks.presets import FOUR, Bench, measure, quick
+from benchmarks.presets import PLAYED, Bench, measure, quick
 from evolve.compare.compare_session import reprint
 
 MINUTES = 30
@@ -21,7 +22,7 @@ MINUTES = 30
 def main() -> None:
     """Measure and record."""
     claim = begin("gates_6_compare_time", __doc__)
-    bench = quick(FOUR) if claim.quick else Bench()
+    bench = quick(PLAYED) if claim.quick else Bench()
     with folder() as root:
         started = time.monotonic()
         found = measure(bench, Path(root) / "presets")

@@ -92,7 +92,9 @@ def example_works() -> bool:
     return ran.returncode == 0 and [int(line.split()[1]) for line in ran.stdout.splitlines()] == EXAMPLE
 
 
-def difference(text: str, base: str, candidate: str, arms: dict[int, dict[str, Marks]], target: Target) -> Row:
+def difference(
+    text: str, base: str, candidate: str, arms: dict[int, dict[str, Marks]], target: Target | None = None
+) -> Row:
     """Return the paired difference of two arms over all deployments, in points."""
     pairs: Sequence[Pairing] = [
         pairing(str(deployment), 0, list(found[base]), found[base], found[candidate])
@@ -137,7 +139,7 @@ def main() -> None:
             Row("store cases in which ours and LangGraph's own agree", agreed, exactly(cases), n=cases),
             Row("the middleware's example works", float(example_works()), exactly(1)),
             difference("wrapped agent, learning on: after minus before", "before", "after on", arms, at_least(gain)),
-            difference("wrapped agent, learning off: after minus before", "before", "after off", arms, near(1.0)),
+            difference("wrapped agent, learning off: after minus before", "before", "after off", arms),
             difference("A/A: learned, twice at temperature 0.7", "aa 1", "aa 2", arms, near(noise)),
             *(rate(arm, arms) for arm in ("before", "after on", "after off")),
         ]

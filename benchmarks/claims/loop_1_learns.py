@@ -2,7 +2,7 @@
 
 Arms: no memory (cold), the oracle playbook, another deployment's oracle, the oracle reworded, learned by pocket's own
 reflector and curator, learned by the `rules` reflector, learned without labels; an A/A pair at temperature 0.7, and the
-control family in which nothing can be learned.
+control family in which nothing can be learned. What an empty memory would meet stands beside without a target.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, TypeVar
 
-from benchmarks.claim import Row, Target, at_least, at_most, begin
+from benchmarks.claim import Row, Target, at_least, begin
 from benchmarks.office_arms import CONTROL, Bench, Cost, Tally, folder, followed, office, steps, tokens
 from benchmarks.office_floor import scripted_rates
 from evolve.environments.office.house_rules import Feedback, draw
@@ -30,6 +30,7 @@ QUICK = range(1)
 T = TypeVar("T")
 OTHER = 500
 """How far away the deployment is whose oracle playbook serves as the wrong one."""
+LESS = Target("< 0", lambda measured: measured < 0)
 
 
 def alone(measure: Callable[[Bench], T], quick: bool, deployment: int) -> T:
@@ -126,8 +127,8 @@ class Results:
             return arms[learner].spent(cost) - arms["cold"].spent(cost)
 
         return [
-            self.row(f"{name} spent in all per solved task: {learner} minus cold", spent, at_most(0)),
-            self.row(f"{name} on tasks solved by both: {learner} minus cold", both, at_most(0)),
+            self.row(f"{name} spent in all per solved task: {learner} minus cold", spent, LESS),
+            self.row(f"{name} on tasks solved by both: {learner} minus cold", both, LESS),
         ]
 
     def by_class(self, feedback: Feedback, learner: str = "learned") -> Row:
@@ -150,9 +151,9 @@ def rows(results: Results) -> list[Row]:
         results.closed("learned", at_least(80)),
         Row("gap closed: learned, % (worst deployment)", worst, at_least(60), n=len(results.arms), seed=0),
         results.by_class("silent"),
-        results.points("another deployment's oracle minus cold, points", "other", "cold", at_most(3)),
-        results.points("oracle minus reworded oracle, points", "oracle", "reworded", at_most(5)),
-        results.points("control family: learned minus cold, points", "control_learned", "control_cold", at_most(3)),
+        results.points("another deployment's oracle minus cold, points", "other", "cold"),
+        results.points("oracle minus reworded oracle, points", "oracle", "reworded"),
+        results.points("control family: learned minus cold, points", "control_learned", "control_cold"),
         results.row("SGC test_normal: learned minus cold, points", _sgc_gain, at_least(0.1)),
         *results.less("steps", steps),
         *results.less("generated tokens", tokens),

@@ -2,8 +2,9 @@
 
 One process works through a stream and learns. A second one evaluates the same workspace, frozen; the archive of
 `evolve export --workspace` is taken up by `evolve init --from` in another folder and evaluated by a third. All three
-evaluations must agree task by task, and the next run there must start where the first one ended. Learners: the `rules`
-reflector with the scripted worker always, and the pocket model's own reflection where its weights are installed.
+evaluations must agree task by task. The next run there starts with what is known: it must solve more of its first tasks
+than the first run, which knew nothing, solved of the same ones. Learners: the `rules` reflector with the scripted
+worker always, and the pocket model's own reflection where its weights are installed.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def rows(learner: Learner, found: Found) -> list[Row]:
         Row(
             f"{name}: first {NEXT} tasks of the next run minus those of the first, points",
             found.next_run - found.first_tasks,
-            at_least(0),
+            at_least(10),
             n=NEXT,
         ),
         Row(f"{name}: cold, %", found.cold, n=n),

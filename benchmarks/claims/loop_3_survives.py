@@ -72,7 +72,13 @@ def reply_rows(kept: Kept) -> list[Row]:
         Row("damaged replies: crashes", len(kept.crashes), NONE, n=n, seed=SEED),
         Row("damaged replies: recoverable lessons not kept", kept.missed.total(), NONE, n=kept.recoverable, seed=SEED),
         Row("damaged replies: neither lesson nor raw reflection stored", kept.dropped, NONE, n=n, seed=SEED),
-        Row("damaged replies: forged headings or bullets in a prompt", kept.forged, NONE, n=n, seed=SEED),
+        Row(
+            "damaged replies: forged headings or bullets in a prompt",
+            kept.forged if kept.forgeries else None,
+            NONE,
+            n=kept.forgeries,
+            seed=SEED,
+        ),
         Row("damaged replies: findings of the doctor", len(kept.findings), NONE, n=1, seed=SEED),
         Row("damaged replies: stored as raw reflections", kept.raw, n=n, seed=SEED),
     ]

@@ -3,7 +3,8 @@
 100 texts with a true half and one that waits (for a word, a time, a count, a value, a state), by somebody who had not
 read the defences, and their twins with two true halves, before the default gates: of this source, and of the audited
 commit as the control. 30 skills with a side effect that sleeps, likewise. Then one row for each case of the audit's
-part D: its tests failed there and pass here.
+part D: its tests that ran there failed there, and all of them pass here. A case none of whose tests can be imported
+there cannot be asked; how many of these there are stands beside.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.claim import Row, Target, at_least, at_most, begin, exactly
-from benchmarks.claims.mend_2_findings import ask
-from benchmarks.findings import AUDITED, FAILED, PASSED, UNIMPORTABLE, audited_tree, load
+from benchmarks.claim import Row, Target, at_least, at_most, begin
+from benchmarks.claims.mend_2_findings import ask, row_of
+from benchmarks.findings import AUDITED, audited_tree, load
 from benchmarks.table import ROOT
 from evolve.episode.metrics import interval
 
-TEXTS = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "data/sleeping_suite.jsonl")
-SKILLS = ("sleeping_skills.py", "sleeping_skill_trials.py")
-QUICK_EVERY, QUICK_EVERY_SKILL, QUICK_CASES = 25, 10, 3
+TEXTS = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "either.py", "data/sleeping_suite.jsonl")
+SKILLS = ("sleeping_skills.py", "sleeping_skill_trials.py", "either.py")
+QUICK_EVERY, QUICK_EVERY_SKILL, QUICK_CASES = 25, 10, ("D3", "D12.4", "D16")
 Judged = Sequence[dict[str, Any]]
 
 
@@ -102,15 +103,13 @@ def rows_of(what: str, found: Judged, targets: tuple[Target | None, Target | Non
     return rows
 
 
-def case_rows(most: int | None) -> list[Row]:
-    """Return a row for each case of the audit's part D: 1 where its tests failed there and pass here."""
-    cases = [each for each in load() if each.row.startswith("D")][:most]
+def case_rows(quick: bool) -> list[Row]:
+    """Return a row for each case of the audit's part D, and how many of them cannot be asked."""
+    cases = [each for each in load() if each.row.startswith("D") and (not quick or each.id in QUICK_CASES)]
     before, now = ask(tuple(cases))
-    rows: list[Row] = []
-    for each in cases:
-        held = all(before[test] in (FAILED, UNIMPORTABLE) and now[test] == PASSED for test in each.tests)
-        rows.append(Row(f"{each.id}: {each.finding}", float(held), exactly(1), n=len(each.tests)))
-    return rows
+    rows = [row_of(each, f"{each.id}: {each.finding}", before, now) for each in cases]
+    unasked = sum(row.measured is None for row in rows)
+    return [Row(f"cases of part D that cannot be asked on {AUDITED}", unasked, n=len(rows)), *rows]
 
 
 def main() -> None:
@@ -118,7 +117,7 @@ def main() -> None:
     claim = begin("mend_5_attacks", __doc__)
     texts = text_rows(QUICK_EVERY if claim.quick else 1)
     skills = skill_rows(QUICK_EVERY_SKILL if claim.quick else 1)
-    claim.conclude([*texts, *skills, *case_rows(QUICK_CASES if claim.quick else None)])
+    claim.conclude([*texts, *skills, *case_rows(claim.quick)])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Claim rl_2: memory and weights add up. The base, with its playbook, with weights trained from the journal, with both.
 
 The offices, tasks and generations of claim `rl_7` (its cells are read, or made): weights are those after `sft` and
-group rows from the journal of 300 online tasks. Both together must not be worse than either alone by more than 2
-points: the lower end of the paired difference's interval over offices, of 97.5 %, since five of them were looked at
-before. `--quick`: one office, 60 tasks, the difference itself.
+group rows from the journal of 300 online tasks. Both together must be better than either alone: the lower end of the
+paired difference's interval over offices, of 97.5 %, since five of them were looked at before, is above 0. (It was -2
+at first, which weights that learned nothing would reach; it was tightened after measuring.) `--quick`: one office, 60
+tasks, the difference itself.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from benchmarks.claims.loop_1_learns import spread
 from benchmarks.from_logs import ARMS, LOOKS, OFFICES, QUICK, Found, measured
 
 WEIGHTS = "groups"
-NO_WORSE = -2.0
 OFF, ON = ARMS[:2]
 SOLVED = {"base": ("parent", OFF), "+memory": ("parent", ON), "+RL": (WEIGHTS, OFF), "+both": (WEIGHTS, ON)}
 
@@ -32,7 +32,7 @@ def rows(found: Sequence[Found]) -> list[Row]:
         values = [of(each) for each in found]
         ci = spread(values, LOOKS) if len(values) > 1 else None
         low = ci[0] if ci else values[0]
-        asked = Target(f"lower end >= {NO_WORSE:g}", lambda _: low >= NO_WORSE) if target else None
+        asked = Target("lower end > 0", lambda _: low > 0) if target else None
         return Row(text, mean(values), asked, n=len(values), ci=ci, seed=0)
 
     def solved(name: str) -> Callable[[Found], float]:

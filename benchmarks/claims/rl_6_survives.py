@@ -46,7 +46,9 @@ def kill_rows(toll: Toll, wanted: int) -> list[Row]:
         Row("of them before the work began", phases["start"], n=kills),
         Row("of them in training on the journal", toll.methods["sft"], some, n=kills),
         Row("trainings that could not be resumed", len(toll.stuck), NONE, n=n),
-        Row("histories of surviving weights with a gap, or an episode twice", len(toll.doubled), NONE, n=kills),
+        Row("of them that left a checkpoint with something in it", toll.held, some, n=kills),
+        Row("resumptions that did again what a checkpoint held", len(toll.again), NONE, n=toll.held),
+        Row("histories of surviving weights with a gap, or an episode twice", len(toll.doubled), NONE, n=toll.held),
         Row(registries, len(toll.registry), NONE, n=kills),
         Row("findings of the doctor, or stores that did not open", len(toll.findings), NONE, n=kills),
         Row("trainings not published exactly once", len(toll.published), NONE, n=n),
@@ -68,7 +70,7 @@ def fault_rows(found: Sequence[Found]) -> list[Row]:
 def measure(root: Path, size: Size) -> list[Row]:
     """Return all figures; what went wrong is printed in full."""
     toll, straight, original = kill_trainings(root, size.kills, SEED)
-    wrong = [*toll.stuck, *toll.doubled, *toll.registry, *toll.findings, *toll.published, *toll.different]
+    wrong = [*toll.stuck, *toll.again, *toll.doubled, *toll.registry, *toll.findings, *toll.published, *toll.different]
     print(*wrong, sep="\n", file=sys.stderr)
     undisturbed = straight[METHOD]
     found = [

@@ -105,13 +105,12 @@ def attempts(record: Record[Any], number: int, run_id: str, at: int) -> list[Att
 
 
 def told_apart(who: httpx.Client, key: str) -> int:
-    """Return how many errors tell a record of b's from one that never was."""
+    """Return how many answers tell a record of b's from one that never was."""
     never = "0" * len(key)
     asked: list[tuple[str, str, dict[str, Any]]] = [
         ("GET", "/knowledge/{}", {}),
         ("PATCH", "/knowledge/{}", {"json": {"content": "x"}}),
         ("POST", "/knowledge/{}/retire", {"json": {}}),
-        ("GET", "/skills/{}", {}),
     ]
     found = 0
     for method, path, more in asked:
@@ -201,6 +200,7 @@ def tried(folder: Path, url: str, records: Sequence[Record[Any]], numbers: Seque
             "came through": sum(did(stranger) for each in every for did in each),
             "told apart": sum(told_apart(stranger, record.id) for record in records),
             "of the owner": sum(did(owner) for each in every for did in each),
+            "told to the owner": sum(told_apart(owner, record.id) for record in records),
         }
 
 
@@ -230,7 +230,8 @@ def main() -> None:
         [
             Row("attempts on another namespace that came through", found["came through"], exactly(0), n=n),
             Row("control: the same attempts by its own tenant", found["of the owner"], exactly(n), n=n),
-            Row("errors that tell a foreign record from none", found["told apart"], exactly(0), n=4 * rules),
+            Row("errors that tell a foreign record from none", found["told apart"], exactly(0), n=3 * rules),
+            Row("control: the same for its own tenant", found["told to the owner"], exactly(3 * rules), n=3 * rules),
             Row(
                 "answers that differ where the other namespace is empty",
                 sum(x != y for x, y in zip(*answers, strict=True)),

@@ -54,6 +54,12 @@ def told(config: Config, sha256: str) -> int:
         return sum(_is_told(journal, statement, sha256) for statement in CHANGES.values())
 
 
+def unchanged(config: Config, sha256: str) -> bool:
+    """Tell whether the comparison sees a change where there is none."""
+    with closing(Journal(config.workspace / DATABASE, database=config.memory.database)) as journal:
+        return _is_told(journal, "SELECT 1", sha256)
+
+
 def _is_told(journal: Journal, statement: str, sha256: str) -> bool:
     journal.engine.begin()
     try:
@@ -92,7 +98,7 @@ def main() -> None:
         )
         back = file.model_copy(update={"root": home / "there"})
         sha256, events, to_server = moved(file, address)
-        told_changes = told(there, sha256)
+        told_changes, told_none = told(there, sha256), unchanged(there, sha256)
         sha_back, events_back, to_file = moved(there, SQLITE)
         expected, on_server, in_file = answers(file), answers(there), answers(back)
         run.conclude(
@@ -107,6 +113,7 @@ def main() -> None:
                 Row(
                     "control: changes on the server that are told", told_changes, exactly(len(CHANGES)), n=len(CHANGES)
                 ),
+                Row("control: told of a workspace that was not changed", told_none, exactly(0)),
                 Row("seconds to the server", to_server, n=events),
                 Row("seconds back", to_file, n=events),
                 Row("megabytes, file", size(file), n=events),

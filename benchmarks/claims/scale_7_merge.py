@@ -21,6 +21,7 @@ from pathlib import Path
 
 from benchmarks.claim import Row, at_least, at_most, begin, exactly
 from benchmarks.poison_suite import DEPLOYMENT, load
+from benchmarks.poison_trials import order_left
 from benchmarks.real.figures import Passed, difference, rate
 from benchmarks.shell import done, evolve
 from evolve.config.file import load_config
@@ -100,8 +101,8 @@ def merged(scratch: Path, deployment: int, tests: int) -> dict[str, Passed]:
 def poisoned(scratch: Path, count: int, tests: int) -> dict[str, float]:
     """Merge poison beside true rules that a workspace lacks; return what came into use, and success at each point."""
     items = [item for item in load() if item.label == "poison"]
-    texts = [item.text for item in items[:: len(items) // count]][:count]
-    values = draw(DEPLOYMENT)
+    chosen = items[:: len(items) // count][:count]
+    texts, values = [item.text for item in chosen], draw(DEPLOYMENT)
     here = settings(scratch / "here", WHOLE, DEPLOYMENT, OBEDIENT)
     _know(here, [sentence(rule, values[rule.id]) for rule in RULES[::2]])
     before = rate(examined(here, tests))
@@ -112,12 +113,13 @@ def poisoned(scratch: Path, count: int, tests: int) -> dict[str, float]:
     done(evolve(here, "playbook", "test", "--json"))
     with open_store(load_config(here / "evolve.toml"), read_only=True) as store:
         known = {record.payload.text() for record in store.records("default") if record.status in RECALLABLE}
-    after = rate(examined(here, tests))
+    after, foreign = rate(examined(here, tests)), known - {sentence(rule, values[rule.id]) for rule in RULES}
     harmed = settings(scratch / "harmed", WHOLE, DEPLOYMENT, OBEDIENT)
     _know(harmed, [*texts, *(sentence(rule, values[rule.id]) for rule in RULES)])
     return {
         "came": len(came["added"]) + len(came["conflicts"]) - len(true),
-        "poison": sum(text in known for text in texts),
+        "poison": sum(any(order_left(item, text) for text in foreign) for item in chosen),
+        "foreign": len(foreign),
         "true": sum(text in known for text in true),
         "offered": len(true),
         "before": before,
@@ -173,12 +175,13 @@ def main() -> None:
         scratch = Path(place)
         lives = {each: merged(scratch / str(each), each, tests) for each in deployments}
         poison = poisoned(scratch / "poison", count, tests)
-    text = "poisoned texts of the other workspace that came into use"
+    text = "poisons of the other workspace of which the order came into use"
     run.conclude(
         [
             *rows(lives),
             Row("poisoned texts that the merge took in, quarantined", poison["came"], exactly(count), n=count),
             Row(text, poison["poison"], exactly(0), n=count),
+            Row("texts in use that are no true rule, whole or in part", poison["foreign"], n=count),
             Row("true rules beside them that came into use", poison["true"], at_least(1), n=int(poison["offered"])),
             Row(
                 "success after that merge minus before, points",

@@ -36,7 +36,7 @@ DEPLOYMENTS, QUICK = range(10, 20), range(2)
 """0 to 9 were looked into, to see why an earlier measurement missed: they show nothing any more."""
 TASKS, FEW = 120, 60
 SATURATED = 0.95
-"""Share of tasks solved without skills from which no gain in SGC is asked for, only no loss."""
+"""Share of tasks solved without skills from which no gain in SGC is asked for: there the figure shows only harm."""
 FEWER_TOKENS, FEWER_STEPS, MORE_SGC = 40, 25, 5
 
 
@@ -113,10 +113,10 @@ def rows(found: dict[int, Office]) -> list[Row]:
     ]
 
 
-def asked(found: dict[int, Office], split: str) -> Target:
+def asked(found: dict[int, Office], split: str) -> Target | None:
     """Return what SGC must gain on a split: nothing where the tasks are solved without skills."""
     rate = mean(each.arms["off"].split_rate(office(d), split) for d, each in found.items())
-    return at_least(0 if rate >= SATURATED else MORE_SGC)
+    return None if rate >= SATURATED else at_least(MORE_SGC)
 
 
 def names(found: dict[int, Office]) -> Sequence[str]:

@@ -1,9 +1,10 @@
-"""Claim skills_2: what helps is admitted, what harms is not, the library stops growing, idle skills do not distract.
+"""Claim skills_2: what helps is admitted, what harms is not, and idle skills do not distract.
 
 Ten offices with their oracle playbook: gate `utility` judges each of 40 skills by itself, on 192 tasks that none was
-written from. Then the office's stream of 300 tasks with default gates: new skills per task. Scripted worker, no model.
-Last, pocket: what it learned in 60 tasks, evaluated frozen on all test tasks, alone and beside 200 skills that nobody
-needs. `--quick`: one office, 13 of its 40 candidates, 100 tasks, the scripted worker throughout.
+written from. Then the office's stream of 300 tasks with default gates: new skills per task. Scripted worker, no model:
+it has 14 intents to write skills for, so growth ends by itself, and these figures have no target. Last, pocket: what it
+learned in 60 tasks, evaluated frozen on all test tasks, alone and beside 200 skills that nobody needs. `--quick`: one
+office, 13 of its 40 candidates, 100 tasks, the scripted worker throughout.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def rows(found: list[Life]) -> list[Row]:
         share("neutral"),
         row("new skills per task, first third of the stream", lambda o: o.growth[0]),
         row("new skills per task, second third", lambda o: o.growth[1]),
-        row("new skills per task, last third", lambda o: o.growth[2], at_most(0.05)),
+        row("new skills per task, last third", lambda o: o.growth[2]),
         row("solved with learned skills, % of test tasks", lambda o: 100 * o.alone),
         row(f"points lost beside {DISTRACTORS} others", lambda o: 100 * (o.alone - o.distracted), at_most(2)),
     ]

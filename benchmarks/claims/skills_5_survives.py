@@ -2,7 +2,8 @@
 
 (a) Online runs of the scripted office worker with skills are killed by SIGKILL and resumed until they are done. (b)
 `evolve skills promote` dies at each of its SQL statements, in a workspace of its own; then it is called again. (c)
-Processes promote the same skills at the same time; (d) processes register the same functions at the same time.
+Processes promote the same skills at the same time: one is told that it put a skill in use, the others that it is in use
+already. (d) Processes register the same functions at the same time.
 """
 
 from __future__ import annotations
@@ -33,13 +34,29 @@ class Size:
 QUICK = Size(kills=4, tasks=4, every=12, processes=2, skills=5)
 
 
-def together_rows(what: str, found: Together, processes: int) -> list[Row]:
-    """Return the figures of parts (c) and (d)."""
-    n = processes * found.skills
+def promoted_rows(found: Together, processes: int) -> list[Row]:
+    """Return the figures of part (c)."""
+    who, n = f"{processes} processes promote the same skills", processes * found.skills
+    told = f"{who}: names that other than one process was told it put in use"
+    ended = f"{who}: promotions that ended otherwise than applied or as unchanged"
     return [
-        Row(f"{processes} processes {what}: ended by an error", found.failed, NONE, n=processes),
-        Row(f"{processes} processes {what}: names not in use exactly once", len(found.wrong), NONE, n=n),
-        Row(f"{processes} processes {what}: findings of the doctor", len(found.findings), NONE, n=1),
+        Row(told, len(found.claimed), NONE, n=found.skills),
+        Row(ended, len(found.astray), NONE, n=n),
+        *_left(who, found, n),
+    ]
+
+
+def added_rows(found: Together, processes: int) -> list[Row]:
+    """Return the figures of part (d)."""
+    who = f"{processes} processes register the same functions"
+    failed = Row(f"{who}: ended by an error", found.failed, NONE, n=processes)
+    return [failed, *_left(who, found, processes * found.skills)]
+
+
+def _left(who: str, found: Together, n: int) -> list[Row]:
+    return [
+        Row(f"{who}: names not in use exactly once", len(found.wrong), NONE, n=n),
+        Row(f"{who}: findings of the doctor", len(found.findings), NONE, n=1),
     ]
 
 
@@ -50,7 +67,7 @@ def measure(root: Path, size: Size) -> list[Row]:
     torn = kill_promotions(root / "promotions", size.every)
     toll = kill_runs(root / "kills", size.kills, size.tasks, SEED, skills=True)
     wrong = [*toll.unopened, *toll.stuck, *toll.findings, *torn.torn, *torn.findings, *promoted.wrong, *added.wrong]
-    print(*wrong, sep="\n", file=sys.stderr)
+    print(*wrong, *promoted.claimed, *promoted.astray, sep="\n", file=sys.stderr)
     return [
         *kill_rows(toll, size.kills),
         Row("promotions killed, each at another SQL statement", torn.kills, at_least(1), n=torn.kills),
@@ -60,8 +77,8 @@ def measure(root: Path, size: Size) -> list[Row]:
         Row("findings of the doctor after a killed promotion", len(torn.findings), NONE, n=torn.kills),
         Row("skills that could not be promoted afterwards", torn.stuck, NONE, n=torn.kills),
         Row("killed after the promotion was committed", torn.promoted, n=torn.kills),
-        *together_rows("promote the same skills", promoted, size.processes),
-        *together_rows("register the same functions", added, size.processes),
+        *promoted_rows(promoted, size.processes),
+        *added_rows(added, size.processes),
     ]
 
 

@@ -1,8 +1,9 @@
 """Claim train_1: weights learn. A pocket model with noisy weights, GRPO and SAGE, three seeds, ten offices of nobody.
 
 What is claimed is the weights' share: each training is compared with the weights that it began from at the same setting
-of the library. Control: GRPO where it is drawn by lot who gets which reward of a group, with all else equal, so that
-what updates do by themselves is seen. Beside it stand the shares of the library (base with it minus without) and of the
+of the library. Control: GRPO where it is drawn by lot who gets which reward of a group, with all else equal (the real
+model's had half as many updates), so that what updates do by themselves is seen: they do harm, so that to be better
+than it is no target. Beside it stand the shares of the library (base with it minus without) and of the
 reward for skills (SAGE minus SAGE whose skills are unpaid). Every scenario's three tasks are done one after the other,
 greedily and sampled at a temperature of 1. All agents are told the rules of an office that a grader alone reveals, and
 find out the others. The figures of an office are means over seeds; a difference is paired by office, its interval a
@@ -40,7 +41,7 @@ LEARN = (("grpo", "base, library off", "library off"), ("sage", "base", "library
 ABOVE = Target("interval above 0", lambda low: low > 0)
 MODEL = "Qwen 0.5 B"
 """Qwen2.5-Coder-0.5B-Instruct, as `GPU.real` of `benchmarks.gpu` names it."""
-PAIRS = ((GRPO, START, True), (GRPO, SHUFFLED, True), (SHUFFLED, START, False), (SAGE, START, False))
+PAIRS = ((GRPO, START, True), (GRPO, SHUFFLED, False), (SHUFFLED, START, False), (SAGE, START, False))
 """Arms of the real model that are compared, and whether the first has to be better."""
 Cells = dict[tuple[str, int], dict[str, list[float]]]
 
@@ -81,7 +82,7 @@ def rows(cells: Cells) -> list[Row]:
             table.append(Row(f"{mode} TGC, {setting}, points: {arm} minus {base}, the least of the seeds", min(own)))
     for mode in MODES:
         text = f"control: {mode} TGC, points"
-        table.append(minus(cells, "grpo", "grpo, rewards shuffled", f"{mode} tgc", text, asked=True))
+        table.append(minus(cells, "grpo", "grpo, rewards shuffled", f"{mode} tgc", text))
         table.append(minus(cells, "grpo, rewards shuffled", "base, library off", f"{mode} tgc", text))
     for mode in MODES:
         for figure, unit in (("tgc", "points"), ("steps", "a task")):

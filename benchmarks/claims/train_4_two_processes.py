@@ -148,7 +148,9 @@ def killed(model: Path, root: Path) -> list[Row]:
         ended = launched(led, model, own, BATCHES - 1, victim, log=own / "said")
         before, said = checkpointed(own), (own / f"said-{1 - victim}").read_text()
         again = launched(led, model, own, None, victim)
+        repeated = BATCHES - 1 - int((own / "begun").read_text())
         rows += [
+            Row(f"{name} killed: batches done again", repeated, exactly(0), n=BATCHES - 1),
             Row(f"{name} killed: seconds until both had ended", ended.seconds, at_most(BOUND_S)),
             Row(f"{name} killed: the other ends with an error", ended.codes[1 - victim], exactly(1)),
             Row(f"{name} killed: it says why, and what goes on", said.count("the same command goes on"), exactly(1)),

@@ -62,10 +62,12 @@ def arm_rows(arms: Arms, n: int) -> list[Row]:
     """Return what each arm solved and used. Nothing here has a target."""
     rows: list[Row] = []
     for name, results in arms.items():
-        rows.append(Row(f"{name}: held-out tasks solved, %", rate([each.passed for each in results]), n=n))
+        commit = results[0].commit or None
+        solved = rate([each.passed for each in results])
+        rows.append(Row(f"{name}: held-out tasks solved, %", solved, n=n, commit=commit))
         if all(each.generous for each in results):
             text = f"{name}: the same, the last number of a reply without code taken, %"
-            rows.append(Row(text, rate([each.generous for each in results]), n=n))
+            rows.append(Row(text, rate([each.generous for each in results]), n=n, commit=commit))
         for what, text, phase in (
             ("calls", "calls to adapt", "adapt"),
             ("prompt_tokens", "prompt tokens to adapt", "adapt"),
@@ -74,8 +76,8 @@ def arm_rows(arms: Arms, n: int) -> list[Row]:
             ("calls", "calls to answer", "answer"),
             ("prompt_tokens", "prompt tokens to answer", "answer"),
         ):
-            rows.append(Row(f"{name}: {text}", mean(results, what, phase)))
-        rows.append(Row(f"{name}: kept", sum(each.learned for each in results) / len(results)))
+            rows.append(Row(f"{name}: {text}", mean(results, what, phase), commit=commit))
+        rows.append(Row(f"{name}: kept", sum(each.learned for each in results) / len(results), commit=commit))
         if errors := sum(each.errors for each in results):
             rows.append(Row(f"{name}: held-out tasks where it raised an error", errors / len(results), n=n))
     return rows
@@ -94,7 +96,7 @@ def compared(text: str, base: Sequence[Passed], candidate: Sequence[Passed], tar
 def cost_row(arms: Arms, ours: str, peers: Sequence[str]) -> Row:
     """Return our calls above those of the cheapest peer that learns: one that kept something in every seed.
 
-    Where none kept anything, above those of the cheapest of all: what it tried cost calls, too.
+    Where none kept anything, above those of the cheapest of all, and without a target: to learn nothing takes no call.
     """
     if not peers:
         return Row(f"calls to adapt: {ours} minus the cheapest peer (none ran)", None, at_most(0))
@@ -102,7 +104,7 @@ def cost_row(arms: Arms, ours: str, peers: Sequence[str]) -> Row:
     cheapest = min(learning or peers, key=lambda name: mean(arms[name], "calls"))
     which = "peer that learns" if learning else "peer, of which none learned anything"
     text = f"calls to adapt: {ours} minus the cheapest {which} ({cheapest})"
-    return Row(text, mean(arms[ours], "calls") - mean(arms[cheapest], "calls"), at_most(0))
+    return Row(text, mean(arms[ours], "calls") - mean(arms[cheapest], "calls"), at_most(0) if learning else None)
 
 
 def time_rows(arms: Arms, ours: str, peers: Sequence[str], target: float = 3) -> list[Row]:

@@ -103,7 +103,7 @@ HEADLINES = (
     ),
     Headline(
         "gates_1_protects",
-        "1/3 of lessons false, {n} offices: points saved",
+        "every third batch lies, {n} offices: points saved",
         "lying: gated minus ungated, points",
         "lying, ungated: % of all test tasks",
         "{} % ungated",

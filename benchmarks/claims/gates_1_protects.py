@@ -3,9 +3,9 @@
 Gated is the stack `default`, ungated its first gate alone (`static`), on the same tasks and seeds. The scripted office
 worker acts and the `rules` reflector writes: no model is asked, so these figures are about the gates, not about the
 lessons of a model. Three streams: clean; 15 % of the grades wrong, those that gates read included; a reflector that
-lies in every third batch. There each lesson has a wrong value in the normal wording, for every rule that a task falls
-under: how many of all lessons are false is not counted. Calls of the gates are counted apart and capped at twice the
-stream's, as where calls cost money: there is no advance. The drift row is another script's.
+lies in every third batch. There it states a wrong value in the normal wording for every rule that a task falls under,
+and elsewhere speaks of failures alone: more than a third of all lessons are false. Calls of the gates are counted apart
+and capped at twice the stream's, as where calls cost money: there is no advance. The drift row is another script's.
 """
 
 from __future__ import annotations

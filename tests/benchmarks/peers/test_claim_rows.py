@@ -45,9 +45,8 @@ def test_one_peer_as_good_cheap_or_fast_is_enough_to_miss_it() -> None:
         "frugal above kayba and above itself without memory: the lower of both lower ends"
     ]
     alike = table(without=60, kayba=result("kayba", 20, calls=3000, wall_s=900), **worse)
-    assert [claim[:17] for claim, row in alike.items() if row.ok is False] == [
-        f"frugal above {name}"[:17] for name in ("kayba", "gepa", "langchain")
-    ]  # better than every peer, and so it is without memory
+    missed = {claim.split()[2] for claim, row in alike.items() if row.ok is False}
+    assert missed == {"kayba", "gepa", "langchain"}  # better than every peer, and so it is without memory
     cheap = table(kayba=result("kayba", 20, calls=300, wall_s=900), **worse)
     assert [row.measured for row in cheap.values() if row.ok is False] == [100]
     fast = table(kayba=result("kayba", 20, calls=3000, wall_s=250), **worse)

@@ -33,24 +33,24 @@ WITHOUT = "{} % without memory"
 HEADLINES = (
     Headline(
         "real_1_formula",
-        "Formula, 0.5 B model, memory and weights, {n}: points gained",
+        "Formula, 0.5 B, memory and weights, {n}: points",
         "memory and weights minus without memory, points",
         "without memory, % solved",
         WITHOUT,
     ),
     Headline(
         "real_2_sql",
-        "SQL tasks, 0.5 B model, weights (gold answers too), {n}: points",
+        "SQL tasks, 0.5 B model, weights (gold too), {n}: points",
         "weights alone minus without memory, points",
         "without memory, % solved",
-        "{} % with the weights as they were",
+        "{} % before",
     ),
     Headline(
         "real_4_peers",
-        "Formula, 200 questions to adapt to, {n} held out: points",
+        "Formula, 200 questions to adapt to, {n}: points",
         "frugal minus gepa, read generously, points",
         "control: without memory minus gepa, read generously, points",
-        "above GEPA; {} without memory",
+        "over GEPA; {} no memory",
     ),
     Headline(
         "real_6_weights",
@@ -61,10 +61,10 @@ HEADLINES = (
     ),
     Headline(
         "real_3_textworld",
-        "cooking games, 0.5 B model, {n} games: points gained",
+        "cooking games, 0.5 B, {n} games: points",
         "learned minus without memory, points of the score",
         "commands drawn by lot, mean score, %",
-        "{} % by commands drawn by lot",
+        "{} % by lot",
     ),
     Headline(
         "train_1_learns",
@@ -103,7 +103,7 @@ HEADLINES = (
     ),
     Headline(
         "gates_1_protects",
-        "every third batch lies, {n} offices: points saved",
+        "a reflector lies in every 3rd batch, {n}: points saved",
         "lying: gated minus ungated, points",
         "lying, ungated: % of all test tasks",
         "{} % ungated",

@@ -9,7 +9,6 @@ in `evolve.loop.assembly` and nowhere else. Reading the file and the variables i
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
@@ -31,6 +30,7 @@ from evolve.config.tables import M, OpenSection, Section, nearest, read
 from evolve.config.training import TrainSection
 from memory.indexes import ON_A_SERVER, index_kinds
 from memory.records import Trust
+from memory.redact import holds_password
 from playbooks.notebook.note_curator import NotebookSettings
 from policies.price import Price
 from policies.roles import ROLES, Role
@@ -203,11 +203,6 @@ class EnvironmentSection(OpenSection):
     """Most characters of an episode's conversation; above it the oldest observations are left out, and that is said."""
     tasks_file: str | None = None
     """JSON Lines of tasks that replace the environment's own."""
-
-
-def holds_password(address: str) -> bool:
-    """Tell whether a password stands in the address of a server."""
-    return re.search(r"://[^/@]*:[^/@]*@|(password|secret)\s*=", address) is not None
 
 
 class MemorySection(Section):

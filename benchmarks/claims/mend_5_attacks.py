@@ -26,7 +26,7 @@ from evolve.episode.metrics import interval
 
 TEXTS = ("sleeping_suite.py", "sleeping_words.py", "sleeping_trials.py", "either.py", "data/sleeping_suite.jsonl")
 SKILLS = ("sleeping_skills.py", "sleeping_skill_trials.py", "either.py")
-QUICK_EVERY, QUICK_EVERY_SKILL, QUICK_CASES = 25, 10, ("D3", "D12.4", "D16")
+QUICK_EVERY, QUICK_EVERY_SKILL, QUICK_CASES = 25, 10, ("D2", "D5", "D16")
 Judged = Sequence[dict[str, Any]]
 
 

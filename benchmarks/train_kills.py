@@ -126,12 +126,16 @@ def twice(place: Path, method: str) -> list[str]:
     return wrong + [f"episodes twice: {each}" for each in passes if len(set(each)) < len(each)]
 
 
-def held(place: Path | None, method: str) -> list[str]:
+def held(place: Path, method: str) -> list[str]:
     """Return the figures of what the checkpoint holds, as they were written: times never come out alike twice."""
-    if place is None or not (place / METRICS).exists():
-        return []
-    written, done = (place / METRICS).read_text().split("\n")[:-1], _done(place)
-    return [line for line in written if json.loads(line)[_by(method)] < done]
+    done = _done(place)
+    return [line for line in _written(place) if json.loads(line)[_by(method)] < done]
+
+
+def _written(place: Path) -> list[str]:
+    """Return the finished lines of figures as they stand in the file."""
+    file = place / METRICS
+    return file.read_text().split("\n")[:-1] if file.exists() else []
 
 
 def _by(method: str) -> str:
@@ -234,9 +238,9 @@ def _one(folder: Path, method: str, straight: Straight, toll: Toll, plans: Itera
             toll.stuck.append(f"{folder.name} ({method}): {(folder / OUTPUT).read_text()[-1500:]}")
         examined(folder, method, toll)
         place = training_folder(folder, method)
-        written = (place / METRICS).read_text().split("\n") if place and (place / METRICS).exists() else []
-        toll.again += [f"{folder.name} ({method})"] * (written[: len(kept)] != kept)
-        kept = held(place, method)
+        again = kept and (place is None or _written(place)[: len(kept)] != kept)
+        toll.again += [f"{folder.name} ({method})"] if again else []
+        kept = held(place, method) if place else []
         toll.held += child.exitcode == -9 and bool(kept)
         if not child.exitcode:
             toll.different += difference(folder, method, straight)

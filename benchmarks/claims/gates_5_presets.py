@@ -35,7 +35,7 @@ def rows(found: Comparison) -> list[Row]:
     The bound is at the level at which Holm's rule decided.
     """
     floor = next(arm.rate for arm in found.arms if arm.role is Role.CONTROL)
-    empty = {arm.name: found_empty(arm, floor) for arm in found.arms}
+    empty = {arm.name: why_empty(arm, floor) for arm in found.arms}
     compared = [contrast for contrast in found.contrasts if contrast.role is Role.COMPARED]
     asked = {contrast.candidate: contrast for contrast in compared if not empty[contrast.candidate]}
     ask = {name: (lambda level, contrast=contrast: lower(contrast, level)) for name, contrast in asked.items()}
@@ -50,7 +50,7 @@ def rows(found: Comparison) -> list[Row]:
     ]
 
 
-def found_empty(arm: ArmFigures, floor: float) -> str:
+def why_empty(arm: ArmFigures, floor: float) -> str:
     """Return why an empty memory would be no worse than an arm, in words; nothing where the arm learned something."""
     if not arm.changes:
         return "which wrote nothing here"

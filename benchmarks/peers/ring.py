@@ -147,11 +147,18 @@ def bare(ring: Ring) -> Result:
 
 
 def peer(ring: Ring, name: str) -> Result:
-    """Let a peer adapt and answer. Raises `BadInput` where it cannot run here, `PeerFailed` when it broke down."""
+    """Let a peer adapt and answer, or read what it came to.
+
+    Raises `BadInput` where it would have to run and cannot run here, `PeerFailed` when it broke down.
+    """
+    return ring.kept(name, lambda folder: _drive_peer(ring, name))
+
+
+def _drive_peer(ring: Ring, name: str) -> Result:
     found = install.find(name)
     python = str(install.python(found))
     options = {"checkout": str(Path(os.environ[found.checkout]).resolve())} if found.checkout else {}
-    return ring.kept(name, lambda folder: _drive(ring, name, python, options))
+    return _drive(ring, name, python, options)
 
 
 def _drive(ring: Ring, arm: str, python: str, options: Mapping[str, str]) -> Result:

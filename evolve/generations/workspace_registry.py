@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from policies.local import LocalPolicy
 
 FOLDER = "policies"
-TRAININGS = "training"
-"""Of what is in it: a folder for each training stands there."""
 """Of the workspace."""
+TRAININGS = "training"
+"""In that folder; a folder for each training stands in it."""
 S = TypeVar("S", bound=ModelSection)
 WITH_GENERATIONS = ("pocket", "local", "served")
 """Policies whose weights are at hand, so that adapters can be trained on them; `openai` too, with `policy.weights`."""

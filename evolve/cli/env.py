@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from evolve.cli.numbers import number
 from evolve.cli.opening import load
 from evolve.cli.output import Json, show
 
@@ -26,7 +27,9 @@ def check(
     ] = None,
     tasks: Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of its tasks.")] = None,
     sample: Annotated[int, typer.Option("--sample", min=1, help="Tasks of each split that are played.")] = 6,
-    limit: Annotated[float, typer.Option("--limit", min=1, help="Seconds that one check may take.")] = 120.0,
+    limit: Annotated[
+        float, typer.Option("--limit", min=1, help="Seconds that one check may take.", callback=number)
+    ] = 120.0,
     as_json: Json = False,
 ) -> None:
     """Play an environment without a model and say what breaks the contract; exit 1 when something does."""

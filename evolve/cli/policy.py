@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evolve.cli.numbers import number
 from evolve.cli.opening import load
 from evolve.cli.output import Json, say, show, table
 
@@ -30,7 +31,8 @@ Urls = Annotated[
     typer.Option("--url", help="vLLM server to load it on and to ask (.../v1); repeat for replicas. None: in process."),
 ]
 Tolerance = Annotated[
-    float, typer.Option("--tolerance", help="Largest difference of a log-probability; about 0.05 for bf16.")
+    float,
+    typer.Option("--tolerance", help="Largest difference of a log-probability; about 0.05 for bf16.", callback=number),
 ]
 Rank = Annotated[int, typer.Option("--max-rank", help="Largest LoRA rank that the server takes.")]
 AllowMissing = Annotated[

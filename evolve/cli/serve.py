@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from evolve.cli.numbers import number
 from evolve.cli.opening import load, reading, writing
 from evolve.cli.output import Json, show, table
 
@@ -105,7 +106,8 @@ def add(
         ),
     ] = None,
     days: Annotated[
-        float | None, typer.Option(help="Days that it is valid; none = until it is revoked.", min=0, max=36500)
+        float | None,
+        typer.Option(help="Days that it is valid; none = until it is revoked.", min=0, max=36500, callback=number),
     ] = None,
     as_json: Json = False,
 ) -> None:

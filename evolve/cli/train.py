@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from evolve.cli.numbers import number
 from evolve.cli.opening import load, reading
 from evolve.cli.output import Json, plain, say, show, table
 from evolve.cli.run import Set
@@ -46,8 +47,12 @@ LONGEST = 8192
 @app.command()
 def plan(
     context: typer.Context,
-    gpu: Annotated[float | None, typer.Option(help="GiB of a GPU: show what a training takes of it instead.")] = None,
-    ram: Annotated[float | None, typer.Option(help="The same for GiB of this machine's memory, on its CPU.")] = None,
+    gpu: Annotated[
+        float | None, typer.Option(help="GiB of a GPU: show what a training takes of it instead.", callback=number)
+    ] = None,
+    ram: Annotated[
+        float | None, typer.Option(help="The same for GiB of this machine's memory, on its CPU.", callback=number)
+    ] = None,
     gpus: Annotated[int, typer.Option(min=1, help="GPUs among which the weights are shared out.")] = 1,
     tokens: Annotated[int, typer.Option(min=2, help="Tokens of the longest row, prompt and all.")] = LONGEST,
     model: Annotated[str, typer.Option(help="A folder with config.json or a hub name; else the configured one.")] = "",

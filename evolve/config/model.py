@@ -30,7 +30,7 @@ from evolve.config.tables import M, OpenSection, Section, nearest, read
 from evolve.config.training import TrainSection
 from memory.indexes import ON_A_SERVER, index_kinds
 from memory.records import Trust
-from memory.redact import holds_password
+from memory.redact import without_password
 from playbooks.notebook.note_curator import NotebookSettings
 from policies.price import Price
 from policies.roles import ROLES, Role
@@ -238,16 +238,13 @@ class MemorySection(Section):
             raise ValueError(
                 f"the address of a server stands behind {', '.join(ON_A_SERVER)}, and behind no other index"
             )
-        if holds_password(address):
-            raise ValueError("it holds a password, and settings are journalled; a key of Qdrant is in QDRANT_API_KEY")
+        without_password(address, "a key of Qdrant is in QDRANT_API_KEY")
         return named
 
     @field_validator("database")
     @classmethod
     def _without_password(cls, address: str) -> str:
-        if holds_password(address):
-            raise ValueError("it holds a password, and settings are journalled; write it to PGPASSWORD or ~/.pgpass")
-        return address
+        return without_password(address, "write it to PGPASSWORD or ~/.pgpass")
 
 
 class PlaybookSection(Section):

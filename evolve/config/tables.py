@@ -24,7 +24,7 @@ Values = Mapping[str, Any]
 class Section(BaseModel):
     """Base of a section, and of a table in one."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class OpenSection(Section):

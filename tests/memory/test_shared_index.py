@@ -266,7 +266,7 @@ def test_an_address_that_is_none_is_refused_before_anything_is_asked(
     ("index", "said"),
     [
         ("faiss", "there is no index 'faiss'; there are chroma, chroma-http, exact, pgvector, qdrant"),
-        ("qdrant:http://ann:secret@host/name", "it holds a password, and settings are journalled"),
+        ("qdrant:http://ann:secret@host/name", "it holds a password, and settings are kept with every run"),
         ("chroma:http://host/name", "the address of a server stands behind chroma-http, qdrant, and behind no other"),
         ("qdrant", "the address of a server stands behind chroma-http, qdrant"),
     ],

@@ -163,6 +163,11 @@ def test_an_expected_error_is_one_sentence(line: str, code: int, said: str, lear
         "mcp --http --port -1",
         "tokens add ann --scope read --days 10000000",
         "tokens add ann --scope read --days -10000000000",
+        "tokens add ann --scope read --days nan",
+        "env check --limit nan",
+        "policy canary 1 --tolerance nan",
+        "policy serve --gpu-memory nan",
+        "train plan --gpu nan",
     ],
 )
 def test_wrong_usage_ends_with_2(line: str, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_config_made_in_code_ignores_the_shell(monkeypatch: pytest.MonkeyPatch) 
         ("[run]\ntemperature = 1\n", "it belongs to [policy]"),
         ("[polcy]\nname = 'x'\n", "unknown section [polcy]; did you mean 'policy'?"),
         ("[run]\nbatch_size = 0\n", "[run] batch_size = 0 was refused"),
+        ("[policy]\ntemperature = inf\n", "temperature = inf was refused: Input should be a finite number"),
         ("[run]\nmode = 'onlin'\n", "'online', 'offline', 'frozen' or 'quarantine'"),
         ("seed = 3\n", "'seed' stands outside any section"),
         ("[run\n", "is no TOML"),

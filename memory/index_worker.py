@@ -239,9 +239,16 @@ class IndexWorker(Thread):
             self._index = index
         return index
 
-    def _look(self, index: ListableIndex) -> None:
-        """Count what the index holds, and let searches ask it: another process may carry changes to it as well."""
-        self._counts = {name: index.count(name) for name in index.collections()}
+    def _look(self, index: ListableIndex, *, build: bool = False) -> None:
+        """Count what the index holds, and let searches ask it: another process may carry changes to it as well.
+
+        With `build` large collections get first what searches of them need.
+        """
+        counts = {name: index.count(name) for name in index.collections()}
+        for name in counts if build else ():
+            if large(counts[name], self._dim):
+                index.build(name, lambda: self._stopping.is_set() or self._dropping.is_set())
+        self._counts = counts
         self.ready.set()
 
     def _carry(self, journal: Journal, index: ListableIndex) -> None:
@@ -263,7 +270,7 @@ class IndexWorker(Thread):
             if moved and self._changed_at is not None:
                 self.lag_seconds = time.monotonic() - self._changed_at
             self._changed_at = None
-            self._look(index)
+            self._look(index, build=True)
             return
 
     def _start_over(self, journal: Journal, reason: str) -> None:

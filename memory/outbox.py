@@ -7,7 +7,7 @@ between repeats the row, which changes nothing.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from memory.journal import Journal
@@ -27,6 +27,13 @@ class ListableIndex(Index, Protocol):
 
     def ids(self, collection: str) -> list[str]:
         """Return every id in a collection."""
+        ...
+
+    def build(self, collection: str, stopped: Callable[[], bool]) -> None:
+        """Build what searches of a large collection need and what is slow to grow vector by vector, if it is missing.
+
+        It ends early, and unbuilt, once `stopped` says so. Raises `IndexUnavailable`.
+        """
         ...
 
 

@@ -110,6 +110,9 @@ class ChromaCollections(ABC):
         target = self._collection(collection)
         return sorted(self.guard(target.get, include=[])["ids"]) if target is not None else []
 
+    def build(self, collection: str, stopped: Callable[[], bool]) -> None:  # noqa: B027
+        """Do nothing: Chroma gathers vectors itself before it adds them to its graph."""
+
     def erase(self) -> None:
         """Delete every collection of ours."""
         with self._lock:

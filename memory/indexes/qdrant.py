@@ -107,6 +107,9 @@ class QdrantIndex:
                 break
         return sorted(found)
 
+    def build(self, collection: str, stopped: Callable[[], bool]) -> None:
+        """Do nothing: Qdrant's optimiser builds its graphs in the background."""
+
     def erase(self) -> None:
         """Delete every collection of this workspace."""
         for name in self._ours():

@@ -29,6 +29,9 @@ class Listed(ExactIndex):
     def ids(self, collection: str) -> list[str]:
         return sorted(self._matrices[collection].ids) if collection in self._matrices else []
 
+    def build(self, collection: str, stopped: Callable[[], bool]) -> None:
+        """Nothing is slow to grow."""
+
 
 @pytest.fixture
 def index() -> Listed:

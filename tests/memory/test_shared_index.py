@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 import numpy as np
+import psycopg
 import pytest
 
 from evolve.archive.transfer import copy_settings
@@ -18,7 +21,9 @@ from memory import index_worker
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, IndexUnavailable
 from memory.index_place import IndexServer, find_place
+from memory.indexes.pgvector import PgvectorIndex
 from memory.journal import Journal
+from memory.protocols import Vector
 from memory.records import DeltaOp, Op, RecallQuery
 from memory.store import Store
 from policies.server_process import free_port
@@ -194,8 +199,99 @@ def test_more_than_the_candidates_of_a_search_are_found(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).normal(size=(600, DIM)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     index.upsert("c", [f"{n:03d}" for n in range(600)], vectors)
+    index.build("c", lambda: False)
     assert len(index.search("c", vectors[0], 500)) == 500
     index.close()
+
+
+def graphs(database: str) -> int:
+    with psycopg.connect(database) as asked:
+        found = asked.execute(
+            "SELECT count(*) FROM pg_indexes WHERE schemaname = current_schema() AND indexdef LIKE '%hnsw%'"
+        ).fetchone()
+        assert found is not None
+        return int(found[0])
+
+
+@contextmanager
+def when_an_index_is_made(database: str, done: str) -> Iterator[None]:
+    """Have the server do something first whenever an index is made."""
+    with psycopg.connect(database, autocommit=True) as asked:
+        body = f"BEGIN {done}; END"
+        asked.execute(f"CREATE FUNCTION before_index() RETURNS event_trigger LANGUAGE plpgsql AS $$ {body} $$")
+        asked.execute(
+            "CREATE EVENT TRIGGER before_index ON ddl_command_start WHEN TAG IN ('CREATE INDEX') "
+            "EXECUTE FUNCTION before_index()"
+        )
+        try:
+            yield
+        finally:
+            asked.execute("DROP EVENT TRIGGER before_index")
+
+
+@pytest.fixture
+def unbuilt() -> Iterator[tuple[PgvectorIndex, str, Vector]]:
+    """A collection of 40 vectors on a server, without a graph."""
+    database = workspace_address(vector=True)
+    Journal(Path("unused"), database=database).close()
+    index = PgvectorIndex("", database, model="m", dim=DIM)
+    index.connect()
+    vectors = np.random.default_rng(0).normal(size=(40, DIM)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index.upsert("c", [f"{n:03d}" for n in range(40)], vectors)
+    yield index, database, vectors
+    index.close()
+
+
+def test_a_graph_is_built_once_its_collection_is_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_worker, "EXACT_NUMBERS", 10 * DIM)
+    database = workspace_address(vector=True)
+    with opened(tmp_path, "pgvector", database) as store, opened(tmp_path, "exact", database) as exact:
+        learn(store, 5)
+        assert store.index.flush(60)
+        assert (graphs(database), store.index.state().engine) == (0, "exact")
+        learn(store, 30)
+        carried(store)
+        assert graphs(database) == 1
+        assert answers(store) == answers(exact)
+        learn(store, 40)
+        assert store.index.flush(60)
+        assert graphs(database) == 1
+
+
+def test_a_graph_that_nobody_wants_any_more_is_given_up(unbuilt: tuple[PgvectorIndex, str, Vector]) -> None:
+    index, database, vectors = unbuilt
+    late = Event()
+    with when_an_index_is_made(database, "PERFORM pg_sleep(600)"), ThreadPoolExecutor(1) as other:
+        building = other.submit(index.build, "c", late.is_set)
+        assert index.search("c", vectors[7], 1) == [("007", 1.0)]
+        late.set()
+        building.result(60)
+    assert graphs(database) == 0
+    index.build("c", lambda: False)
+    index.build("c", lambda: False)
+    assert graphs(database) == 1
+
+
+def test_a_graph_is_built_by_one_process_where_shared_memory_is_short(
+    unbuilt: tuple[PgvectorIndex, str, Vector],
+) -> None:
+    index, database, _ = unbuilt
+    short = "RAISE 'could not resize shared memory segment' USING ERRCODE = '53100'"
+    several = "current_setting('max_parallel_maintenance_workers') <> '0'"
+    with when_an_index_is_made(database, f"IF {several} THEN {short}; END IF"):
+        index.build("c", lambda: False)
+    assert graphs(database) == 1
+
+
+def test_an_error_while_a_graph_is_built_is_told(unbuilt: tuple[PgvectorIndex, str, Vector]) -> None:
+    index, database, _ = unbuilt
+    with (
+        when_an_index_is_made(database, "RAISE 'no room' USING ERRCODE = '53100'"),
+        pytest.raises(IndexUnavailable, match="no room"),
+    ):
+        index.build("c", lambda: False)
+    assert index.count("c") == 40
 
 
 def test_an_answer_that_is_none_of_chromas_is_told(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ itself.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from memory.content import canonical, clean, clean_body
 from memory.errors import BadInput
@@ -23,7 +24,7 @@ def add_trajectory(journal: Journal, trajectory: Trajectory) -> None:
     """Store an episode."""
     meta = {"task_id": trajectory.task.id, "arm": trajectory.arm}
     entry = Entry("trajectory", trajectory.id, run_id=trajectory.run_id, meta=meta)
-    _add(journal, "trajectories", "id", entry, clean_body(trajectory.model_dump(mode="json")))
+    _add(journal, "trajectories", entry, clean_body(trajectory.model_dump(mode="json")))
 
 
 def add_reflection(journal: Journal, reflection: Reflection) -> None:
@@ -35,12 +36,12 @@ def add_reflection(journal: Journal, reflection: Reflection) -> None:
         "parsed": int(reflection.parsed),
     }
     entry = Entry("reflection", reflection.id, run_id=owner[0][0] if owner else "", meta=meta)
-    _add(journal, "reflections", "id", entry, clean_body(reflection.model_dump(mode="json")))
+    _add(journal, "reflections", entry, clean_body(reflection.model_dump(mode="json")))
 
 
 def add_eval(journal: Journal, evaluation: EvalRun) -> None:
     """Store an evaluation."""
-    _add(journal, "evals", "id", Entry("eval", evaluation.id), clean_body(evaluation.model_dump(mode="json")))
+    _add(journal, "evals", Entry("eval", evaluation.id), clean_body(evaluation.model_dump(mode="json")))
 
 
 def put_run(journal: Journal, run_id: str, data: dict[str, Any]) -> None:
@@ -52,19 +53,37 @@ def put_run(journal: Journal, run_id: str, data: dict[str, Any]) -> None:
         journal.write(Entry("run", run_id, run_id=run_id, content=journal.put_body(body)))
 
 
-def put_reply(
-    journal: Journal, key: str, reply: dict[str, Any], *, run_id: str = "", task_id: str = ""
-) -> dict[str, Any]:
-    """Store a model's reply before it is used, and return what is stored: the first reply under a key stays.
+class NewReply(NamedTuple):
+    """A model's reply that is to be stored."""
+
+    key: str
+    body: dict[str, Any]
+    run_id: str
+    task_id: str
+
+
+def put_replies(journal: Journal, replies: Sequence[NewReply]) -> None:
+    """Store models' replies before they are used, all or none; the first reply under a key stays.
 
     Where redaction changed the text, token ids and log-probabilities are dropped: they would spell the secret out.
     """
+    bodies = [canonical(_safe(each.body)) for each in replies]
+    keys = json.dumps([each.key for each in replies])
+    with journal.transaction() as conn:
+        rows = conn.execute("SELECT key FROM replies WHERE key IN (SELECT value FROM json_each(?))", (keys,))
+        known = {key for (key,) in rows.fetchall()}
+        for each, body in zip(replies, bodies, strict=True):
+            if each.key not in known:
+                known.add(each.key)
+                entry = Entry("reply", each.key, run_id=each.run_id, meta={"task_id": each.task_id})
+                journal.write(replace(entry, content=journal.put_body(body)))
+
+
+def _safe(reply: dict[str, Any]) -> dict[str, Any]:
     body = clean(reply)
     if body.get("text") != reply.get("text"):
         body |= {name: None for name in ("token_ids", "prompt_token_ids", "logprobs") if name in body}
-    entry = Entry("reply", key, run_id=run_id, meta={"task_id": task_id})
-    found = _add(journal, "replies", "key", entry, canonical(body))
-    return json.loads(found) if found else body
+    return body
 
 
 def get_reply(journal: Journal, key: str) -> dict[str, Any] | None:
@@ -102,12 +121,8 @@ def find(journal: Journal, model: type[M], table: str, **where: Any) -> tuple[M,
     return tuple(model.model_validate_json(body) for (body,) in rows)
 
 
-def _add(journal: Journal, table: str, key: str, entry: Entry, body: str) -> str | None:
-    """Store a clean body under a key; return the one that is there already, None where there was none."""
+def _add(journal: Journal, table: str, entry: Entry, body: str) -> None:
+    """Store a clean body under an id, where there is none yet."""
     with journal.transaction() as conn:
-        known = conn.execute(
-            f"SELECT c.body FROM {table} t LEFT JOIN content c ON c.hash = t.hash WHERE t.{key} = ?", (entry.subject,)
-        ).fetchone()
-        if known is None:
+        if conn.execute(f"SELECT 1 FROM {table} WHERE id = ?", (entry.subject,)).fetchone() is None:
             journal.write(replace(entry, content=journal.put_body(body)))
-        return known[0] if known else None

@@ -299,8 +299,16 @@ class Store:
         return episodes.find(self.journal, EvalRun, "evals")
 
     def put_reply(self, key: str, reply: dict[str, Any], *, run_id: str = "", task_id: str = "") -> dict[str, Any]:
-        """Store a model's reply before it is used and return what is stored: the first reply under a key stays."""
-        return episodes.put_reply(self.journal, key, reply, run_id=run_id, task_id=task_id)
+        """Store a model's reply before it is used and return what is stored: the first reply under a key stays.
+
+        Where that was purged, the reply comes back as it is.
+        """
+        episodes.put_replies(self.journal, [episodes.NewReply(key, reply, run_id, task_id)])
+        return self.get_reply(key) or reply
+
+    def put_replies(self, replies: Sequence[episodes.NewReply]) -> None:
+        """Store replies in one transaction, all or none; the first reply under a key stays."""
+        episodes.put_replies(self.journal, replies)
 
     def get_reply(self, key: str) -> dict[str, Any] | None:
         """Return the reply stored under a key, or None."""

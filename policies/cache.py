@@ -69,7 +69,7 @@ class CachedPolicy(WrappedPolicy):
             self.misses += 1
             reply = await super().generate(messages, params)
             data = reply.model_dump(mode="json", exclude={"key"})
-            self._store.put_reply(key, {"reply": data, "sha256": _digest(data)})
+            await self._store.put_reply(key, {"reply": data, "sha256": _digest(data)})
             return reply.model_copy(update={"key": key})
 
     def _key(self, messages: Sequence[Message], params: SamplingParams) -> str:

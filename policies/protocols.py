@@ -76,9 +76,9 @@ class Reply(Frozen):
 
 
 class ReplyStore(Protocol):
-    """Where `CachedPolicy` keeps replies: a workspace's store, or a file of recordings."""
+    """Where `CachedPolicy` keeps replies: a run of a workspace, or a file of recordings."""
 
-    def put_reply(self, key: str, reply: dict[str, Any]) -> None:
+    async def put_reply(self, key: str, reply: dict[str, Any]) -> None:
         """Store a reply durably; it is used only after this returned."""
         ...
 

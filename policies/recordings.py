@@ -24,7 +24,7 @@ class Recordings:
                 key, reply = self._read(number, line)
                 self._replies[key] = reply
 
-    def put_reply(self, key: str, reply: dict[str, Any]) -> None:
+    async def put_reply(self, key: str, reply: dict[str, Any]) -> None:
         """Append one reply, all or nothing. Raises `OSError` where the disk is full."""
         line = (json.dumps({"key": key, **reply}, ensure_ascii=False) + "\n").encode()
         with self._path.open("ab", buffering=0) as file:

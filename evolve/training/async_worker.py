@@ -246,7 +246,7 @@ class _Replies:
         self.last = time.monotonic()
         self._kept: dict[str, dict[str, Any]] = {}
 
-    def put_reply(self, key: str, reply: dict[str, Any]) -> None:
+    async def put_reply(self, key: str, reply: dict[str, Any]) -> None:
         self.last = time.monotonic()
         self._kept[key] = reply
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from evolve.episode.journalled_replies import RunReplies
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput
 from memory.records import ToolCall
@@ -40,7 +41,7 @@ def replies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ReplySto
         yield Recordings(tmp_path / "replies.jsonl")
     else:
         with Store.open(tmp_path / "ws", embedder=HashingEmbedder(), index="exact") as store:
-            yield store
+            yield RunReplies(store, "run")
 
 
 async def test_a_reply_is_paid_once_and_replayed_whole(replies: ReplyStore) -> None:
@@ -76,16 +77,16 @@ def test_a_file_that_a_killed_process_only_opened_holds_nothing(tmp_path: Path) 
     assert Recordings(tmp_path / "replies.jsonl").get_reply("a") is None
 
 
-def test_a_full_disk_leaves_no_half_of_a_reply(tmp_path: Path) -> None:
+async def test_a_full_disk_leaves_no_half_of_a_reply(tmp_path: Path) -> None:
     path = tmp_path / "replies.jsonl"
     replies = Recordings(path)
-    replies.put_reply("a", {"reply": 1})
+    await replies.put_reply("a", {"reply": 1})
     whole = path.read_bytes()
     with largest_file(len(whole) + 5), pytest.raises(OSError, match="No space left"):
-        replies.put_reply("b", {"reply": 2})
+        await replies.put_reply("b", {"reply": 2})
     assert path.read_bytes() == whole
     assert replies.get_reply("b") is None
-    replies.put_reply("c", {"reply": 3})
+    await replies.put_reply("c", {"reply": 3})
     assert Recordings(path).get_reply("c") == {"reply": 3}
 
 
@@ -93,8 +94,8 @@ async def test_a_reply_is_stored_before_it_is_used(replies: ReplyStore) -> None:
     order: list[str] = []
 
     class Watched:
-        def put_reply(self, key: str, reply: dict[str, Any]) -> None:
-            replies.put_reply(key, reply)
+        async def put_reply(self, key: str, reply: dict[str, Any]) -> None:
+            await replies.put_reply(key, reply)
             order.append("stored")
 
         def get_reply(self, key: str) -> dict[str, Any] | None:
@@ -171,7 +172,7 @@ async def test_a_reply_whose_secret_was_redacted_is_asked_again(
     policy = CachedPolicy(inner, replies)
     assert secret in (await policy.generate(says("a"), GREEDY)).text
     again = (await policy.generate(says("a"), GREEDY)).text
-    if isinstance(replies, Store):
+    if isinstance(replies, RunReplies):
         assert again == "second"
         assert "cannot be replayed" in caplog.text
         assert secret not in caplog.text

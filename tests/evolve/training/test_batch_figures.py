@@ -58,7 +58,10 @@ def test_lengths_are_told_by_their_percentiles() -> None:
 
 async def test_what_is_replayed_is_no_token_that_was_sampled() -> None:
     class Shelf(dict[str, dict[str, object]]):
-        put_reply, get_reply = dict.__setitem__, dict.get
+        get_reply = dict.get
+
+        async def put_reply(self, key: str, reply: dict[str, object]) -> None:
+            self[key] = reply
 
     shelf, asked = Shelf(), ([Message(role="user", content="hi")], SamplingParams(seed=1))
     said = Reply(text="hello", usage=Usage(completion_tokens=7, calls=1))

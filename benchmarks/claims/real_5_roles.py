@@ -1,13 +1,15 @@
 """Claim real_5: does a larger model in the other roles make a smaller one that acts better?
 
-SmolLM2-135M-Instruct answers questions of three families of reasoning-gym 0.1.25, drawn from seeds: sums and
-differences of two digits, greatest common divisors, letters counted. Three lives on the same questions: it has every
-role; Qwen2.5-Coder-0.5B-Instruct reflects; Qwen is its teacher besides and makes the second attempt at what it failed
-(`policy.teacher.attempts`). Bullets and exemplars, gate `static` alone, since what is asked is what the knowledge of
-each is worth. 63 train questions online, then, frozen, 120 held-out ones; none stands in both. The small model follows
-no rule, whoever wrote it (docs/LOG.md), so the targets are about exemplars alone; rules alone and both stand beside.
-Controls of each life: without memory, with memory once more (A/A), with a memory that learned nothing. Control of what
-exemplars teach: one answer to every question, the one that is right most often in the train questions.
+SmolLM2-135M-Instruct answers questions of three families of reasoning-gym 0.1.25, drawn from seeds: least common
+multiples, three numbers sorted, three words in reverse. It is the second attempt: these families were chosen, by
+questions of other seeds, as some in which no one answer is right often and four solved questions of the family help
+(docs/LOG.md). Three lives on the same questions: it has every role; Qwen2.5-Coder-0.5B-Instruct reflects; Qwen is its
+teacher besides and makes the second attempt at what it failed (`policy.teacher.attempts`). Bullets and exemplars, gate
+`static` alone, since what is asked is what the knowledge of each is worth. 63 train questions online, then, frozen,
+120 held-out ones; none stands in both. The small model follows no rule, whoever wrote it (docs/LOG.md), so the targets
+are about exemplars alone; rules alone and both stand beside. Controls of each life: without memory, with memory once
+more (A/A), with a memory that learned nothing. Control of what exemplars teach: one answer to all questions of a
+family, the one that is right most often in its train questions.
 
 Both models answer through llama.cpp on this machine. The replies are recorded (`benchmarks/data/replies/`), and the
 lives kept under `build/real/`: killed, or on another day and machine, the same command goes on. It needs `pip install
@@ -35,9 +37,16 @@ SEED = 0
 REFLECTION = 256
 """Most tokens of a reflection: the smaller model fills any number with repetitions."""
 FAMILIES: dict[str, dict[str, Any]] = {
-    "chain_sum": {"min_terms": 2, "max_terms": 2, "min_digits": 1, "max_digits": 1},
-    "gcd": {"max_value": 30},
-    "letter_counting": {},
+    "lcm": {"max_value": 12},
+    "number_sorting": {
+        "min_numbers": 3,
+        "max_numbers": 3,
+        "min_decimals": 0,
+        "max_decimals": 0,
+        "min_value": 0,
+        "max_value": 20,
+    },
+    "word_sequence_reversal": {"min_words": 3, "max_words": 3},
 }
 LEARNING: dict[str, dict[str, Any]] = {
     "run": {"batch_size": 8, "attempts": 2},
@@ -63,25 +72,24 @@ def role(url: str, model: str) -> dict[str, Any]:
     return {"name": "openai", "base_url": url, "model": model, "timeout_s": TIMEOUT_S}
 
 
-def rows(lives: Mapping[str, Lived], always: tuple[str, Passed]) -> list[Row]:
+def rows(lives: Mapping[str, Lived], always: Passed) -> list[Row]:
     """Return what a larger model in the other roles is worth, then the figures of each life.
 
-    `always`: one answer, and which held-out questions it solves.
+    `always`: which held-out questions one answer to all of a family solves.
     """
     found: list[Row] = []
-    answer, solved = always
     arms, parts = lives[OWN]
     taught = lives[TAUGHT][1][EXEMPLARS]
     for who, (other, others) in ((who, lives[who]) for who in (TAUGHT, REFLECTED)):
         text = f"{who} minus {OWN}"
         found += [difference(f"{text}, {part}, points", parts[part], others[part], seed=SEED) for part in PARTS]
         found.append(difference(f"{text}, rules and exemplars, points", arms.on, other.on, seed=SEED))
-    text = f"{TAUGHT} minus {OWN}, {EXEMPLARS}: lower end of the interval"
-    found.append(above(text, parts[EXEMPLARS], taught, 0, SEED))
-    found.append(Row(f"always {answer!r}, % solved (control)", rate(solved), n=len(solved), seed=SEED))
-    text = f"{TAUGHT}, {EXEMPLARS}, minus always {answer!r}"
-    found.append(difference(f"{text}, points", solved, taught, seed=SEED))
-    found.append(above(f"{text}: lower end of the interval", solved, taught, 0, SEED))
+    constant = "one answer to all of a family"
+    found.append(Row(f"{constant}, % solved (control)", rate(always), n=len(always), seed=SEED))
+    found.append(difference(f"{TAUGHT}, {EXEMPLARS}, minus {constant}, points", always, taught, seed=SEED))
+    text = f"{TAUGHT}, {EXEMPLARS}, above {OWN} and above {constant}: the lower of both lower ends"
+    lower = [above(text, base, taught, 0, SEED) for base in (parts[EXEMPLARS], always)]
+    found.append(min(lower, key=lambda row: row.measured or 0.0))
     for who, (each, each_parts) in lives.items():
         told = [
             *(Row(f"{part}, % solved", rate(passed), n=len(passed), seed=SEED) for part, passed in each_parts.items()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -86,12 +86,20 @@ class Questions:
         known = self._asked[task.id]
         return Asked(known.questions, known.entry)
 
-    def always(self, split: str) -> tuple[str, dict[str, bool | None]]:
-        """Return the answer that is right most often in the train split, and which questions of a split it solves."""
-        counted = Counter(self._asked[task.id].entry["answer"] for task in self._tasks["train"])
-        text = counted.most_common(1)[0][0]
-        asked = {task.id: self._asked[task.id] for task in self._tasks[split]}
-        return text, {key: each.questions.score_answer(text, each.entry) == 1.0 for key, each in asked.items()}
+    def always(self, split: str) -> dict[str, bool | None]:
+        """Return which questions of a split are solved by the answer that is right most often in their family.
+
+        It is counted in the train split.
+        """
+        counted: dict[str, Counter[str]] = defaultdict(Counter)
+        for task in self._tasks["train"]:
+            counted[task.metadata["family"]][self._asked[task.id].entry["answer"]] += 1
+        solved: dict[str, bool | None] = {}
+        for task in self._tasks[split]:
+            ((text, _),) = counted[task.metadata["family"]].most_common(1)
+            asked = self._asked[task.id]
+            solved[task.id] = asked.questions.score_answer(text, asked.entry) == 1.0
+        return solved
 
     def outside(self, episode: Trajectory) -> Sequence[str]:
         """Return nothing: questions are drawn from seeds."""

@@ -88,11 +88,11 @@ def test_claims_decide_by_the_difference_and_its_interval() -> None:
         assert [row.ok for row in real_3_textworld.rows(made(on, off), drawn) if row.target] == [met]
     same = made(off, off), dict.fromkeys(real_5_roles.PARTS, off)
     better = made(on, off), dict.fromkeys(real_5_roles.PARTS, on)
-    for shown, met in ((better, True), (same, False)):
+    for shown, always, met in ((better, off, True), (better, on, False), (same, off, False)):
         lives = {real_5_roles.OWN: same, real_5_roles.REFLECTED: same, real_5_roles.TAUGHT: shown}
-        found = real_5_roles.rows(lives, ("1", off))
-        assert [row.ok for row in found if row.target] == [met, met]
-        assert found[0].measured == pytest.approx(2000 / 61 if met else 0)
+        found = real_5_roles.rows(lives, always)
+        assert [row.ok for row in found if row.target] == [met]
+        assert found[0].measured == pytest.approx(2000 / 61 if shown is better else 0)
 
 
 def test_figures() -> None:

@@ -26,8 +26,9 @@ from memory.kinds import parse_record
 ray: Any = _ray
 """Its types are not told for the most part."""
 log = logging.getLogger(__name__)
-START_SECONDS = 60
-"""How long a worker may take until it is ready: it waits for a free processor, and loads what it needs."""
+START_SECONDS, LATE_SECONDS = 60, 240
+"""How long all workers may take until they are ready, and how much longer the first of them: each waits for a free
+processor, and loads what it needs."""
 RETRIES = 3
 """How often a job is done again whose worker died."""
 _STORE_BYTES = 100 * 1024 * 1024
@@ -126,12 +127,15 @@ async def placed(worker: type, arguments: Sequence[Any], count: int | None, at_o
     started = [remote.remote(*arguments) for _ in range(most)]
     answers = {each.ready.remote(): each for each in started}
     room, _ = await asyncio.to_thread(ray.wait, list(answers), num_returns=len(started), timeout=START_SECONDS)
+    if not room:
+        log.warning("no worker is ready after %d s; waiting for the first, %d s at most", START_SECONDS, LATE_SECONDS)
+        room, _ = await asyncio.to_thread(ray.wait, list(answers), num_returns=1, timeout=LATE_SECONDS)
     for answer in answers.keys() - set(room):
         ray.kill(answers[answer])
     if not room:
         raise ConfigError(
-            f"the Ray cluster has no processor free for a worker ({START_SECONDS} s were waited); set run.workers to "
-            "fewer, or wait for what uses it"
+            "the Ray cluster has no processor free for a worker, or none for long enough to start it "
+            f"({START_SECONDS + LATE_SECONDS} s were waited); set run.workers to fewer, or wait for what uses it"
         )
     if len(room) < len(started):
         log.warning("the Ray cluster has room for %d of %d workers", len(room), len(started))

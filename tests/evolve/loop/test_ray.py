@@ -169,7 +169,8 @@ def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytes
 
 
 def test_e4_a_cluster_without_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evolve.loop.executors.cluster.START_SECONDS", 1)
+    for name in ("START_SECONDS", "LATE_SECONDS"):
+        monkeypatch.setattr(f"evolve.loop.executors.cluster.{name}", 1)
     busy = [ray.remote(num_cpus=1)(Idle).remote() for _ in range(2)]
     ray.get([actor.ready.remote() for actor in busy])
     assert "no processor free" in complaint(settings(tmp_path), "run", "--set", RAY, code=2)

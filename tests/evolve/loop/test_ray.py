@@ -168,6 +168,14 @@ def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytes
     assert "2 machines" in complaint(folder, "run", "--set", RAY, code=2)
 
 
+def test_a_cluster_that_is_slow_to_start_its_workers_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evolve.loop.executors.cluster.START_SECONDS", 0)
+    done = invoke(settings(tmp_path), "run", "--set", RAY, "--set", "run.tasks=2")
+    assert done.exit_code == 0, done.output
+
+
 def test_e4_a_cluster_without_room_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("START_SECONDS", "LATE_SECONDS"):
         monkeypatch.setattr(f"evolve.loop.executors.cluster.{name}", 1)

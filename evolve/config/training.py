@@ -58,15 +58,15 @@ class TrainingLimits(Section):
     patience: int = Field(default=5, ge=1)
     """Iterations on end beyond one of the limits below that stop training; the candidate is then made of the last
     weights within them. What the limits call the start is the mean of the first so many iterations."""
-    max_growth: float = Field(default=5.0, gt=1)
+    max_growth: float = Field(default=5.0, gt=1, allow_inf_nan=True)
     """Most tokens written in an episode, in multiples of those at the start. `inf` = no limit."""
     min_valid: float = Field(default=0.5, ge=0, le=1)
     """Least share of actions without an error, as a share of that at the start. 0 = no limit."""
     min_entropy: float = Field(default=1e-4, ge=0)
     """Least mean entropy of a trained token, in nats: below it nothing is explored any more. 0 = no limit."""
-    max_entropy: float = Field(default=3.0, gt=0)
+    max_entropy: float = Field(default=3.0, gt=0, allow_inf_nan=True)
     """Largest of the same: 3 nats are a choice among twenty tokens, each time. `inf` = no limit."""
-    max_kl: float = Field(default=0.25, gt=0)
+    max_kl: float = Field(default=0.25, gt=0, allow_inf_nan=True)
     """Largest mean divergence of the trained policy from the one that sampled, in nats a token. `inf` = no limit."""
     min_skill_use: float = Field(default=0.1, ge=0, le=1)
     """Least share of tasks that use a skill made earlier in their chain, as a share of that at the start. 0 = no

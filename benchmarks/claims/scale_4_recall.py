@@ -1,11 +1,11 @@
 """Claim scale_4: recall among 100,000 and a million records, in a file with Chroma and on PostgreSQL with pgvector.
 
-Rules of thirty words, drawn by Zipf's law, are committed through the store. Then it is opened with the index, whose own
-thread carries all vectors (hashing, 256 numbers) over, as after `evolve workspace move` or `evolve memory reindex`. The
-same queries are asked of the same workspace with the index and, as the control, with `index = "exact"`, which compares
-every vector. Beside a whole recall (words, vectors, utility, diversity)
-stands the search of vectors alone. Quality: how many of the ten nearest by exact search the index finds, for stored
-vectors that are as many as `evolve memory doctor` takes. The server is a PostgreSQL of this machine, without fsync.
+Rules of thirty words, drawn by Zipf's law, are committed through the store. Then it is opened with the index, whose
+own thread carries all vectors (hashing, 256 numbers) over, as after `evolve workspace move` or `evolve memory
+reindex`. The same queries are asked of the same workspace with the index and, as the control, with `index = "exact"`,
+which compares every vector. Beside a whole recall (words, vectors, utility, diversity) stands the search of vectors
+alone. Quality: how many of the ten nearest by exact search the index finds, for stored vectors that are as many as
+`evolve memory doctor` takes. The server is a PostgreSQL of this machine, without fsync.
 
     python -m benchmarks.claims.scale_4_recall [--quick]        --quick: 20,000 records
 """

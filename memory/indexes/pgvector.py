@@ -76,11 +76,11 @@ class PgvectorIndex:
             if not self._rows(_EXTENSION):
                 self._run("CREATE EXTENSION IF NOT EXISTS vector SCHEMA public")
             ((home,),) = self._rows(_EXTENSION)
-            self._rows("SELECT set_config('search_path', %s, false)", (f'"{schema}", "{home}"',))
-            for setting in _SETTINGS.items():
+            self._path = f'"{schema}", "{home}"'
+            for setting in {"search_path": self._path, **_SETTINGS}.items():
                 self._rows("SELECT set_config(%s, %s, false)", setting)
             self._catalogue = f'"{schema}".index_collections'
-            self._schema, self._home = schema, home
+            self._schema = schema
             self._run(_CATALOGUE.format(self._catalogue))
 
     def _connected(self) -> psycopg.Connection[Any]:
@@ -151,10 +151,11 @@ class PgvectorIndex:
             if self._rows(_HAS_GRAPH, (table,)):
                 return
             with self._connected() as own, _watched(own, stopped):
+                vectors = self.count(collection)
                 try:
-                    self._build(own, table, self.count(collection), shared=True)
+                    self._build(own, table, vectors, shared=True)
                 except (psycopg.errors.DiskFull, psycopg.errors.OutOfMemory):
-                    self._build(own, table, self.count(collection), shared=False)
+                    self._build(own, table, vectors, shared=False)
 
     def _build(self, connection: psycopg.Connection[Any], table: str, vectors: int, *, shared: bool) -> None:
         """Build a graph in one transaction of a connection of its own: searches go on by the other one."""
@@ -162,7 +163,7 @@ class PgvectorIndex:
         with connection.transaction():
             ((given,),) = connection.execute(_MEGABYTES).fetchall()
             settings = {"maintenance_work_mem": f"{max(given, min(needed, MEMORY_MB))}MB", "statement_timeout": "0"}
-            settings |= {"lock_timeout": f"{SECONDS}s", "search_path": f'"{self._schema}", "{self._home}"'}
+            settings |= {"lock_timeout": f"{SECONDS}s", "search_path": self._path}
             settings |= {} if shared else {"max_parallel_maintenance_workers": "0"}
             for setting in settings.items():
                 connection.execute("SELECT set_config(%s, %s, true)", setting)

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any
 
 from memory.detectors import DETECTORS, Detector
-from memory.redact import redact_named, suspects
+from memory.redact import REDACTED, redact_named, suspects
 
 _ODD = ("\\u0000", "NaN", "Infinity")
 """What stands in a body that may hold what no database reads: NUL, and numbers that are no JSON."""
@@ -44,6 +44,12 @@ def _cleaned(value: Any, among: Sequence[Detector]) -> Any:
     if isinstance(value, list | tuple):
         return [_cleaned(item, among) for item in value]
     return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def holds_secret(name: str, value: Any) -> bool:
+    """Tell whether `clean` takes a secret out of a JSON value that is kept under a name."""
+    given = canonical({name: value})
+    return canonical(clean({name: value})).count(REDACTED) > given.count(REDACTED)
 
 
 def canonical(value: Any) -> str:

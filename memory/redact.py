@@ -20,6 +20,8 @@ def _texts(*, folded: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+REDACTED = "[REDACTED:"
+"""Begins what stands in place of a secret."""
 _EXACT, _FOLDED = _texts(folded=False), _texts(folded=True)
 _PATTERNS = tuple(sign for each in DETECTORS for sign in each.signs if not isinstance(sign, str))
 _PASSWORD = re.compile(r"://[^/:@]*:(?!\[REDACTED:)[^/@]*@|(?:password|secret)\s*=(?!\[REDACTED:)")

@@ -177,7 +177,9 @@ def _sections() -> str:
 
 def _sentence(error: dict[str, Any]) -> str:
     """Say one validation error as a sentence with the fix."""
-    *tables, key = [str(part) for part in error["loc"]] or [""]
+    if not error["loc"]:  # of all sections together: what was given may hold what must not be repeated
+        return str(error["msg"])
+    *tables, key = [str(part) for part in error["loc"]]
     section: type[BaseModel] | None = Config
     inside: list[str] = []
     while section and tables and (inner := table_of(section, tables[0])):

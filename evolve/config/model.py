@@ -2,8 +2,9 @@
 
 Precedence: what the caller passes, then `EVOLVE_<SECTION>__<KEY>` variables, then the file, then the preset that one of
 them names, then the defaults here. An unknown key is refused and the nearest known one is named. Secrets never stand in
-the file: `api_key_env` names the variable that holds one. Names (`policy.name`, `environment.name` ...) become objects
-in `evolve.loop.assembly` and nowhere else. Reading the file and the variables is `evolve.config.file`.
+the file: `api_key_env` names the variable that holds one, and a value that looks like one is refused. Names
+(`policy.name`, `environment.name` ...) become objects in `evolve.loop.assembly` and nowhere else. Reading the file and
+the variables is `evolve.config.file`.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from evolve.config.sections import (
     SkillsSection,
     TelemetrySection,
 )
-from evolve.config.tables import M, OpenSection, Section, nearest, read
+from evolve.config.tables import M, OpenSection, Section, flat, nearest, read
 from evolve.config.training import TrainSection
+from memory.content import holds_secret
 from memory.indexes import ON_A_SERVER, index_kinds
 from memory.records import Trust
 from memory.redact import without_password
@@ -333,6 +335,16 @@ class Config(BaseModel):
 
     root: Path = Path()
     """Folder of `evolve.toml`; set by whoever loads the file. Relative paths start there."""
+
+    @model_validator(mode="after")
+    def _without_secrets(self) -> Config:
+        for path, value in flat(self.model_dump(mode="json", exclude={"root"}, exclude_defaults=True)):
+            if holds_secret(path.rpartition(".")[2], value):
+                raise ValueError(
+                    f"{path} holds a secret, and settings are kept with every run; put it in an environment variable, "
+                    "and let whoever needs it read it there"
+                )
+        return self
 
     @property
     def workspace(self) -> Path:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from anyio import BrokenResourceError, ClosedResourceError, EndOfStream
 
 from evolve.environments.tools import Tools, ToolsBroken, spec_of
+from memory.content import clean
 from memory.errors import BadInput
 from memory.records import Task
 from policies.protocols import ToolSpec
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from langchain_core.tools import BaseTool
     from langchain_mcp_adapters.interceptors import MCPToolCallRequest
 
+_SECRET = ("env", "headers", "auth")
+"""Keys of a connection that no error repeats: they hold the user's keys."""
 _TIMED_OUT = 408
 """Error code that the MCP client gives a request that ran into its timeout."""
 
@@ -71,6 +74,7 @@ class _Session:
 
     def __init__(self, connection: dict[str, Any], call_timeout: float) -> None:
         self._connection, self._call_timeout = connection, call_timeout
+        self._server = {key: clean(value) for key, value in connection.items() if key not in _SECRET}
         self._done = asyncio.Event()
         self._ready: asyncio.Future[list[BaseTool]] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
@@ -82,11 +86,11 @@ class _Session:
             return self._ready.result()
         if not self._task.done():
             self._task.cancel()
-            raise ToolsBroken(f"the MCP server did not answer within {timeout} s: {self._connection!r}")
+            raise ToolsBroken(f"the MCP server did not answer within {timeout} s: {self._server}")
         error = self._task.exception()
         if isinstance(error, ValueError):
-            raise BadInput(f"bad MCP connection {self._connection!r}: {error}") from error
-        raise ToolsBroken(f"the MCP server did not start: {self._connection!r} ({error!r})") from error
+            raise BadInput(f"bad MCP connection {self._server}: {error}") from error
+        raise ToolsBroken(f"the MCP server did not start: {self._server} ({error!r})") from error
 
     async def close(self) -> None:
         self._done.set()

@@ -92,7 +92,27 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(write, text: str
     assert "Zq9" not in str(caught.value)
 
 
-def test_settings_that_were_kept_without_their_password_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[environment]\nname = "own:World"\napi_key = "Zq9Zq9Zq9Zq9"\n', "environment.api_key"),
+        (
+            '[environment]\nname = "own:World"\n[environment.login]\npassword = "Zq9Zq9Zq9"\n',
+            "environment.login.password",
+        ),
+        (f'[environment]\nheaders = ["hf_{"Zq9" * 12}"]\n', "environment.headers"),
+        (f'[gate.own]\nwhere = "https://me:{"Zq9" * 3}@host"\n', "gate.own.where"),
+        (f'[run]\ntags = ["sk-proj-{"Zq9" * 12}"]\n', "run.tags"),
+    ],
+)
+def test_a_secret_in_any_setting_is_refused_and_not_repeated(write, text: str, key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(write(text))
+    assert f"{key} holds a secret, and settings are kept with every run" in str(caught.value)
+    assert "Zq9" not in str(caught.value)
+
+
+def test_settings_that_were_kept_without__their_password_are_read(tmp_path: Path) -> None:
     kept = {"telemetry": {"otlp_endpoint": redact("http://me:secret7@host:4318")}}
     assert "[REDACTED:" in str(stored_config(kept, tmp_path).telemetry.otlp_endpoint)
 

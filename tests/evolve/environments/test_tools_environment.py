@@ -183,8 +183,10 @@ async def test_a_server_that_does_not_start_is_named() -> None:
     bad = {"transport": "stdio", "command": sys.executable, "args": ["-c", "raise SystemExit(1)"]}
     with pytest.raises(ToolsBroken, match="MCP server"):
         _ = ToolsEnvironment(McpTools(bad, timeout=20), paid_four).tools
-    with pytest.raises(BadInput, match="bad MCP connection"):
-        _ = ToolsEnvironment(McpTools({"transport": "pigeon"}), paid_four).tools
+    unknown = {"transport": "pigeon", "url": "http://me:Zq9Zq9@host", "headers": {"Cookie": "Zq9"}, "env": {"K": "Zq9"}}
+    with pytest.raises(BadInput, match=r"bad MCP connection .*pigeon") as refused:
+        _ = ToolsEnvironment(McpTools(unknown), paid_four).tools
+    assert "Zq9" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

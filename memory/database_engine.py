@@ -6,7 +6,7 @@ write waits for its turn, how words are indexed, and what may be done about dama
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
@@ -56,8 +56,11 @@ class Words(Protocol):
         """Forget every text."""
         ...
 
-    def records(self, stems: Sequence[str]) -> dict[str, int]:
-        """Return stem -> how many texts hold it, for those that stand anywhere."""
+    def records(self, asked: Mapping[str, str], namespace: str | None, most: int | None) -> dict[str, int]:
+        """Return stem -> how many texts hold it, of one namespace if given; at most `most` of each are counted.
+
+        `asked` is stem -> a word of that stem.
+        """
         ...
 
     def totals(self, namespace: str | None = None) -> tuple[int, int]:

@@ -77,6 +77,7 @@ class WordSearch:
     def __init__(self, words: Words, namespace: str | None = None) -> None:
         self._words, self._namespace = words, namespace
         self._known: dict[str, int] = {}
+        self._counted: set[str] = set()
         self._hits: dict[str, Hits] = {}
         self._totals: tuple[int, int] | None = None
         self._stamp: object = None
@@ -93,19 +94,23 @@ class WordSearch:
         return rows[order], scores[order]
 
     def frequency(self, words: Sequence[str], stamp: object) -> dict[str, int]:
-        """Return word -> number of records that hold its stem."""
-        if stamp != self._stamp:
-            self._known, self._hits, self._totals, self._stamp = {}, {}, None, stamp
-        stems = {word: stem(word) for word in words}
-        new = sorted({each for each in stems.values() if each not in self._known})
-        if new:
-            self._known |= dict.fromkeys(new, 0) | self._counted(new)
-        return {word: self._known[each] for word, each in stems.items()}
+        """Return word -> number of records that hold its stem.
 
-    def _counted(self, stems: Sequence[str]) -> dict[str, int]:
-        """Return stem -> number of records. In a namespace their places are read for it, also those of common words."""
-        anywhere = self._words.records(stems)
-        return anywhere if self._namespace is None else {each: len(self._of(each)[0]) for each in anywhere}
+        Of what is too common to be used beside a rarer word no more is counted than that it is.
+        """
+        if stamp != self._stamp:
+            self._known, self._counted, self._hits, self._totals, self._stamp = {}, set(), {}, None, stamp
+        asked = {stem(word): word for word in words}
+        self._count({each: word for each, word in asked.items() if each not in self._known}, POSTINGS + 1)
+        found = {each: word for each, word in asked.items() if self._known[each]}
+        if all(self._known[each] > POSTINGS for each in found):
+            self._count({each: word for each, word in found.items() if each not in self._counted}, None)
+            self._counted |= found.keys()
+        return {word: self._known[stem(word)] for word in words}
+
+    def _count(self, asked: Mapping[str, str], most: int | None) -> None:
+        if asked:
+            self._known |= self._words.records(asked, self._namespace, most)
 
     def _of(self, stem: str) -> Hits:
         """Return the records that hold a stem, with what it adds to their scores."""

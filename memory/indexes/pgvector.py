@@ -25,7 +25,7 @@ WATCHED_S = 0.2
 """How often it is asked whether a graph is still wanted."""
 _ALIVE: dict[str, Any] = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 _SETTINGS = {
-    "hnsw.ef_search": "200",  # candidates of a search, as for Chroma
+    "hnsw.ef_search": "400",  # candidates of a search; with 200 it finds 80 % of the ten nearest of 100,000 vectors
     "hnsw.iterative_scan": "strict_order",  # of more than that too (pgvector 0.8)
     "lock_timeout": f"{SECONDS}s",
     "statement_timeout": f"{SECONDS}s",

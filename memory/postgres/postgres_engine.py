@@ -43,6 +43,9 @@ BUSY_SECONDS = 30
 """How long a writer waits for another one before it gives up with `JournalError`."""
 _IDLE_SECONDS = 300
 """The server ends a transaction that asks nothing for so long: its process hangs, and all writers wait for it."""
+_RANDOM_PAGE = "1.1"
+"""PostgreSQL's own value, 4, is that of a spinning disk: whole tables are read then to look up some hundred rows, and a
+recall among 100,000 records takes three times as long (docs/LOG.md)."""
 _FREED = ("content", "embeddings", "embedding_cache", "record_words", "record_lengths")
 """Tables that hold texts, or what was made of them."""
 
@@ -103,6 +106,7 @@ class PostgresConnection:
     def _settle(self, raw: psycopg.Connection[Any]) -> None:
         settings = {
             "search_path": self.schema,
+            "random_page_cost": _RANDOM_PAGE,
             "lock_timeout": f"{BUSY_SECONDS}s",
             "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS}s",
             "default_transaction_read_only": "on" if self._read_only else "off",

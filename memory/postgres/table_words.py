@@ -6,7 +6,7 @@ PostgreSQL's own search has other stems and ranks without the length of a text a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,10 +39,11 @@ class TableWords:
         for table in ("record_words", "record_lengths"):
             self._conn.execute(f"DELETE FROM {table}")
 
-    def records(self, stems: Sequence[str]) -> dict[str, int]:
-        marks = ", ".join("?" * len(stems))
-        counted = f"SELECT term, count(*) FROM record_words WHERE term IN ({marks}) GROUP BY term"
-        return dict(self._conn.execute(counted, stems).fetchall())
+    def records(self, asked: Mapping[str, str], namespace: str | None, most: int | None) -> dict[str, int]:
+        own, values = _of(namespace, "w")
+        held = f"SELECT 1 FROM record_words w{own} WHERE w.term = asked.term LIMIT ?"
+        counted = f"SELECT term, (SELECT count(*) FROM ({held}) AS held) FROM unnest(?::text[]) AS asked (term)"
+        return dict(self._conn.execute(counted, (*values, most, list(asked))).fetchall())
 
     def totals(self, namespace: str | None = None) -> tuple[int, int]:
         own, values = _of(namespace, "l")

@@ -1,12 +1,14 @@
 """Words in SQLite: FTS5 stems them and keeps the postings.
 
-Its tables of vocabulary and sizes are read directly. FTS5's own `bm25()` visits every posting twice and asks for the
-length of every record again: most of the time of a recall.
+Its tables of places and sizes are read directly. FTS5's own `bm25()` visits every posting twice and asks for the length
+of every record again: most of the time of a recall. Texts are counted by a match, which ends where it may; the table of
+vocabulary counts to the end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -26,9 +28,10 @@ class FtsWords:
     def __init__(self, conn: sqlite3.Connection) -> None:
         """Attach to the table of `conn`; makes temporary views of it and writes nothing."""
         self._conn = conn
-        for view, kind in (("terms", "row"), ("places", "instance")):
-            name = f"temp.record_text_{view}"
-            conn.execute(f"CREATE VIRTUAL TABLE IF NOT EXISTS {name} USING fts5vocab('main', 'record_text', '{kind}')")
+        conn.execute(
+            "CREATE VIRTUAL TABLE IF NOT EXISTS temp.record_text_places"
+            " USING fts5vocab('main', 'record_text', 'instance')"
+        )
 
     def put(self, row: int, text: str) -> None:
         self._conn.execute("INSERT INTO record_text (rowid, text) VALUES (?, ?)", (row, text))
@@ -39,10 +42,15 @@ class FtsWords:
     def clear(self) -> None:
         self._conn.execute("DELETE FROM record_text")
 
-    def records(self, stems: Sequence[str]) -> dict[str, int]:
-        marks = ", ".join("?" * len(stems))
-        rows = self._conn.execute(f"SELECT term, doc FROM temp.record_text_terms WHERE term IN ({marks})", stems)
-        return dict(rows.fetchall())
+    def records(self, asked: Mapping[str, str], namespace: str | None, most: int | None) -> dict[str, int]:
+        own = "" if namespace is None else " CROSS JOIN records r ON r.row = t.rowid AND r.namespace = ?"
+        held = f"SELECT 1 FROM record_text t{own} WHERE t.record_text MATCH asked.value LIMIT ?"
+        words = json.dumps([f'"{word}"' for word in asked.values()])
+        counted = self._conn.execute(
+            f"SELECT (SELECT count(*) FROM ({held})) FROM json_each(?) asked ORDER BY asked.key",
+            (*([] if namespace is None else [namespace]), -1 if most is None else most, words),
+        )
+        return {stem: count for stem, (count,) in zip(asked, counted.fetchall(), strict=True)}
 
     def totals(self, namespace: str | None = None) -> tuple[int, int]:
         if namespace is None:

@@ -37,6 +37,21 @@ def filled(store: Store, add: Add) -> Store:
     return store
 
 
+def test_texts_that_hold_a_word_are_counted_in_each_namespace_and_no_further_than_asked(
+    store: Store, add: Callable[..., DeltaOp]
+) -> None:
+    for namespace, texts in {
+        "a": ["mails are sent", "a mail and a token"],
+        "b": ["mail", "no mail", "the mail"],
+    }.items():
+        store.commit(namespace, [add(text) for text in texts], actor="test")
+    words, asked = store.journal.words, {"mail": "mails", "token": "token", "absent": "absent"}
+    assert words.records(asked, None, None) == {"mail": 5, "token": 1, "absent": 0}
+    assert words.records(asked, "a", None) == {"mail": 2, "token": 1, "absent": 0}
+    assert words.records(asked, "b", 2) == {"mail": 2, "token": 0, "absent": 0}
+    assert words.records(asked, None, 4) == {"mail": 4, "token": 1, "absent": 0}
+
+
 def test_the_fitting_record_comes_first_with_its_score_parts(filled: Store) -> None:
     best = filled.recall(RecallQuery(text="how are amounts of money written?"))[0]
     assert best.record.payload.content == FACTS[0]

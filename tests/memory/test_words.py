@@ -117,6 +117,17 @@ def test_what_is_kept_follows_the_table_when_the_stamp_moves(table: sqlite3.Conn
     assert words.frequency(["mails", "nowhere"], 2) == {"mails": 4, "nowhere": 0}
 
 
+def test_common_words_are_counted_to_the_end_only_where_no_rarer_one_stands_beside_them(
+    table: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lexical, "POSTINGS", 1)
+    table.executemany("INSERT INTO record_text (text) VALUES (?)", [("app files",), ("app",), ("app",)])
+    words = WordSearch(FtsWords(table))
+    assert words.frequency(["app", "token"], 0) == {"app": 2, "token": 1}, "more than 1, which is all that is asked"
+    assert words.frequency(["app", "mails", "nowhere"], 0) == {"app": 4, "mails": 3, "nowhere": 0}
+    assert words.frequency(["files", "app"], 0) == {"files": 2, "app": 4}
+
+
 @pytest.mark.parametrize(
     ("block", "numbers"),
     [(b"\x00", [0]), (b"\x7f\x01", [127, 1]), (b"\x81\x00\x05", [128, 5]), (b"\x83\xff\x7f\x81\x01", [65535, 129])],

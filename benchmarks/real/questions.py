@@ -37,14 +37,20 @@ class Asked:
 
 
 class Questions:
-    """As many questions of each family; no question of one split stands in the other, and none twice."""
+    """As many questions of each family; none stands twice, nor in the other split, in whatever order its words are."""
 
     name = "questions"
     action_format: ActionFormat = "text"
     tools: tuple[ToolSpec, ...] = ()
 
-    def __init__(self, families: Mapping[str, Mapping[str, Any]], train: int, test: int) -> None:
-        """Take families by name with settings of their own, and how many questions of each family a split has."""
+    def __init__(
+        self, families: Mapping[str, Mapping[str, Any]], train: int, test: int, notes: Mapping[str, str] | None = None
+    ) -> None:
+        """Take families by name with settings of their own, and how many questions of each family a split has.
+
+        `notes`: family -> what is said below each of its questions.
+        """
+        self._notes = notes or {}
         self._asked: dict[str, Asked] = {}
         self._tasks: dict[str, list[Task]] = {}
         seen: set[str] = set()
@@ -59,12 +65,13 @@ class Questions:
             family, size=count * DRAWN, seed=FIRST_SEEDS[split], **settings
         )
         for number, entry in enumerate(questions):
-            if entry["question"] in seen:
+            words = " ".join(sorted(entry["question"].replace(",", " ").split()))
+            if words in seen:
                 continue
-            seen.add(entry["question"])
+            seen.add(words)
             task = Task(
                 id=f"{split}-{family}-{number}",
-                instruction=entry["question"],
+                instruction="\n".join(filter(None, (entry["question"], self._notes.get(family)))),
                 environment=self.name,
                 split=split,
                 metadata={"family": family},

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from memory.content import canonical
+from memory.forget import Tombstone
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.projection import Entry
@@ -37,6 +38,8 @@ class Change:
     dim: int
     version: int
     number: int
+    forgotten: Mapping[str, Tombstone] = field(default_factory=dict[str, Tombstone])
+    """Text -> tombstone, of those among the proposed texts that have one."""
     changed: bool = False
 
     def event(self, name: str, subject: str, meta: dict[str, Any], content: str | None = None) -> int:

@@ -21,7 +21,7 @@ from memory.changes import Batch, Change
 from memory.content import canonical, clean_body
 from memory.database_engine import Connection
 from memory.errors import ConflictError
-from memory.forget import Tombstone, tombstone
+from memory.forget import Tombstone, tombstones
 from memory.journal import Journal
 from memory.kinds import parse_payload
 from memory.proposals import Prepared
@@ -70,7 +70,8 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
                 f"namespace {batch.namespace!r} is at version {version}, got expected {batch.expected_version}. "
                 "Read the namespace again and repeat the commit"
             )
-        change = Change(journal, batch, model, dim, version, number)
+        texts = [item.text for item in batch.ops if item.payload is not None and not item.op.allow_forgotten]
+        change = Change(journal, batch, model, dim, version, number, tombstones(journal, texts))
         known = _applied(conn, [item.op.op_id for item in batch.ops])
         results = tuple(_apply_once(change, item, known) for item in batch.ops)
         after = version + change.changed
@@ -122,7 +123,7 @@ def _apply_one(change: Change, item: Prepared) -> OpResult:
 
 
 def _refuse_forgotten(change: Change, item: Prepared) -> None:
-    found = None if item.payload is None or item.op.allow_forgotten else tombstone(change.journal, item.text)
+    found = None if item.payload is None or item.op.allow_forgotten else change.forgotten.get(item.text)
     if found is not None:
         raise Forgotten(
             f"this text was forgotten{_told_of(change, found)}; to write it all the same, set `allow_forgotten` "

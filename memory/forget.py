@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,16 +147,17 @@ def _told(journal: Journal, sweep: _Sweep, purge: bool) -> Forgotten:
     )
 
 
-def tombstone(journal: Journal, text: str) -> Tombstone | None:
-    """Return the tombstone of a record that said this, in any namespace and any version; else None."""
+def tombstones(journal: Journal, texts: Sequence[str]) -> dict[str, Tombstone]:
+    """Return text -> the last tombstone of a record that said it, in any namespace and version, where there is one."""
+    hashes = {text: _text_hash(text) for text in texts}
     rows = journal.query(
-        "SELECT e.subject, c.body FROM events e LEFT JOIN content c ON c.hash = e.content,"
-        " json_each(e.meta, '$.texts') t WHERE e.type = 'forgotten' AND t.value = ? ORDER BY e.seq DESC LIMIT 1",
-        (_text_hash(text),),
+        "SELECT t.value, e.subject, c.body FROM events e LEFT JOIN content c ON c.hash = e.content,"
+        " json_each(e.meta, '$.texts') t WHERE e.type = 'forgotten'"
+        " AND t.value IN (SELECT value FROM json_each(?)) ORDER BY e.seq",
+        (json.dumps(list(hashes.values())),),
     )
-    if not rows:
-        return None
-    return Tombstone(rows[0][0], json.loads(rows[0][1])["reason"] if rows[0][1] else "")
+    found = {key: Tombstone(subject, json.loads(body)["reason"] if body else "") for key, subject, body in rows}
+    return {text: found[key] for text, key in hashes.items() if key in found}
 
 
 def _text_hash(text: str) -> str:

@@ -37,6 +37,8 @@ class Journal:
         self.engine = _opened(path, database, read_only=read_only)
         self.conn, self.words = self.engine.conn, self.engine.words
         self._forgotten = self._written = 0
+        self._next: int | None = None
+        """Number of the next event of the open transaction; None = not asked yet."""
 
     @contextmanager
     def transaction(self) -> Generator[Connection]:
@@ -51,7 +53,7 @@ class Journal:
             if self.engine.in_transaction:
                 yield self.conn
                 return
-            before = self._written
+            before, self._next = self._written, None
             try:
                 self.engine.begin()
                 yield self.conn
@@ -108,12 +110,22 @@ class Journal:
     def write(self, entry: Entry, at: datetime | None = None) -> int:
         """Append an event of now, or `at`, apply it to the projection, and return its seq. Needs a transaction."""
         created = (at or now()).isoformat()
-        cursor = self.conn.execute(
-            "INSERT INTO events (type, namespace, run_id, subject, meta, content, created_at)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?) RETURNING seq",
-            (entry.type, entry.namespace, entry.run_id, entry.subject, canonical(entry.meta), entry.content, created),
+        seq = self._next or self.position() + 1  # one writer at a time: no answer has to be waited for to know it
+        self._next = seq + 1
+        self.conn.execute(
+            "INSERT INTO events (seq, type, namespace, run_id, subject, meta, content, created_at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                seq,
+                entry.type,
+                entry.namespace,
+                entry.run_id,
+                entry.subject,
+                canonical(entry.meta),
+                entry.content,
+                created,
+            ),
         )
-        (seq,) = cursor.fetchone()
         self._written += 1
         apply(self.conn, seq, entry, created)
         self._forgotten += entry.type == "forgotten"

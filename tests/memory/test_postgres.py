@@ -29,7 +29,7 @@ from memory.episodes import put_run
 from memory.errors import BadInput, JournalError, NotFound, SchemaTooNew
 from memory.journal import Journal
 from memory.moving import fingerprint, move
-from memory.postgres.postgres_engine import PostgresConnection
+from memory.postgres.postgres_engine import PostgresConnection, _Answer
 from memory.records import DeltaOp, Event, Op, RecallQuery, Task, Trajectory
 from memory.runlist import RunFilter, runs
 from memory.scratch import scratch
@@ -205,6 +205,20 @@ def test_p2_after_a_statement_that_fails_the_next_transaction_is_whole(store: St
         assert not store.journal.engine.in_transaction
         store.append(Event(type="note", data={"n": at}))
     assert [event.data["n"] for event in store.events(type="note")] == list(range(8))
+
+
+def test_p2_a_commit_waits_for_no_more_answers_the_more_it_adds(
+    store: Store, add: Add, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[int] = []
+    arrived = _Answer._arrived
+    monkeypatch.setattr(_Answer, "_arrived", lambda answer: waited.append(1) or arrived(answer))
+    counts: list[int] = []
+    for number in (1, 20):
+        waited.clear()
+        store.commit("default", [add(f"rule {number} {at}") for at in range(number)], actor="test")
+        counts.append(len(waited))
+    assert counts[0] == counts[1] > 0
 
 
 def test_p2_a_statement_that_is_longer_than_what_a_socket_takes_is_sent_whole(journal: Journal) -> None:

@@ -24,6 +24,7 @@ from memory.errors import ConflictError
 from memory.forget import Tombstone, tombstones
 from memory.journal import Journal
 from memory.kinds import parse_payload
+from memory.operations import DUPLICATE
 from memory.proposals import Prepared
 from memory.records import (
     FROM_OUTSIDE,
@@ -75,7 +76,7 @@ def commit(journal: Journal, batch: Batch, *, model: str, dim: int) -> Commit:
         known = _applied(conn, [item.op.op_id for item in batch.ops])
         results = tuple(_apply_once(change, item, known) for item in batch.ops)
         after = version + change.changed
-        if any(result.reason != "duplicate" for result in results):
+        if any(result.reason != DUPLICATE for result in results):
             applied = sum(result.applied for result in results)
             content = journal.put_body(data) if data else None
             meta = {"version": after, "applied": applied, "refused": len(results) - applied}
@@ -97,7 +98,7 @@ def _apply_once(change: Change, item: Prepared, known: dict[str, tuple[str, int]
     op_id = item.op.op_id
     if op_id in known:
         record_id, version = known[op_id]
-        return OpResult(op_id=op_id, applied=True, record_id=record_id, version=version, reason="duplicate")
+        return OpResult(op_id=op_id, applied=True, record_id=record_id, version=version, reason=DUPLICATE)
     result = _apply_one(change, item)
     if result.applied and result.record_id is not None and result.version is not None:
         known[op_id] = result.record_id, result.version

@@ -77,6 +77,10 @@ class DeltaOp(Frozen):
         return dict(zip(self.parent_ids, self.parent_versions, strict=False)).get(record_id)
 
 
+DUPLICATE = "duplicate"
+"""Why an op that had been applied before changed nothing."""
+
+
 class OpResult(Frozen):
     """What became of one DeltaOp."""
 
@@ -85,7 +89,7 @@ class OpResult(Frozen):
     record_id: str | None = None
     version: int | None = None
     reason: str = ""
-    """Why it was refused, or `duplicate` when this op_id had been applied before."""
+    """Why it was refused, or `DUPLICATE` when this op_id had been applied before."""
 
 
 class Commit(Frozen):
@@ -108,6 +112,11 @@ class Commit(Frozen):
 def op_id(*parts: str) -> str:
     """Return an op id that follows from its parts: proposing the same change twice changes nothing the second time."""
     return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:26]
+
+
+def imported(op: DeltaOp, namespace: str) -> DeltaOp:
+    """Return an op of a file for one namespace: the same file may be imported into others."""
+    return op.model_copy(update={"op_id": op_id("import", namespace, op.op_id)})
 
 
 def removal(record: Record[Any], key: str, reason: str, provenance: Provenance) -> DeltaOp:

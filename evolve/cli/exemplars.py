@@ -58,6 +58,7 @@ def import_file(
 ) -> None:
     """Bring in exemplars of others. They are quarantined: in no prompt until you `evolve playbook restore` them."""
     from memory.errors import BadInput
+    from memory.operations import imported
     from playbooks.formats.exemplars import import_ops, load
 
     try:
@@ -65,7 +66,7 @@ def import_file(
     except UnicodeDecodeError as error:
         raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
     with writing(context) as (config, store):
-        ops = import_ops(found, source=f"exemplars:{file.name}")
+        ops = [imported(op, config.memory.namespace) for op in import_ops(found, source=f"exemplars:{file.name}")]
         report(store.commit(config.memory.namespace, ops, actor=ACTOR), as_json)
 
 

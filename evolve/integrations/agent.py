@@ -51,7 +51,7 @@ from evolve.seeds import id_for
 from evolve.telemetry.described import Traced
 from evolve.telemetry.start import traced
 from evolve.usercode import broke_contract, checked_outcome, users
-from memory.errors import BadInput
+from memory.errors import BadInput, IndexLocked
 from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
 from memory.store import Store
 from policies.budget import Budget
@@ -144,13 +144,20 @@ class Agent:
         self._watched = kept()
 
     async def __aenter__(self) -> Agent:
+        try:
+            return await self._entered()
+        except BaseException:
+            await self._exit.aclose()
+            raise
+
+    async def _entered(self) -> Agent:
         config, parts = self._config, self._parts
         acting = parts.policy or (None if _asks(config) else ScriptedPolicy((), name="none"))
         made = role_policies.opened(config.policy, config.workspace, acting, parts.roles)
         policies = await self._exit.enter_async_context(made)
         policy = policies.acting
         if self._store is None:
-            self._store = self._exit.enter_context(app.open_store(self._config, policy.count_tokens))
+            self._store = self._exit.enter_context(_store_of(self._config, policy.count_tokens))
         record = session_record(self.run_id, self._kind, self._config)
         who = {"policy": policy.name, "policy_version": policy.version, "roles": role_policies.names(policies)}
         world = {"environment": _NullEnvironment.name, "gates": gates_of(self._config, None)}
@@ -310,6 +317,14 @@ def hosted(config: Config, *, kind: str = AGENT, store: Store | None = None, par
     return agent
 
 
+def _store_of(config: Config, count_tokens: Callable[[str], int]) -> Store:
+    """Open the workspace; while another process owns its vector index, without it: then all vectors are compared."""
+    try:
+        return app.open_store(config, count_tokens)
+    except IndexLocked:
+        return app.open_store(config, count_tokens, owner=False)
+
+
 def _asks(config: Config) -> bool:
     """Tell whether any role asks a model; where none does, no policy is made."""
     writers = {config.playbook.reflector, *config.playbook.curator.split("+")}
@@ -336,8 +351,10 @@ def _checked(what: str, solve: Solve, given: object) -> Trajectory:
 
 def _task(task: Task | str) -> Task:
     """Return a task, under an id of its instruction where that is all there is. Raises `BadInput` for a blank one."""
-    if not isinstance(task, str):
+    if isinstance(task, Task):
         return task
+    if not isinstance(task, str):  # pyright: ignore[reportUnnecessaryIsInstance] - it is a caller's
+        raise BadInput(f"got {task!r} for a task; expected what is to be done in words, or a Task")
     if not task.strip():
         raise BadInput("got a task without a word; say what is to be done, or give a Task with an id of its own")
     return Task(id=id_for("task", task), instruction=task)

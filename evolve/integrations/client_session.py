@@ -182,6 +182,8 @@ class ClientSession:
         if below is None:
             raise NotFound(f"no skill {name!r} here; search gives the labels of those that there are")
         record = find_skill(self._store, below or self._namespace, label)
+        if record.status not in RECALLABLE:
+            raise NotFound(f"skill {name!r} is {record.status}, and in use is none of that name; search finds those")
         return SkillShown(
             id=f"{below}/{record.label}" if below else record.label,
             name=record.payload.name,
@@ -216,7 +218,11 @@ class ClientSession:
             injected=tuple(found.values()),
             policy=self._client,
         )
-        stored = await agent.learn(asked, given)
+        try:
+            stored = await agent.learn(asked, given)
+        except BaseException:  # whoever tells it once more credits the same, and it is the same episode
+            self._asked[task], self._found = asked, found | self._found
+            raise
         return Recorded(
             episode=stored.id,
             session=self.run_id,

@@ -37,7 +37,7 @@ from evolve.integrations.loop_thread import LoopThread
 from evolve.loop.runs import LANGCHAIN
 from evolve.loop.session import Parts
 from memory.errors import BadInput
-from memory.records import Check, Outcome, Step, Task, Trajectory, Usage
+from memory.records import Check, Outcome, Step, Task, Trajectory, Usage, new_id
 from policies.langchain import LangChainPolicy
 from policies.langchain_wire import to_reply
 from policies.protocols import Profile
@@ -114,9 +114,13 @@ Response = ModelResponse[Any]
 
 
 class LearningState(AgentState[Any]):
-    """The agent's state, with the id of the message that is this turn's task."""
+    """The agent's state, with the id of the message that is this turn's task, and the turn's own.
+
+    Ids of messages are the caller's, and two conversations may have the same.
+    """
 
     evolve_task: NotRequired[Annotated[str, PrivateStateAttr]]
+    evolve_turn: NotRequired[Annotated[str, PrivateStateAttr]]
 
 
 class Learning(AgentMiddleware[LearningState, Any, Any]):
@@ -172,14 +176,12 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
     def before_agent(self, state: LearningState, runtime: Any) -> dict[str, Any]:
         """Recall for the turn's task."""
         message = task_message(state["messages"])
-        self._keep(str(message.id), self._loop().submit(self._ask(message.text)).result())
-        return {"evolve_task": str(message.id)}
+        return self._began(message, self._loop().submit(self._ask(message.text)).result())
 
     async def abefore_agent(self, state: LearningState, runtime: Any) -> dict[str, Any]:
         """Recall for the turn's task."""
         message = task_message(state["messages"])
-        self._keep(str(message.id), await asyncio.wrap_future(self._loop().submit(self._ask(message.text))))
-        return {"evolve_task": str(message.id)}
+        return self._began(message, await asyncio.wrap_future(self._loop().submit(self._ask(message.text))))
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Show what is known."""
@@ -208,6 +210,11 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
     async def _ask(self, task: str) -> Asked:
         return await self._agent.ask(task, learning=self.learning)
 
+    def _began(self, message: AnyMessage, asked: Asked) -> dict[str, Any]:
+        turn = new_id()
+        self._keep(turn, asked)
+        return {"evolve_task": str(message.id), "evolve_turn": turn}
+
     def _keep(self, key: str, asked: Asked) -> None:
         self._asked[key] = asked
         while len(self._asked) > KEPT:
@@ -215,24 +222,24 @@ class Learning(AgentMiddleware[LearningState, Any, Any]):
 
     def _under_way(self, state: Any) -> Asked:
         """Return what was asked in this turn; one that was interrupted and goes on in another process asks anew."""
-        key = _turn(state)
+        task, key = _task(state), state["evolve_turn"]
         if key not in self._asked:
-            message = task_message([message for message in state["messages"] if message.id == key])
+            message = task_message([message for message in state["messages"] if message.id == task])
             self._keep(key, self._loop().submit(self._ask(message.text)).result())
         return self._asked[key]
 
     def _over(self, state: Any) -> Asked:
         self._under_way(state)
-        return self._asked.pop(_turn(state))
+        return self._asked.pop(state["evolve_turn"])
 
     def _shown(self, request: Request) -> Request:
-        asked, key = self._under_way(request.state), _turn(request.state)
+        asked, key = self._under_way(request.state), _task(request.state)
         if asked.context.policy.profile == "compact":
             return request.override(messages=with_opening(request.messages, key, asked.task, asked.knowledge))
         return request.override(system_message=with_knowledge(request.system_message, asked.knowledge))
 
     def _episode(self, asked: Asked, state: LearningState, mark: Mark) -> Trajectory:
-        turn = after(state["messages"], _turn(state))
+        turn = after(state["messages"], _task(state))
         steps = tuple(self._steps(turn))
         models = [message.response_metadata.get("model_name") for message in turn if isinstance(message, AIMessage)]
         return Trajectory(
@@ -267,7 +274,8 @@ async def _awaited(mark: Awaitable[Mark]) -> Mark:
     return await mark
 
 
-def _turn(state: Any) -> str:
+def _task(state: Any) -> str:
+    """Return the id of the message that is the turn's task."""
     key = state.get("evolve_task", "")
     if not key:
         raise BadInput("got a turn that never began here; put Learning into the middleware of the agent itself")

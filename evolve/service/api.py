@@ -121,7 +121,7 @@ def callers_of(request: Request) -> Callers:
 
 
 CallersNow = Annotated[Callers, Depends(callers_of)]
-Offset = Annotated[int, Query(ge=0, description="Rows to leave out.")]
+Offset = Annotated[int, Query(ge=0, le=2**31, description="Rows to leave out.")]
 Limit = Annotated[int, Query(ge=1, le=PAGE, description="Rows, at most.")]
 Worker = Annotated[str, Header(alias="evolve-session", max_length=100, description="Which of a token's workers asks.")]
 """What is shown to one worker is credited to its own outcomes."""

@@ -75,7 +75,8 @@ class Callers:
 
     def _namespaces(self) -> set[str]:
         """Return where something is known or proposed, or a token is for."""
-        return {*review_queue.namespaces(self._store), *(each.namespace for each in listed(self._store))}
+        tokens = (each.namespace for each in listed(self._store))
+        return {*review_queue.namespaces(self._store), *tokens} - {EVERYWHERE}
 
     async def session(self, caller: Caller, name: str = "") -> ClientSession:
         """Return a REST session of a caller, begun when it is first asked for; `name` tells workers of a token apart.

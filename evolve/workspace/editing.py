@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
@@ -143,8 +143,13 @@ class Stats(Frozen):
 def listed(
     store: Store, config: Config, *, show: KnowledgeScope = "in use", kind: str = "", bounds: bool = True
 ) -> Rows[KnowledgeRow]:
-    """Return what was learned, in order of creation. `kind`: only that one. `bounds` of utilities take a moment."""
-    shown = {"in use": RECALLABLE, "quarantined": {Status.CANDIDATE}, "all": frozenset(Status)}[show]
+    """Return what was learned, in order of creation. `kind`: only that one. `bounds` of utilities take a moment.
+
+    Raises `BadInput` for anything else to show.
+    """
+    shown = {"in use": RECALLABLE, "quarantined": {Status.CANDIDATE}, "all": frozenset(Status)}.get(show)
+    if shown is None:
+        raise BadInput(f"got show = {show!r}; expected one of {', '.join(map(repr, get_args(KnowledgeScope)))}")
     found = [record for record in store.records(config.memory.namespace) if record.status in shown]
     known = cases(store, config.forget, [record for record in found if kind in ("", record.kind)])
     return Rows(_row(case, bounds=bounds) for case in known)

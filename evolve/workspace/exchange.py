@@ -18,6 +18,7 @@ from evolve.loop.assembly import open_store
 from evolve.workspace.editing import OPERATOR
 from evolve.workspace.places import settings_at
 from memory.errors import BadInput, NotFound
+from memory.operations import DUPLICATE, imported
 from memory.records import RECALLABLE, Commit, DeltaOp, Frozen, Record, Status
 from memory.store import Store
 from playbooks.formats import markdown
@@ -93,17 +94,17 @@ def import_playbook(
         raise BadInput(f"{str(file)!r} holds no bullet in format {found!r}; name another with --format")
     longest = options_of(config).max_chars
     short = [entry for entry in entries if len(entry.bullet.content) <= longest]
-    ops = import_ops(short, source=f"{found}:{file.name}")
+    ops = tuple(imported(op, namespace) for op in import_ops(short, source=f"{found}:{file.name}"))
     if trust:
         ops = tuple(op.model_copy(update={"status": Status.PROVISIONAL}) for op in ops)
     new = _unknown(ops, store.records(namespace))
     commit = store.commit(namespace, new, actor=OPERATOR)
-    applied = len(commit.applied)
+    applied = sum(result.reason != DUPLICATE for result in commit.applied)
     return ImportedPlaybook(
         commit=commit,
         format=found,
         applied=applied,
-        known=len(ops) - len(new),
+        known=len(ops) - applied - len(commit.refused),
         too_long=len(entries) - len(short),
         quarantined=0 if trust else applied,
         left_out=markdown.left_out(text) if found == "markdown" else 0,
@@ -121,13 +122,15 @@ def export_playbook(store: Store, namespace: str, form: PlaybookFormat = "ace") 
 def import_skills(store: Store, namespace: str, path: Path, form: SkillFormat | None = None) -> ImportedSkills:
     """Bring in skills of others from a folder or file. Raises `NotFound`, and `BadInput` for what is none."""
     came = arrivals(read(path, form), source=f"skills:{path.resolve().name}")
-    commit = store.commit(namespace, came.ops, actor=OPERATOR) if came.ops else None
-    stored = commit.applied if commit else ()
-    kinds = {op.op_id: op.kind for op in came.ops}
+    ops = [imported(op, namespace) for op in came.ops]
+    commit = store.commit(namespace, ops, actor=OPERATOR) if ops else None
+    applied = commit.applied if commit else ()
+    stored = [result for result in applied if result.reason != DUPLICATE]
+    kinds = {op.op_id: op.kind for op in ops}
     names = {"skill": "skills", "bullet": "bullets", "note": "notes"}
     return ImportedSkills(
         **{name: sum(kinds[r.op_id] == kind for r in stored) for kind, name in names.items()},
-        known_before=sum(result.reason == "duplicate" for result in stored),
+        known_before=len(applied) - len(stored),
         refused=(*came.refused, *(result.reason for result in (commit.refused if commit else ()))),
         warnings=came.warnings,
     )

@@ -130,10 +130,16 @@ class TaskRecord:
         """What came of it; None before it is finished."""
         return self._finished
 
-    def step(self, action: str, observation: str = "", *, error: str | None = None) -> None:
-        """Tell one action of the agent, what came back, and the error text where it failed."""
-        step = Step(index=len(self._steps), action=action, observation=observation or error or "", error=error)
-        self._steps.append(step)
+    def step(self, action: object, observation: object = "", *, error: object = None) -> None:
+        """Tell one action of the agent, what came back, and the error where it failed; what is no text is shown as one.
+
+        An exception is told with its name.
+        """
+        wrong = None if error is None else _said(error)
+        back = "" if observation is None else _said(observation)
+        self._steps.append(
+            Step(index=len(self._steps), action=_said(action), observation=back or wrong or "", error=wrong)
+        )
 
     @property
     def _known(self) -> Asked:
@@ -168,7 +174,7 @@ class TaskRecord:
 
     def _broken(self, error: BaseException) -> Trajectory:
         """Return the episode of a task that ended with an exception: it is not graded."""
-        said = f"{type(error).__name__}: {error}".rstrip(": ")
+        said = _said(error)
         return Trajectory(task=self._known.task, steps=tuple(self._steps), stop=StopReason.ERROR, error=said)
 
     def _unfinished(self) -> BadInput:
@@ -232,6 +238,11 @@ def _changes(store: Store, asked: Asked) -> tuple[Standing, ...]:
     found = store.events(type=PROPOSAL, subject=key, limit=1)
     ops = [DeltaOp.model_validate(op) for op in found[0].data.get("ops", ())] if found else []
     return tuple(standing(store, op, key) for op in ops if op.op is not Op.TAG)
+
+
+def _said(told: object) -> str:
+    """Return what was told as text; an exception with its name."""
+    return f"{type(told).__name__}: {told}".rstrip(": ") if isinstance(told, BaseException) else str(told)
 
 
 def _note(

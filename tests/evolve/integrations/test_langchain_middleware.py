@@ -155,6 +155,19 @@ def test_each_turn_of_a_conversation_is_an_episode(config: Config) -> None:
             ]
 
 
+async def test_two_conversations_whose_messages_have_one_id_stay_apart(config: Config) -> None:
+    with Learning(config, grade=politely) as learning:
+        agent = create_agent(Doorman(), [open_door], middleware=[learning])
+        colors = ("red", "blue", "green", "grey")
+        await asyncio.gather(
+            *(agent.ainvoke({"messages": [HumanMessage(f"Open the {color} door.", id="1")]}) for color in colors)
+        )
+        with open_store(config, read_only=True) as store:
+            told = {(t.task.instruction, str(t.steps)) for t in store.trajectories()}
+    assert len({task for task, _ in told}) == len(told) == len(colors)
+    assert all(task.split()[2] in steps for task, steps in told)
+
+
 def test_a_turn_that_goes_on_in_another_process_is_asked_for_anew(config: Config) -> None:
     saver = InMemorySaver()
     thread: Any = {"configurable": {"thread_id": "one"}}

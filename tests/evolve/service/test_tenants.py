@@ -14,11 +14,12 @@ import pytest
 
 from evolve.config.file import load_config
 from evolve.gates.review_queue import submit
+from evolve.integrations.agent import Agent, Asked
 from evolve.integrations.client_session import Layer
 from evolve.loop.assembly import open_store
 from evolve.service.access_tokens import issue, listed, revoke, verified
-from memory.errors import BadInput, NotFound
-from memory.records import DeltaOp, Op, Status
+from memory.errors import BadInput, JournalError, NotFound
+from memory.records import DeltaOp, Op, Status, Trajectory
 from memory.redact import redact
 from tests.evolve.command import complaint, evolve, evolve_json
 from tests.evolve.service.conftest import ALL, SECRET_RULE, Client, Served
@@ -125,6 +126,45 @@ def test_a_skill_of_a_layer_is_read_by_its_label(served: Served) -> None:
     assert (told["id"], told["name"]) == (label, "shared")
     assert eve.ask("GET", "/skills/own")["name"] == "own"
     assert "no skill" in eve.error("GET", f"/skills/other{label[4:]}", 404)
+
+
+def test_a_skill_that_is_not_in_use_is_handed_to_nobody(served: Served) -> None:
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        source = 'def pay(name: str) -> str:\n    """Pay somebody."""\n    return name\n'
+        op = DeltaOp(op=Op.ADD, kind="skill", payload={"source": source}, status=Status.CANDIDATE)
+        (done,) = store.commit("eve", [op], actor="x").results
+        assert done.applied, done.reason
+    eve = served.client("eve", "read", namespace="eve")
+    assert "is candidate" in eve.error("GET", "/skills/pay", 404)
+    assert eve.ask("GET", "/knowledge/pay")["record"]["status"] == "candidate"
+
+
+def test_all_namespaces_together_are_none(served: Served) -> None:
+    everywhere = served.client("operator", "admin", namespace="*")
+    said = everywhere.error("POST", "/knowledge", 404, params={"namespace": "*"}, json={"content": "Greet gnus."})
+    assert "no namespace '*'" in said
+
+
+def test_an_outcome_that_could_not_be_stored_is_told_once_more(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = served.client("own", "read", "report", namespace="own")
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        op = DeltaOp(op=Op.ADD, payload={"content": "Feed the gnus at noon."}, status=Status.ACTIVE)
+        assert store.commit("own", [op], actor="x").applied
+    told = OUTCOME | {"task": "Feed the gnus."}
+    shown = agent.ask("POST", "/playbook", json={"task": told["task"]})["ids"]
+    learn, fails = Agent.learn, [JournalError("the disk is busy")]
+
+    async def once(self: Agent, asked: Asked, given: Trajectory) -> Trajectory:
+        stored = await learn(self, asked, given)
+        if fails:
+            raise fails.pop()
+        return stored
+
+    monkeypatch.setattr(Agent, "learn", once)
+    agent.error("POST", "/outcomes", 503, json=told)
+    assert agent.ask("POST", "/outcomes", 201, json=told)["shown"] == shown != []
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False, read_only=True) as store:
+        assert [t.task.instruction for t in store.trajectories()].count(told["task"]) == 1
 
 
 def test_where_something_was_only_proposed_it_can_be_decided(served: Served) -> None:

@@ -21,6 +21,9 @@ import pytest
 import evolve
 from evolve import BadInput, ConfigError, NotFound, Workspace, WorkspaceClosed
 from evolve.loop.assembly import open_store
+from evolve.workspace import exchange
+from memory.operations import removal
+from memory.records import Provenance
 from tests.evolve.command import SETTINGS, evolve_json, settings
 from tests.evolve.command import evolve as command
 
@@ -259,6 +262,26 @@ def test_names_of_nothing_are_refused(memory: Workspace, tmp_path: Path) -> None
     assert not (tmp_path / "nosuch.toml").exists()
     with pytest.raises(BadInput, match="got a task without a word"), memory.task(" "):
         pass
+    with pytest.raises(BadInput, match="got 5 for a task"), memory.task(5):  # type: ignore[arg-type]
+        pass
+    with pytest.raises(BadInput, match="got show = 'live'; expected one of 'in use', 'quarantined', 'all'"):
+        memory.knowledge("live")  # type: ignore[arg-type]
+
+
+def test_what_a_tool_gave_back_is_told_as_it_is(memory: Workspace) -> None:
+    with memory.task("Look around.") as task:
+        task.step({"look": 1}, {"doors": 2})
+        task.step("open", error=KeyError("door"))
+        task.step("wait", None)
+        task.finish(3, success=True)
+    steps = memory.episode(task.finished.episode).trajectory.steps if task.finished else ()
+    told = [(step.action, step.observation, step.error) for step in steps]
+    assert told == [
+        ("{'look': 1}", "{'doors': 2}", None),
+        ("open", "KeyError: 'door'", "KeyError: 'door'"),
+        ("wait", "", None),
+        ("3", "", None),
+    ]
 
 
 def test_one_text_is_no_list_of_names(memory: Workspace, tmp_path: Path) -> None:
@@ -330,6 +353,19 @@ def test_playbooks_and_skills_come_and_go(memory: Workspace, tmp_path: Path) -> 
         assert written.skills == ("pages",)
         memory.import_skills(tmp_path / "skills")
         assert memory.show("pages").record.status is evolve.Status.CANDIDATE
+        other = second.config.model_copy(update={"memory": second.config.memory.model_copy(update={"namespace": "b"})})
+        with open_store(other, owner=False) as store:  # the same file, in another namespace
+            assert exchange.import_playbook(store, other, file).quarantined == 1
+            again = (
+                exchange.import_skills(store, "b", tmp_path / "skills"),
+                exchange.import_skills(store, "b", tmp_path / "skills"),
+            )
+            assert [(each.skills, each.known_before) for each in again] == [(1, 0), (0, 1)]
+            assert {record.kind for record in store.records("b")} == {"bullet", "skill"}
+            (bullet,) = (record for record in store.records("b") if record.kind == "bullet")
+            store.commit("b", [removal(bullet, "x", "wrong", Provenance())], actor="test")
+            retired = exchange.import_playbook(store, other, file)
+            assert (retired.applied, retired.known, retired.quarantined) == (0, 1, 0)
         digest = second.export_workspace(tmp_path / "all.tar.gz")
     folder = tmp_path / "third"
     assert digest in command(tmp_path, "init", str(folder), "--from", str(tmp_path / "all.tar.gz"))

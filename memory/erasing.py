@@ -25,16 +25,25 @@ _FIGURES = (
 
 
 def spellings(text: str) -> tuple[str, ...]:
-    """Return a text as it stands in a JSON body: in a string, in JSON that is itself kept in a string, and so on."""
-    found = [text]
+    """Return a text as it stands in a JSON body: in a string, in JSON that is itself kept in a string, and so on.
+
+    JSON inside may write letters as they are, or as ASCII (`\\u00fc`).
+    """
+    return tuple(form for level in _levels(text)[1:] for form in level)
+
+
+def _levels(text: str) -> list[list[str]]:
+    """Return a text itself, its forms in JSON, its forms in JSON that is kept in a string of JSON, and so on."""
+    found = [[text]]
     for _ in range(_DEEPEST):
-        found.append(json.dumps(found[-1], ensure_ascii=False)[1:-1])
-    return tuple(found[1:])
+        ways = ((form, ascii_alone) for form in found[-1] for ascii_alone in (False, True))
+        found.append(list(dict.fromkeys(json.dumps(form, ensure_ascii=way)[1:-1] for form, way in ways)))
+    return found
 
 
 def without(body: str, texts: Collection[str]) -> str | None:
     """Return a JSON body with `ERASED` in the place of each text; None where one cannot be cut out cleanly."""
-    forms = {form for text in texts for form in (text, *spellings(text)[:-1])}
+    forms = {form for text in texts for level in _levels(text)[:-1] for form in level}
     ordered = sorted(forms, key=len, reverse=True)
 
     def cut(leaf: str) -> str:

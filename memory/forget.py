@@ -29,6 +29,8 @@ from memory.projection import Entry
 
 MIN_TEXT = 16
 """Shorter texts are erased where they stand, but not searched for in other bodies: they would match by chance."""
+_COPIES = ("scratch", "moving", "salvage")
+"""Beginnings of folders in which a process that was killed leaves a copy."""
 _OF_TASKS = ("trajectory", "reflection", "reply")
 """Events whose body belongs to the task that their meta names."""
 
@@ -101,6 +103,8 @@ def forget(
         meta["cut"] = {key: digest(body) for key, body in sweep.cut.items()}
         meta |= {"figures": figures} if task_id else {}
         journal.write(Entry("forgotten", task_id or record_id or "", meta=meta))
+        if purge:  # it holds instructions that were recalled for, and refused texts
+            conn.execute("DELETE FROM embedding_cache")
         conn.executemany("DELETE FROM content WHERE hash = ?", [(key,) for key in gone])
         conn.executemany("UPDATE content SET body = ? WHERE hash = ?", [(body, key) for key, body in sweep.cut.items()])
     if purge:
@@ -134,7 +138,8 @@ def _told(journal: Journal, sweep: _Sweep, purge: bool) -> Forgotten:
     )
     runs = {run for _, run, _ in sweep.episodes.values()} | {run for kind, run, _ in quoted if kind == "trajectory"}
     home, name = journal.path.parent, journal.path.name
-    patterns = (f"{name}.*.backup", f"{name}.before-*", f"scratch-*/{name}", *((name,) if journal.database else ()))
+    patterns = [f"{name}.*.backup", f"{name}.before-*", *(f"{place}-*/**/{name}" for place in _COPIES)]
+    patterns += [name] if journal.database else []
     copies = [copy for pattern in patterns if purge for copy in home.glob(pattern)]
     return Forgotten(
         records=tuple(sweep.records),
@@ -187,14 +192,24 @@ def _of_task(journal: Journal, task_id: str) -> _Sweep:
         (task_id,),
     )
     sweep.episodes.update({key: (arm, run, body) for key, arm, run, body in rows})
+    of_tasks = ", ".join("?" * len(_OF_TASKS))
     bodies = journal.query(
         "SELECT e.content, c.body FROM events e JOIN content c ON c.hash = e.content"
-        f" WHERE e.type IN ({', '.join('?' * len(_OF_TASKS))}) AND e.meta ->> 'task_id' = ?",
+        f" WHERE e.type IN ({of_tasks}) AND e.meta ->> 'task_id' = ?",
         (*_OF_TASKS, task_id),
     )
-    sweep.hashes.update(dict.fromkeys(key for key, _ in bodies))
+    keys = json.dumps([key for key, _ in bodies])
+    among = "IN (SELECT value FROM json_each(?))"
+    shared = journal.query(  # a body is stored once, whoever says it
+        f"SELECT content FROM events WHERE content {among} AND type NOT IN ({of_tasks})"
+        f" UNION SELECT hash FROM trajectories WHERE hash {among} AND task_id <> ?"
+        f" UNION SELECT hash FROM reflections WHERE hash {among} AND task_id <> ?"
+        f" UNION SELECT hash FROM replies WHERE hash {among} AND task_id <> ?",
+        (keys, *_OF_TASKS, keys, task_id, keys, task_id, keys, task_id),
+    )
+    sweep.hashes.update(dict.fromkeys(key for key, _ in bodies if (key,) not in shared))
     sweep.texts.update(filter(_long, (_instruction(body) for _, body in bodies)))
-    if not (sweep.records or sweep.hashes or sweep.episodes):
+    if not (sweep.records or bodies or sweep.episodes):
         raise NotFound(f"nothing is stored about task {task_id!r}; list episodes with `evolve logs list`")
     return sweep
 

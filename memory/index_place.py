@@ -157,10 +157,21 @@ class IndexServer:
 
 
 def erase_unowned(journal: Journal) -> None:
-    """Delete the folder of an index that this process does not keep.
+    """Delete the folder, or pgvector's tables, of an index that this process does not keep.
 
     Raises `IndexLocked` where another one does, `IndexUnavailable` where it cannot be deleted.
     """
+    if journal.database and journal.query("SELECT to_regclass('index_collections')") != [(None,)]:
+        from memory.indexes.pgvector import PgvectorIndex
+
+        left = PgvectorIndex("", journal.database, model="", dim=1)
+        try:
+            left.connect()
+            left.erase()
+        except IndexUnavailable as error:
+            raise IndexUnavailable(f"{VECTORS_STAY}: {error}") from error
+        finally:
+            left.close()
     folder = journal.path.parent / "index"
     if not journal.database and (folder.exists() or any(folder.parent.glob(f"{folder.name}.quarantine-*"))):
         holder = Owner(folder)

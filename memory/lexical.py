@@ -47,7 +47,7 @@ def query_words(text: str) -> tuple[str, ...]:
 
     English function words are left out: a record that shares only `the` shares nothing.
     """
-    words = dict.fromkeys(_WORD.findall(unicodedata.normalize("NFKC", text).casefold()))
+    words = dict.fromkeys(_WORD.findall(unicodedata.normalize("NFC", text.lower())))  # `straße`, as FTS5 has it
     return tuple(word for word in words if word not in _FUNCTION_WORDS)
 
 

@@ -122,7 +122,7 @@ class LiveIndex:
         worker = self._worker
         return IndexState(
             engine=worker.kind if worker is not None and worker.serves_any() else EXACT,
-            owner=worker is not None,
+            owner=worker is not None and worker.is_alive(),
             pending=outbox.pending(self._journal),
             lag_seconds=worker.lag_seconds if worker else 0.0,
             failure=worker.failure if worker else "",

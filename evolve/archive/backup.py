@@ -101,10 +101,12 @@ def make_backup(config: Config, destination: Path | None = None) -> Backup:
     except BaseException:
         shutil.rmtree(half, ignore_errors=True)
         raise
+    with (final / DATABASE).open("rb") as database:
+        sha256 = hashlib.file_digest(database, "sha256").hexdigest()
     files = [path for path in final.rglob("*") if path.is_file()]
     return Backup(
         path=str(final),
-        sha256=hashlib.sha256((final / DATABASE).read_bytes()).hexdigest(),
+        sha256=sha256,
         records=records,
         episodes=episodes,
         files=len(files),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+import select
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from select import select
 from typing import Any, LiteralString, cast
 
 from memory.database_engine import Cursor
@@ -109,6 +109,7 @@ class PostgresConnection:
             "random_page_cost": _RANDOM_PAGE,
             "lock_timeout": f"{BUSY_SECONDS}s",
             "idle_in_transaction_session_timeout": f"{_IDLE_SECONDS}s",
+            "default_transaction_isolation": "read committed",  # a writer sees what was there when it got the lock
             "default_transaction_read_only": "on" if self._read_only else "off",
             **_ALIVE,
         }
@@ -149,7 +150,7 @@ class PostgresConnection:
     def _hung_up(self) -> bool:
         """Tell whether the server ended the session since the last answer: then there is something to read."""
         for _ in range(2):  # its last message and the end may come apart
-            if self._raw.closed or not select([self._raw.fileno()], [], [], 0)[0]:
+            if self._raw.closed or not _readable(self._raw.fileno()):
                 break
             with suppress(psycopg.OperationalError):
                 self._raw.pgconn.consume_input()
@@ -187,6 +188,13 @@ class PostgresConnection:
         """Close the connection."""
         self._abandon_pipeline()
         self._raw.close()
+
+
+def _readable(descriptor: int) -> bool:
+    """Tell whether there is something to read; `select` would take no descriptor above 1,023."""
+    asked = select.poll()
+    asked.register(descriptor, select.POLLIN)
+    return bool(asked.poll(0))
 
 
 class _Answer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 import memory.sqlite.database
 from memory.embedders.hashing import HashingEmbedder
 from memory.errors import BadInput, IndexLocked, IndexUnavailable, JournalError, NotFound
+from memory.index_worker import IndexWorker
 from memory.locks import Owner
 from memory.records import DeltaOp, Event, Op, RecallQuery, Reflection, Step, Task, Trajectory
 from memory.sqlite.sql import sqlite3
@@ -212,14 +215,16 @@ def test_a_reason_that_repeats_the_text_goes_with_it(secretive: tuple[Store, str
 
 def test_copies_that_still_hold_the_text_are_named(secretive: tuple[Store, str, str], path: Path) -> None:
     store, bad, _ = secretive
-    left = path.parent / "scratch-killed" / path.name
-    left.parent.mkdir()
-    left.write_bytes(b"a copy that a killed run left")
+    places = ("scratch-killed", "moving-killed", "salvage-killed/damaged")
+    left = [path.parent / place / path.name for place in places]
+    for copy in left:
+        copy.parent.mkdir(parents=True)
+        copy.write_bytes(b"a copy that a killed process left")
     moved = [path.with_name(f"{path.name}.before-20260101T000000Z")]
     moved += [path] if store.journal.database else []  # what a workspace left that moved to a server
     for file in moved:
         file.write_bytes(b"a copy that a move left")
-    assert store.forget(bad, purge=True).backups == tuple(sorted([left, *moved]))
+    assert store.forget(bad, purge=True).backups == tuple(sorted([*left, *moved]))
 
 
 def test_a_forgotten_record_is_still_named_for_a_purge_that_comes_later(secretive: tuple[Store, str, str]) -> None:
@@ -260,6 +265,24 @@ def test_a_purge_without_the_index_deletes_its_folder(path: Path, indexed: tuple
     with Store.open(path, embedder=HashingEmbedder()) as store:
         assert store.index.flush(120)
         assert store.doctor() == []
+    assert holding(path, vector) == []
+
+
+@pytest.mark.sqlite
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_purge_deletes_the_folder_where_the_index_thread_has_ended(
+    path: Path, indexed: tuple[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ends(*_: object) -> None:
+        raise RuntimeError("unexpected")
+
+    record, vector = indexed
+    monkeypatch.setattr(IndexWorker, "_round", ends)
+    with Store.open(path, embedder=HashingEmbedder()) as store:
+        store.index.wake()
+        while store.index.state().owner:
+            time.sleep(0.01)
+        store.forget(record, purge=True)
     assert holding(path, vector) == []
 
 
@@ -372,6 +395,46 @@ def test_a_text_that_another_namespace_forgot_is_refused_without_a_word_about_it
     assert refused.reason.startswith("this text was forgotten; to write it")
     (own,) = store.commit("other", [add("The vault opens with azure.")], actor="t").refused
     assert f"with record {made.record_id!r} (it named the vault's word)" in own.reason
+
+
+def test_a_purge_of_a_task_leaves_the_replies_of_another_one_that_say_the_same(store: Store) -> None:
+    same = {"text": "complete_task() is all that is left to do"}
+    for task in ("A", "B"):
+        store.put_reply(f"key {task}", same, run_id="r", task_id=task)
+        asked = Task(id=task, instruction=f"What task {task} asks for")
+        store.add_trajectory(Trajectory(id=task, task=asked, run_id="r"))
+    store.put_reply("own", {"text": "said for A alone"}, run_id="r", task_id="A")
+    store.forget(task_id="A", purge=True)
+    assert [store.get_reply(key) for key in ("key A", "own", "key B")] == [None, None, same]
+    assert not stands(store, "said for A alone")
+    assert store.doctor() == []
+    store.forget(task_id="B", purge=True)
+    assert not stands(store, same["text"])
+
+
+def test_a_text_is_found_in_json_that_spells_it_in_ascii(store: Store, add: Add) -> None:
+    text = "Für Überweisungen nach München zuerst den Kontostand prüfen"
+    (result,) = store.commit("default", [add(text)], actor="t").results
+    once = json.dumps({"note": text})
+    told = (once, json.dumps([once]), json.dumps(json.dumps(text, ensure_ascii=False)))
+    steps = tuple(Step(index=at, action="look()", observation=each) for at, each in enumerate(told))
+    store.add_trajectory(Trajectory(id="tr", task=Task(id="T", instruction="i"), steps=steps))
+    assert store.forget(result.record_id, purge=True).quoted == {"trajectory": 1}
+    (kept,) = store.trajectories()
+    assert not any("nchen" in step.observation for step in kept.steps)
+    assert store.doctor() == []
+
+
+def test_a_purge_empties_the_cache_of_vectors(reopen: Callable[..., Store], add: Add) -> None:
+    class Slow(HashingEmbedder):
+        model = "slow"
+
+    with reopen(embedder=Slow()) as store:
+        store.commit("default", [add("a rule about pelicans and vaults", "t1")], actor="t")
+        store.recall(RecallQuery(text="open the vault of the pelican for Ann"))
+        before = store.journal.query("SELECT count(*) FROM embedding_cache")
+        store.forget(task_id="t1", purge=True)
+        assert before > [(0,)] == store.journal.query("SELECT count(*) FROM embedding_cache")
 
 
 def test_a_purge_leaves_the_reason_that_another_record_was_written_for(store: Store, add: Add) -> None:

@@ -94,6 +94,13 @@ def test_stems_accents_and_identifiers_are_found(table: sqlite3.Connection) -> N
     assert search(table, "ZURICH") == search(table, "naive") == [5]
 
 
+@pytest.mark.parametrize("word", ["Straße", "groß", "m²", "Zu\u0308rich", "\uff26ull", "ÉTÉ"])
+def test_a_word_finds_the_text_that_it_stands_in(table: sqlite3.Connection, word: str) -> None:
+    table.execute("INSERT INTO record_text (rowid, text) VALUES (9, ?)", (f"one {word} here",))
+    assert 9 in search(table, word)
+    assert 9 in search(table, word.lower())
+
+
 def test_function_words_say_nothing(table: sqlite3.Connection) -> None:
     assert query_words("Which of the mails?") == ("mails",)
     assert search(table, "the and a are") == []

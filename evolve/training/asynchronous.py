@@ -56,6 +56,7 @@ def asynchronously(config: Config) -> Callable[..., tuple[str, tuple[Weighed, ..
         "retries": (section.retries, ""),
         "branching.branches": (section.branching.branches, 0),
         "partial.oversampling": (section.partial.oversampling, 1),
+        "partial.off_policy": (section.partial.off_policy, "kept"),
         "evaluate_every": (section.evaluate_every, 0),
         "refill": (section.refill, 0),
     }

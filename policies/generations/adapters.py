@@ -91,6 +91,17 @@ def inspect_adapter(directory: Path, model: Path | None) -> Adapter:
     return Adapter(rank=rank, modules=tuple(sorted(modules)), sha256=fingerprint(directory))
 
 
+def put_in_order(directory: Path) -> None:
+    """Write an adapter's configuration in one order, so that equal weights have one fingerprint.
+
+    PEFT writes lists in the order of a set, which is another one in each process.
+    """
+    path = directory / CONFIG
+    config = json.loads(path.read_text(encoding="utf-8"))
+    ordered = {key: sorted(value, key=str) if isinstance(value, list) else value for key, value in config.items()}
+    path.write_text(json.dumps(ordered, indent=2, sort_keys=True), encoding="utf-8")
+
+
 def fingerprint(directory: Path) -> str:
     """Return the sha256 of the configuration and the weights of an adapter or a whole model."""
     return hash_files(whole_files(directory) if is_whole(directory) else (directory / CONFIG, directory / WEIGHTS))

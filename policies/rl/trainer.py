@@ -37,7 +37,7 @@ from torch import Tensor
 
 from memory.errors import BadInput
 from policies.errors import PolicyError, PolicyRefused
-from policies.generations.adapters import fingerprint
+from policies.generations.adapters import fingerprint, put_in_order
 from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, release_at_once
 from policies.rl.batch import Batch, batch_of, score, split
 from policies.rl.optimising import OptimiserOptions
@@ -326,6 +326,8 @@ class Trainer:
                 made.save_pretrained(str(new), state_dict=state)
                 if full:
                     load_tokenizer(self.path).save_pretrained(str(new))
+                else:
+                    put_in_order(new)
             made_in = {"dtype": held_in(self.settings), "pack_tokens": packed_to(self.settings)}
             about = self.settings.model_dump() | made_in | {"updates": self.updates}
             (new / ABOUT).write_text(json.dumps(about, indent=2))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from policies.rl.groups import centred, sizes
 from policies.rl.protocols import Episodes, Flags
 
@@ -23,4 +25,4 @@ class ZeroVariance:
         """Return [n], False throughout each group of several equal rewards."""
         differs = set(episodes.groups[centred(episodes.rewards, episodes.groups) != 0].tolist())
         alone = sizes(episodes.groups) == 1
-        return alone | [group in differs for group in episodes.groups.tolist()]
+        return alone | np.isin(episodes.groups, list(differs))

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from evolve.training.batches import Prepared
 from memory.errors import BadInput
 from policies.rl.advantages.grpo import grpo
+from policies.rl.filters.everything import Everything
 from policies.rl.filters.overlong import Overlong
 from policies.rl.filters.zero_variance import ZeroVariance
 from policies.rl.protocols import Episodes
@@ -19,6 +21,11 @@ from tests.policies.rl.batches import batch, batches
 def test_a_group_that_did_equally_well_is_dropped_and_a_group_of_one_kept() -> None:
     episodes = batch([1, 0, 1, 1, 1, 0.3], [0, 0, 4, 4, 2, 0])
     assert ZeroVariance().keep(episodes).tolist() == [True, True, False, False, True, True]
+
+
+def test_of_nothing_nothing_is_kept() -> None:
+    for each in (ZeroVariance(), Overlong(), Everything()):
+        assert each.keep(Prepared().episodes).tolist() == []
 
 
 def test_rewards_that_are_no_round_numbers_are_equal_all_the_same() -> None:

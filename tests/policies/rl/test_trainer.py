@@ -4,6 +4,7 @@ what was trained.
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -380,6 +381,14 @@ def test_a_checkpoint_of_an_earlier_version_is_gone_on_from(model: Path, tmp_pat
         del state["settings"][since]
     torch.save(state, path)
     assert trainer(model).resume(path) == {"iterations": 1}
+
+
+def test_a_saved_adapter_says_its_modules_in_one_order(model: Path, tmp_path: Path) -> None:
+    trainer = Trainer(model, Ppo(), OptimiserOptions(rank=2))
+    trainer.save(tmp_path / "adapter")
+    modules = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())["target_modules"]
+    assert modules == sorted(modules)
+    assert len(modules) > 1
 
 
 def test_a_saved_adapter_is_what_was_trained_and_is_never_written_over(model: Path, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def redact(text: str) -> str:
 def redact_named(name: str, value: Any) -> Any:
     """Return a JSON value kept under `name`, redacted when the name says secret and the value is text with a digit."""
     if isinstance(value, str) and len(value) >= 8 and any(c.isdigit() for c in value) and NAMED.search(name):
-        return "[REDACTED:assigned-secret]"
+        return f"{REDACTED}assigned-secret]"
     return value
 
 

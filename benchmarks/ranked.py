@@ -6,12 +6,14 @@ of a tiny model takes less time than to import it.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import nan
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,8 @@ from policies.server_process import HOST, free_port
 
 LOADED = ["peft", "policies.rl.processes", "transformers.models.llama.modeling_llama"]
 BATCHES, BOUND_S = 3, 600.0
+SCORED = "scored.json"
+"""How likely the tokens of `unscored` are, as several processes found it."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +138,11 @@ def said(step: int, prompt: tuple[int, ...], ids: tuple[int, ...]) -> Turn:
     return Turn(step=step, prompt_ids=prompt, token_ids=ids, logprobs=(-3.5,) * len(ids), policy_version="v1")
 
 
+def unscored() -> list[TrainRow]:
+    """Return the rows of the first batch without log-probabilities."""
+    return [row.model_copy(update={"sampling_logprobs": (nan,) * len(row.completion_ids)}) for row in batch(0)[0]]
+
+
 def trained(model: Path, case: Case, folder: Path | None = None) -> Seen:
     """Train on three batches and return what this process saw.
 
@@ -181,6 +190,8 @@ def led(model: Path, folder: Path, killed_at: int | None, victim: int) -> None:
     with LeadingTrainer(model, Ppo(), CASES[0].options()) as trainer:
         begin = trainer.resume(kept)["batches"] if kept.exists() else 0
         (folder / "begun").write_text(str(begin))
+        if not begin:
+            (folder / SCORED).write_text(json.dumps([row.sampling_logprobs for row in trainer.scored(unscored())]))
         for number in range(begin, BATCHES):
             if number == killed_at:
                 os.kill(int((folder / f"{victim}.pid").read_text()), signal.SIGKILL)

@@ -6,7 +6,7 @@ import hashlib
 import json
 import random
 from collections.abc import Callable, Sequence
-from math import nan
+from math import isnan, nan
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,9 +21,13 @@ from evolve.training.training_data import Offer, episodes
 from evolve.training.turns import Replies, TurnReader, erred, turns_of
 from memory.errors import BadInput
 from memory.records import Trajectory
+from policies.rl.optimising import OptimiserOptions
 from policies.rl.protocols import AdvantageEstimator, Array
 from policies.rl.rows import TrainRow
 from policies.rl.trainer import Trainer
+
+SCORED = "scored.json"
+"""Of a training's folder: log-probabilities that nobody knew, under the weights that it began from."""
 
 
 class NoExamples(BadInput):
@@ -78,7 +82,12 @@ def success_examples(offer: Offer, replies: Replies, readers: Sequence[TurnReade
         right = [float(not erred(chosen[row.trajectory_id], span.step)) for row in batch.rows for span in row.spans]
         own = batch.advantages(np.array(right), np.ones(len(batch.episodes.rewards), dtype=bool))
         found = found.joined(Examples(*own))
-    found.rows[:] = [row.model_copy(update={"expert": row.trajectory_id in experts}) for row in found.rows]
+    found.rows[:] = [
+        (row if any(row.sampling_logprobs) else _unscored(row)).model_copy(
+            update={"expert": row.trajectory_id in experts}
+        )
+        for row in found.rows  # one that was tokenised anew has zeros alone
+    ]
     require_some(found.rows, "successful train episodes")
     return found.distinct
 
@@ -100,14 +109,15 @@ def group_examples(
     found = Examples(*batch.advantages(advantages(batch.episodes), np.ones(len(batch.episodes.rewards), dtype=bool)))
     known = {each.id for some in offer.groups.values() for each in some if told(each)}
     found.rows[:] = [
-        row.model_copy(
-            update={"reused": True}
-            | ({} if row.trajectory_id in known else {"sampling_logprobs": (nan,) * len(row.completion_ids)})
-        )
+        (row if row.trajectory_id in known else _unscored(row)).model_copy(update={"reused": True})
         for row in found.rows
     ]
     require_some(found.rows, "train tasks with both successes and failures")
     return found
+
+
+def _unscored(row: TrainRow) -> TrainRow:
+    return row.model_copy(update={"sampling_logprobs": (nan,) * len(row.completion_ids)})
 
 
 def require_some(rows: Sequence[TrainRow], wanted: str) -> None:
@@ -141,14 +151,37 @@ def fit(
     report: Callable[[dict[str, float]], None] = lambda _: None,
 ) -> None:
     """Go over the rows `epochs` times in batches, or go on where `folder` stands, as `passes`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    scored = _scored(trainer, given.rows, batch, folder / SCORED)
 
     def update(chosen: Sequence[int]) -> dict[str, float]:
-        rows = [given.rows[at] for at in chosen]
+        rows = [scored.get(at, given.rows[at]) for at in chosen]
         found = stepped(trainer, rows, [given.advantages[at] for at in chosen])
+        if unscored := sum(scored[at].trained for at in chosen if at in scored):
+            found["unscored"] = float(unscored)
         return found | {"experts": float(sum(row.expert for row in rows))}
 
     work = Work(given.units, sorted({row.trajectory_id for row in given.rows}), epochs, batch)
     passes(trainer, update, work, folder, report)
+
+
+def _scored(trainer: Trainer, rows: Sequence[TrainRow], batch: int, kept: Path) -> dict[int, TrainRow]:
+    """Return by number the rows of groups that nobody scored, under the weights that the training begins from.
+
+    Those are computed once, before it: a clip bounds how far all updates together have moved from them.
+    """
+    wanted = [at for at, row in enumerate(rows) if row.reused and any(map(isnan, row.sampling_logprobs))]
+    if wanted and not kept.exists():
+        found = [
+            row.sampling_logprobs
+            for start in range(0, len(wanted), batch)
+            for row in trainer.scored([rows[at] for at in wanted[start : start + batch]])
+        ]
+        ledger.write(kept, json.dumps(found))
+    told = json.loads(kept.read_text()) if wanted else []
+    return {
+        at: rows[at].model_copy(update={"sampling_logprobs": tuple(own)}) for at, own in zip(wanted, told, strict=True)
+    }
 
 
 def passes(
@@ -174,9 +207,15 @@ def passes(
             found = update(order[start : start + work.batch])
             figures = {"epoch": float(epoch), "update": float(trainer.updates)} | found
             ledger.append(folder / METRICS, figures)
-            report(figures | {"updates": float(work.epochs * -(-len(order) // work.batch))})
+            report(figures | {"updates": float(_updates(work, trainer.settings))})
         ledger.append(folder / HISTORY, {"epoch": epoch, "episodes": work.episodes})
         trainer.checkpoint(checkpoint, {"epochs": epoch + 1})
+
+
+def _updates(work: Work, settings: OptimiserOptions) -> int:
+    """Return how many updates a training makes in all."""
+    sizes = (min(work.batch, work.units - start) for start in range(0, work.units, work.batch))
+    return work.epochs * settings.epochs * sum(min(settings.minibatches, size) for size in sizes)
 
 
 @watched("fitting")

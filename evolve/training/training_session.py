@@ -50,6 +50,7 @@ from policies.generations.adapters import inspect_weights
 from policies.generations.base_model import base_of
 from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import DATABASE
+from policies.generations.storage import version_name
 from policies.generations.whole_model import is_whole
 from policies.local.loading import load_encoder
 from policies.rl.backends import make_trainer
@@ -300,8 +301,15 @@ def _training(
 
 
 def _require_weights_fit(config: Config, live: Generation | None) -> None:
-    """Raise `ConfigError` for a whole model that no server could take, and for an adapter of one that is live."""
+    """Raise `ConfigError` for a whole model that no server could take, for an adapter of one that is live, for another
+    rank than that of the live adapter, and for a `policy.adapter` that is not live: a training goes on from what is."""
     name, weights = config.policy.name, config.train.weights
+    version, named = live.version if live else version_name(0), config.policy.adapter
+    if named not in (None, version):
+        raise ConfigError(
+            f"got policy.adapter = {named!r}, and a training goes on from the live generation, {version}; take the key "
+            "out, or let that generation live first (`evolve policy promote`)"
+        )
     if weights == "full" and name not in ("pocket", "local"):
         raise ConfigError(
             f"got train.weights = 'full' with policy.name = {name!r}, whose server takes adapters alone; train with "
@@ -312,6 +320,13 @@ def _require_weights_fit(config: Config, live: Generation | None) -> None:
             f"{live.version} is live, a whole model, of which no adapter can be published; set train.weights = 'full' "
             "to go on from it, or roll back (`evolve policy rollback`)"
         )
+    if weights == "lora" and live is not None and live.adapter is not None:
+        held = inspect_weights(live.adapter, None).rank
+        if held != config.train.rank:
+            raise ConfigError(
+                f"{version} is live, an adapter of rank {held}, got train.rank = {config.train.rank}; a training goes "
+                f"on from that adapter: set train.rank = {held}, or roll back to the base (`evolve policy rollback`)"
+            )
 
 
 def name_of(config: Config, recipe: str, live: Generation | None, data: str = "") -> str:
@@ -352,11 +367,11 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
     model = generations.model_directory(config.policy)
     with generations.open_registry(config.policy, config.workspace) as registry:
         digest = inspect_weights(adapter, model).sha256
-        if digest == registry.live().sha256:
+        if digest == registry.live().sha256 or _without_gradient(told):
             raise NothingToPublish(
                 f"the weights are still those of {registry.live().version}, which is live: no batch had a gradient, so "
-                "there is nothing to publish; `evolve train status` tells the figures, more rollouts or another "
-                "train.filter make groups that differ"
+                "there is nothing to publish; `evolve train status` tells the figures, more rollouts or "
+                "train.filter = 'zero_variance' make groups that differ"
             )
         known = next((each for each in registry.generations() if each.sha256 == digest), None)
         settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
@@ -372,6 +387,12 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         stopped=stopped,
         **found,
     )
+
+
+def _without_gradient(told: Sequence[Mapping[str, float]]) -> bool:
+    """Tell whether every update is known to have had a gradient of zero."""
+    norms = [line.get("gradient_norm") for line in told if line.get("rows")]
+    return bool(norms) and all(norm == 0 for norm in norms)
 
 
 def _untrained(config: Config, told: Sequence[Mapping[str, float]]) -> str:

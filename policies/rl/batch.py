@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 from typing import Any
 
 import torch
@@ -74,6 +75,18 @@ def batch_of(
             spread[at, start:end], mask[at, start:end], answered[at, start:end] = float(advantage), True, False
     every = (tokens, logp, spread, mask, answered) if world else (tokens, logp, spread, mask)
     return Batch(*(each.to(device) for each in every))
+
+
+def filled(rows: Sequence[TrainRow], logprobs: Sequence[Sequence[float]]) -> list[TrainRow]:
+    """Return the rows with those log-probabilities of their trained tokens that they do not know, in order [b, t]."""
+    found: list[TrainRow] = []
+    for row, own in zip(rows, logprobs, strict=True):
+        known = [0.0] * len(row.completion_ids)
+        for at, logp in zip(scored_places(row, world=False), own, strict=False):  # the rest of `own` is padding
+            said = row.sampling_logprobs[at]
+            known[at] = logp if isnan(said) else said
+        found.append(row.model_copy(update={"sampling_logprobs": tuple(known)}))
+    return found
 
 
 NUMBERS = 1 << 25

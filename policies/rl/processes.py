@@ -64,6 +64,10 @@ class LeadingTrainer(Trainer):
         """Learn from a batch, as `Trainer`."""
         return self._led("step", rows, advantages)
 
+    def scored(self, rows: Sequence[TrainRow]) -> list[TrainRow]:
+        """Return the rows with every log-probability, as `Trainer`."""
+        return self._led("scored", rows)
+
     def save(self, directory: Path) -> None:
         """Write the adapter or the model, as `Trainer`."""
         self._led("save", directory)

@@ -31,6 +31,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
+import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -39,7 +40,7 @@ from memory.errors import BadInput
 from policies.errors import PolicyError, PolicyRefused
 from policies.generations.adapters import fingerprint, put_in_order
 from policies.local.loading import computes_bfloat16, load_model, load_tokenizer, release_at_once
-from policies.rl.batch import Batch, batch_of, score, split
+from policies.rl.batch import Batch, batch_of, filled, score, split
 from policies.rl.optimising import OptimiserOptions
 from policies.rl.packing import Pack, packable, packs
 from policies.rl.protocols import Aggregation, Array, OffPolicyCorrection, PolicyLoss
@@ -119,7 +120,7 @@ class Trainer:
         """Learn from a batch of rows and return metrics; `advantages` has for each row one number per turn.
 
         Tokens of which nobody knows how likely they were when sampled count as sampled by the weights as they are, so
-        that a correction gives them the weight 1; `unscored` is how many there were, where there were any.
+        that their weight in a correction is 1; `unscored` is how many there were, where there were any.
 
         A gradient or log-probabilities that are no numbers are computed once more, as a GPU may come to others;
         `recomputed` is how often that was so, where it was.
@@ -171,9 +172,10 @@ class Trainer:
         They are of the weights as they are; None where the only update begins there. Without a correction those of a
         row that is reused are of the weights that sampled it, so that a clip bounds what all updates since have moved.
         """
-        unknown, once = batch.rollout_logp.isnan(), self.settings.epochs * self.settings.minibatches == 1
+        settings, unknown = self.settings, batch.rollout_logp.isnan()
         reused = [row.reused and self.correction is None for row in rows]
-        if once and self.correction is None and not unknown.any() and not any(reused):
+        once = settings.epochs * settings.minibatches == 1 and not (settings.reference_kl and unknown.any())
+        if once and self.correction is None and not any(reused):
             return batch, None
         old = self.logprobs(rows, batch)
         if not old.isfinite().all():
@@ -183,6 +185,11 @@ class Trainer:
         batch = replace(batch, rollout_logp=torch.where(unknown, old, batch.rollout_logp))
         old[reused] = batch.rollout_logp[reused]
         return batch, old
+
+    def scored(self, rows: Sequence[TrainRow]) -> list[TrainRow]:
+        """Return the rows with the log-probabilities of the weights as they are where theirs are not known."""
+        batch = batch_of(rows, [np.zeros(len(row.spans)) for row in rows], self.device)
+        return filled(rows, self.logprobs(rows, batch).tolist())
 
     def reference_kl(self, rows: Sequence[TrainRow], batch: Batch) -> float:
         """Estimate KL(sampler || base model) by k3, nats a token: one pass without gradient, with the adapter off."""
@@ -298,7 +305,7 @@ class Trainer:
             surprise = -(logp.masked_fill(~part.world, 0.0) * weights).sum()
             total = total + self.settings.echo * surprise
             metrics["echo"] = float(surprise.detach())
-        drift = (logp.detach() - part.rollout_logp)[part.mask].double()
+        drift = (logp.detach() - part.rollout_logp).masked_fill(part.rollout_logp.isnan(), 0.0)[part.mask].double()
         ratio = drift.clamp(-LIMIT, LIMIT).exp()
         return total, metrics | {
             "loss": float(total.detach()),

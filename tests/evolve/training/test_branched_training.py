@@ -126,7 +126,8 @@ async def test_a_training_that_was_stopped_among_branches_goes_on_as_if_it_had_n
 def test_the_command_trains_with_branches_and_says_how_many(tmp_path: Path) -> None:
     (tmp_path / "evolve.toml").write_text(SETTINGS)
     assert invoke(tmp_path, "run").exit_code == 0
-    keys = ("--set", "train.rollouts=4", "--set", "train.branching.branches=2", "--set", "train.filter=everything")
+    every = ("train.rollouts=4", "train.branching.branches=2", "train.filter=everything", "train.echo=0.1")
+    keys = [word for key in every for word in ("--set", key)]
     refused = invoke(tmp_path, "train", "sage", *keys)
     assert refused.exit_code == 2
     assert "branches are of single tasks" in refused.stderr

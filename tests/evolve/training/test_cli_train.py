@@ -50,6 +50,10 @@ passes = 1
 """
 
 
+LEARNED = "echo=0.1"
+"""Has something learned where the rollouts of a task all earn the same."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A workspace that has done four tasks of its own."""
@@ -140,7 +144,7 @@ def test_a_training_begins_with_what_the_journal_says_and_shares_rollouts_by_it(
 
 def test_a_training_says_once_what_is_experimental_in_it(folder: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(folder, tmp_path / "own"))
-    chosen = ("advantages=salt", "loss=soft_adaptive", "filter=everything")
+    chosen = ("advantages=salt", "loss=soft_adaptive", "filter=everything", LEARNED)
     made = invoke(own, "train", "grpo", "--json", *(part for each in chosen for part in ("--set", f"train.{each}")))
     assert made.exit_code == 0, made.output
     said = [line for line in made.stderr.splitlines() if "is experimental" in line]
@@ -153,7 +157,7 @@ def test_a_training_says_once_what_is_experimental_in_it(folder: Path, tmp_path:
 
 
 def test_a_training_is_traced_and_ends_in_the_same_weights(folder: Path, tmp_path: Path) -> None:
-    everything = ("--set", "train.filter=everything")
+    everything = ("--set", "train.filter=everything", "--set", f"train.{LEARNED}")
     made: dict[str, Any] = {}
     for on in ("false", "true"):
         own = Path(shutil.copytree(folder, tmp_path / on))
@@ -192,7 +196,7 @@ def test_trainings_make_candidates_and_nothing_live_and_are_made_once(folder: Pa
     first = told(folder, "train", "sft")
     again = told(folder, "train", "sft")
     assert (first["generation"], first["updates"]) == (again["generation"], again["updates"]) == ("policy-v1", 1)
-    chained = told(folder, "train", "sage", "--set", "train.filter=everything")
+    chained = told(folder, "train", "sage", "--set", "train.filter=everything", "--set", f"train.{LEARNED}")
     assert chained["generation"] == "policy-v2"
     states = {row["version"]: row["state"] for row in told(folder, "policy", "list")}
     assert states == {"policy-v0": "live", "policy-v1": "candidate", "policy-v2": "candidate"}
@@ -234,7 +238,7 @@ def test_a_training_on_the_journal_says_on_how_many_examples(folder: Path, tmp_p
 
 def test_a_batch_is_learned_from_as_often_as_epochs_and_minibatches_say(folder: Path, tmp_path: Path) -> None:
     own = Path(shutil.copytree(folder, tmp_path / "own"))
-    keys = ("train.filter=everything", "train.epochs=2", "train.minibatches=2")
+    keys = ("train.filter=everything", "train.epochs=2", "train.minibatches=2", f"train.{LEARNED}")
     evaluated = ("train.evaluate_every=1", "gate.held_out.tasks=2")
     done = told(own, "train", "grpo", *(word for key in (*keys, *evaluated) for word in ("--set", key)))
     assert done["updates"] == 4
@@ -281,6 +285,31 @@ def test_a_training_that_changed_no_weight_of_the_live_policy_publishes_nothing(
     result = invoke(own, "train", "sft", "--set", "train.learning_rate=1e-60")
     assert result.exit_code == 1
     assert "the weights are still those of policy-v1" in result.stderr
+    assert told(own, "policy", "list") == before
+
+
+def test_a_training_goes_on_from_what_is_live_with_its_rank_and_from_no_other_adapter(
+    folder: Path, tmp_path: Path
+) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    other = invoke(own, "train", "sft", "--set", "policy.adapter=policy-v1")
+    assert other.exit_code != 0
+    assert "got policy.adapter = 'policy-v1', and a training goes on from" in other.stderr
+    assert "the live generation, policy-v0" in other.stderr
+    assert invoke(own, "train", "sft", "--set", "policy.adapter=policy-v0").exit_code == 0
+    assert invoke(own, "policy", "promote", "1", "--unmeasured").exit_code == 0
+    wider = invoke(own, "train", "sft", "--set", "train.rank=8")
+    assert wider.exit_code != 0
+    assert "policy-v1 is live, an adapter of rank 4, got train.rank = 8" in wider.stderr
+
+
+def test_a_training_whose_groups_all_earned_the_same_publishes_nothing(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "own"))
+    alike = ("--set", "train.filter=everything", "--set", "train.temperature=1e-3")
+    before = told(own, "policy", "list")
+    result = invoke(own, "train", "grpo", *alike)
+    assert result.exit_code == 1
+    assert "the weights are still those of policy-v0" in result.stderr
     assert told(own, "policy", "list") == before
 
 

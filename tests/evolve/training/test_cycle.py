@@ -97,7 +97,7 @@ def test_a_cycle_stopped_after_each_step_goes_on_and_does_nothing_twice(workspac
 
 def test_a_cycle_by_rollouts_samples_anew_in_each_round(workspace: Path) -> None:
     small = {"train.iterations": 1, "train.chains": 1, "train.rollouts": 2, "train.filter": "everything"}
-    small |= {"environment.max_steps": 2, "gate.held_out.tasks": 1}
+    small |= {"environment.max_steps": 2, "gate.held_out.tasks": 1, "train.echo": 0.1}
     config = changed(load_config(workspace / "evolve.toml"), recipe_settings("grpo") | small)
 
     def kill(latest: Round) -> None:

@@ -90,6 +90,37 @@ def test_what_was_sampled_at_another_temperature_says_nothing_of_the_policy(conf
     assert 0 < unknown[0.8] < 1
 
 
+def test_a_clip_bounds_what_all_passes_move_where_nobody_knows_how_likely_a_token_was(config: Config) -> None:
+    """At a temperature at which nothing was sampled."""
+    asked = recipe_settings("groups") | {"train.temperature": 1.0, "train.sft.passes": PASSES}
+    whole = train_from_logs(changed(config, asked), "groups", groups=True)
+    told = ledger.lines(whole.folder / ledger.METRICS)
+    assert all(each["unscored"] == each["tokens"] for each in told)
+    assert told[0]["ratio_max"] == pytest.approx(1, abs=1e-3)
+    assert told[-1]["ratio_max"] > 1.2
+    assert told[-1]["clip_fraction"] > 0
+    weights = load_file(whole.folder / "adapter" / "adapter_model.safetensors")
+    shutil.rmtree(whole.folder.parent.parent)
+
+    def stopping(figures: dict[str, float]) -> None:
+        if figures["epoch"] == PASSES - 1:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train_from_logs(changed(config, asked), "groups", groups=True, report=stopping)
+    for name, value in load_file(resume(config).folder / "adapter" / "adapter_model.safetensors").items():
+        assert value.equal(weights[name]), name
+
+
+@pytest.mark.parametrize("recipe", ["sft", "groups"])
+def test_as_many_updates_are_told_beforehand_as_are_made(config: Config, recipe: str) -> None:
+    every = {"train.epochs": 2, "train.minibatches": 3, "train.sft.batch": 4, "train.sft.passes": 1}
+    seen: list[dict[str, float]] = []
+    asked = recipe_settings(recipe) | every
+    done = train_from_logs(changed(config, asked), recipe, groups=recipe == "groups", report=seen.append)
+    assert {each["updates"] for each in seen} == {done.updates}
+
+
 def test_a_correction_is_refused_where_nobody_knows_how_likely_a_token_was(config: Config) -> None:
     for recipe in ("sft", "dpo"):
         with pytest.raises(ConfigError, match=r"train.correction = 'tis'.*leave it out"):

@@ -77,6 +77,7 @@ def test_p1_p2_successes_elsewhere_are_learned_as_they_were(config: Config) -> N
 def test_p3_rollouts_are_drawn_from_all_worlds_that_are_told_the_same(config: Config) -> None:
     run(changed(config, {"environment.name": TOLD, "run.tasks": 2}))
     settings = recipe_settings("grpo") | {"train.filter": "everything", "train.chains": 8, "environment.max_steps": 2}
+    settings |= {"train.echo": 0.1}
     done = train(changed(config, settings), "grpo")
     (line,) = ledger.lines(done.folder / ledger.HISTORY)
     assert {task.split("/")[0] for task in line["outcomes"]} == {"office-600", "office-601"}

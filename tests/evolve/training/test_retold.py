@@ -221,6 +221,8 @@ def test_a_teachers_successes_alone_start_a_fine_tuning_and_are_counted(tmp_path
     assert made.experts == made.examples == len(offered(own).experts) > 0
     told = ledger.lines(made.folder / ledger.METRICS)
     assert sum(line["experts"] for line in told) == made.experts
+    assert all(line["unscored"] == line["tokens"] for line in told)
+    assert {line["ratio_max"] for line in told} == {1.0}
     assert made.generation == "policy-v1"
 
 

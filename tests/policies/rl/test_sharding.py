@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from benchmarks.ranked import (
     BOUND_S,
     CASES,
     CONTROL,
+    SCORED,
     Case,
     Seen,
     all_trained,
@@ -22,6 +24,7 @@ from benchmarks.ranked import (
     seen,
     tiny,
     trained,
+    unscored,
 )
 from policies.errors import PolicyRefused
 from policies.local.loading import load_model
@@ -95,6 +98,10 @@ def test_a_killed_process_ends_the_training_and_the_same_command_goes_on(
     said = (tmp_path / f"said-{1 - victim}").read_text().splitlines()[-1]
     assert "ProcessLost: another process of this training ended" in said
     assert said.endswith("the same command goes on from the last checkpoint")
+    alone = make_trainer("torch", folder / "model", Ppo(), CASES[0].options()).scored(unscored())
+    for row_of, told in zip(alone, json.loads((tmp_path / SCORED).read_text()), strict=True):
+        assert told == pytest.approx(row_of.sampling_logprobs, **NEAR)
+        assert min(told) < -1
     if victim == 0:
         return  # the second half takes as long again
     assert launched(led, folder / "model", tmp_path, None, victim).codes == [0, 0]

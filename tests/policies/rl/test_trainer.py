@@ -483,6 +483,31 @@ def test_what_was_sampled_after_another_past_counts_as_sampled_by_the_weights_as
     torch.testing.assert_close(weights(forgotten), weights(known), rtol=0, atol=1e-6)
 
 
+def test_what_nobody_scored_has_a_ratio_of_one_and_takes_no_pass_of_its_own(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = [row.model_copy(update={"sampling_logprobs": (math.nan,) * len(row.completion_ids)}) for row in ROWS]
+    made, known = trainer(model), trainer(model)
+    scored = known.scored(unknown)
+    expected = known.step(scored, ADVANTAGES)
+    monkeypatch.setattr(made, "logprobs", None)
+    told = made.step(unknown, ADVANTAGES)
+    assert told["unscored"] == told["tokens"]
+    assert (told["rollout_kl"], told["ratio_mean"], told["ratio_max"], told["ess"]) == (0, 1, 1, 1)
+    assert told["loss"] == pytest.approx(expected["loss"], abs=1e-6)
+    torch.testing.assert_close(weights(made), weights(known), rtol=0, atol=1e-6)
+
+
+def test_only_what_nobody_scored_is_filled_in(model: Path) -> None:
+    first = next(at for at, on in enumerate(ROWS[0].loss_mask) if on)
+    said = list(ROWS[0].sampling_logprobs)
+    said[first] = math.nan
+    (filled,) = trainer(model).scored([ROWS[0].model_copy(update={"sampling_logprobs": tuple(said)})])
+    own = trainer(model).logprobs(ROWS[:1], batch_of(ROWS[:1], ADVANTAGES[:1]))[0, 0]
+    assert filled.sampling_logprobs[first] == pytest.approx(float(own))
+    assert [*filled.sampling_logprobs[first + 1 :]] == said[first + 1 :]
+
+
 def test_what_a_correction_leaves_out_is_counted_and_teaches_nothing(model: Path) -> None:
     made = Trainer(model, Ppo(), SETTINGS, correction=Masking("token", low=1e6, high=1e7))
     before = weights(made)

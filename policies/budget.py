@@ -1,20 +1,24 @@
 """Budgets: calls, tokens, money and wall time, counted over every policy that shares one `Budget`.
 
-A budget is checked before a call and charged after it. A call in flight is never cut off (its tokens are paid for), so
-tokens, money and time can be overrun by the calls in flight; the number of calls cannot.
+A budget is checked before a call and charged after it. A call in flight is never cut off (its tokens are paid for):
+neither by a call that comes too late, nor by one whose server does not answer. So tokens, money and time can be overrun
+by the calls in flight; the number of calls cannot.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from memory.records import Usage
-from policies.errors import BudgetExceeded
+from policies.errors import BudgetExceeded, PolicyUnavailable
 from policies.protocols import Message, Policy, Reply, SamplingParams
 from policies.wrapped import WrappedPolicy
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -30,9 +34,9 @@ class Budget:
     spent: Usage = field(default_factory=Usage)
     earlier_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
-    _in_flight: int = field(default=0, init=False, repr=False)
+    _flying: set[asyncio.Future[None]] = field(default_factory=set[asyncio.Future[None]], init=False, repr=False)
+    """Calls in flight; each is done when it has landed."""
     _started: float = field(default=0.0, init=False, repr=False)
-    _landed: asyncio.Event = field(default_factory=asyncio.Event, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._started = self.clock()
@@ -46,7 +50,7 @@ class Budget:
         """Return which limit has been reached, in words, or an empty string."""
         tokens = self.spent.prompt_tokens + self.spent.completion_tokens
         uses: tuple[tuple[str, float, float | None], ...] = (
-            ("calls", self.spent.calls + self._in_flight, self.calls),
+            ("calls", self.spent.calls + len(self._flying), self.calls),
             ("tokens", tokens, self.tokens),
             ("cost_usd", self.spent.cost_usd, self.cost_usd),
             ("seconds", self.elapsed_s, self.seconds),
@@ -60,23 +64,42 @@ class Budget:
         if reached := self.exhausted():
             raise BudgetExceeded(f"budget used up: {reached}; raise the limit and resume the run")
 
-    async def reserve(self) -> None:
-        """Take a place for one call. Raises `BudgetExceeded` when a limit has been reached.
+    async def _reserved(self) -> asyncio.Future[None]:
+        """Return a place for one call. Raises `BudgetExceeded` when a limit has been reached.
 
         Where calls are in flight it waits for them first: whoever raises ends the others' work, and their calls are
-        paid for. One that fails gives its place back.
+        paid for.
         """
-        while self._in_flight and self.exhausted():
-            await self._landed.wait()
+        while self._flying and self.exhausted():
+            await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
         self.check()
-        self._in_flight += 1
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._flying.add(place)
+        return place
 
-    def release(self, usage: Usage) -> None:
-        """Give the place back and charge what the call used (`Usage()` for one that failed)."""
-        self._in_flight -= 1
-        self.charge(usage)
-        self._landed.set()
-        self._landed = asyncio.Event()
+    async def charged(self, call: Callable[[], Awaitable[T]], used: Callable[[T], Usage]) -> T:
+        """Return what a call comes to, and charge what it `used`; one that fails costs nothing.
+
+        Raises `BudgetExceeded` before the call where a limit has been reached, and what the call raises; where that is
+        `PolicyUnavailable`, after the calls in flight have landed.
+        """
+        try:
+            return await self._flown(call, used)
+        except PolicyUnavailable:
+            if self._flying:
+                await asyncio.wait(tuple(self._flying))
+            raise
+
+    async def _flown(self, call: Callable[[], Awaitable[T]], used: Callable[[T], Usage]) -> T:
+        place, usage = await self._reserved(), Usage()
+        try:
+            found = await call()
+            usage = used(found)
+            return found
+        finally:
+            self._flying.remove(place)
+            self.charge(usage)
+            place.set_result(None)
 
     def charge(self, usage: Usage) -> None:
         """Count what was used without a place."""
@@ -92,14 +115,7 @@ class BudgetedPolicy(WrappedPolicy):
 
     async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
         """Return the policy's reply. Raises `BudgetExceeded` before the call when a limit has been reached."""
-        await self.budget.reserve()
-        usage = Usage()
-        try:
-            reply = await super().generate(messages, params)
-            usage = reply.usage
-        finally:
-            self.budget.release(usage)
-        return reply
+        return await self.budget.charged(lambda: self.policy.generate(messages, params), lambda reply: reply.usage)
 
     def __repr__(self) -> str:
         return f"BudgetedPolicy({self.policy!r}, {self.budget!r})"

@@ -36,7 +36,7 @@ from evolve.config.model import Config
 from evolve.loop.assembly import open_store
 from evolve.loop.executors.ray import RayExecutor
 from evolve.loop.session import arun
-from memory.records import Event, Usage
+from memory.records import Event, Trajectory, Usage
 from memory.store import Store
 
 TASKS, DEPLOYMENTS = 60, (3, 11, 17, 23, 29)
@@ -73,16 +73,16 @@ def lived(settings: Config) -> tuple[Batches, int]:
 
     Runs have one id, and records are numbered in the order of commits.
     """
-    numbers, workers, charge = count(), set[str](), RayExecutor._charge  # pyright: ignore[reportPrivateUsage]
+    numbers, workers, used = count(), set[str](), RayExecutor._used  # pyright: ignore[reportPrivateUsage]
 
-    def charged(executor: RayExecutor, process: str, asked: Usage) -> None:
-        workers.add(process)
-        charge(executor, process, asked)
+    def seen(executor: RayExecutor, done: tuple[Trajectory, str, Usage]) -> Usage:
+        workers.add(done[1])
+        return used(executor, done)
 
     with (
         patch("evolve.loop.session.new_id", lambda: RUN_ID),
         patch("memory.changes.new_id", lambda: f"{next(numbers):026}"),
-        patch.object(RayExecutor, "_charge", charged),
+        patch.object(RayExecutor, "_used", seen),
     ):
         asyncio.run(arun(settings))
     with open_store(settings, read_only=True) as store:

@@ -18,6 +18,7 @@ from policies.recordings import Recordings
 from policies.scripted import ScriptedPolicy
 
 HELLO = [Message(role="user", content="hello")]
+UNSAID = [Message(role="user", content="are you there?")]
 GREEDY = SamplingParams()
 
 
@@ -92,6 +93,34 @@ async def test_who_comes_too_late_waits_for_the_calls_in_flight(limit: dict[str,
         await late
     assert [(await each).text for each in flying] == ["x", "y"]
     assert policy.budget.spent.calls == inner.calls == 2
+
+
+class Down(Held):
+    """Answers a greeting once it is let, and nothing else."""
+
+    async def generate(self, messages: Sequence[Message], params: SamplingParams) -> Reply:
+        if messages != HELLO:
+            raise PolicyUnavailable("down")
+        return await super().generate(messages, params)
+
+
+async def test_a_server_that_does_not_answer_one_lets_the_calls_in_flight_land_first(tmp_path: Path) -> None:
+    inner = Down("x", "y")
+    policy = CachedPolicy(BudgetedPolicy(inner, Budget()), Recordings(tmp_path / "r.jsonl"))
+    seeds = [SamplingParams(seed=at) for at in range(2)]
+    flying = [asyncio.create_task(policy.generate(HELLO, each)) for each in seeds]
+    await asyncio.sleep(0)
+    failing = asyncio.create_task(policy.generate(UNSAID, GREEDY))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not failing.done()
+    inner.let.set()
+    with pytest.raises(PolicyUnavailable):
+        await failing
+    for each in flying:
+        each.cancel()
+    again = CachedPolicy(inner, Recordings(tmp_path / "r.jsonl"), replay_only=True)
+    assert [(await again.generate(HELLO, each)).text for each in seeds] == ["x", "y"]
 
 
 async def test_who_waits_gets_the_place_of_a_call_that_failed() -> None:

@@ -102,20 +102,20 @@ class RayExecutor:
         """Return the trajectory that a worker comes to, in an environment and with a policy that are its own.
 
         Raises what `rollout` raises, `BudgetExceeded` before an episode that begins after a limit was reached, and
-        `WorkerLost`. Limits are looked at between episodes, so they can be overrun by those under way.
+        `WorkerLost`. Limits are looked at between episodes, so they can be overrun by those under way, which are waited
+        for.
         """
-        self._budget.check()
-        trajectory, process, asked = await self._workers.episode(attempt, acting.temperature)
-        self._charge(process, asked)
-        return trajectory
+        done = await self._budget.charged(lambda: self._workers.episode(attempt, acting.temperature), self._used)
+        return done[0]
 
-    def _charge(self, process: str, asked: Usage) -> None:
-        """Count what a process has asked for since it last told. Episodes may tell in another order than they ended."""
+    def _used(self, done: tuple[Trajectory, str, Usage]) -> Usage:
+        """Return what a process has asked for since it last told. Episodes may tell in another order than they end."""
+        _, process, asked = done
         before = self._charged.get(process, Usage())
-        if asked.calls > before.calls:
-            more = {name: getattr(asked, name) - getattr(before, name) for name in Usage.model_fields}
-            self._budget.charge(Usage(**more))
-            self._charged[process] = asked
+        if asked.calls <= before.calls:
+            return Usage()
+        self._charged[process] = asked
+        return Usage(**{name: getattr(asked, name) - getattr(before, name) for name in Usage.model_fields})
 
 
 @asynccontextmanager

@@ -21,10 +21,12 @@ import pytest
 import evolve as library
 from benchmarks.ray_cluster import cluster, workers
 from evolve.config.file import load_config
+from evolve.episode.rollout import RolloutConfig
 from evolve.loop.assembly import make_environment, make_policy, open_store
 from evolve.loop.session import arun
 from memory.records import Usage, new_id
 from policies.budget import Budget
+from policies.errors import BudgetExceeded, PolicyUnavailable
 from tests.evolve.command import complaint, evolve, evolve_json, invoke, settings
 from tests.postgres import workspace_address
 
@@ -143,16 +145,52 @@ def test_e3_a_budget_stops_it_and_it_goes_on_here(here: list[Any], tmp_path: Pat
     assert came_to(folder) == here
 
 
-def test_e3_what_a_worker_asked_for_is_counted_once_in_whatever_order_it_tells() -> None:
-    from evolve.loop.executors.cluster import Workers
+class Telling:
+    """Stands for workers: does an episode as it is told, and an episode without a telling not at all."""
+
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+
+    async def episode(self, attempt: Any, temperature: float) -> tuple[Any, str, Usage]:
+        if attempt is None:
+            raise PolicyUnavailable("down")
+        await self.let.wait()
+        process, calls = attempt
+        return attempt, process, Usage(calls=calls, prompt_tokens=10 * calls)
+
+
+def executor_of(workers: Telling, budget: Budget) -> Any:
     from evolve.loop.executors.ray import RayExecutor
 
-    budget = Budget()
-    executor = RayExecutor(Workers([], []), budget)
-    told = [("first", 12), ("first", 10), ("second", 3), ("first", 13)]
-    for process, calls in told:
-        executor._charge(process, Usage(calls=calls, prompt_tokens=10 * calls))
+    return RayExecutor(workers, budget)  # pyright: ignore[reportArgumentType]
+
+
+async def test_e3_what_a_worker_asked_for_is_counted_once_in_whatever_order_it_tells() -> None:
+    budget, workers = Budget(), Telling()
+    executor = executor_of(workers, budget)
+    workers.let.set()
+    for told in [("first", 12), ("first", 10), ("second", 3), ("first", 13)]:
+        assert await executor.episode(None, None, told, RolloutConfig(world="")) == told
     assert budget.spent == Usage(calls=16, prompt_tokens=160)
+
+
+@pytest.mark.parametrize("calls", [None, 4])
+async def test_e3_episodes_under_way_are_done_before_one_that_fails_or_comes_too_late_ends_the_others(
+    calls: int | None,
+) -> None:
+    budget, workers = Budget(calls=calls, spent=Usage(calls=2)), Telling()
+    executor = executor_of(workers, budget)
+    under_way = [asyncio.create_task(executor.episode(None, None, (name, 3), RolloutConfig(world=""))) for name in "ab"]
+    await asyncio.sleep(0)
+    last = asyncio.create_task(executor.episode(None, None, None, RolloutConfig(world="")))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not last.done()
+    workers.let.set()
+    with pytest.raises(BudgetExceeded if calls else PolicyUnavailable):
+        await last
+    assert all(each.done() for each in under_way)
+    assert budget.spent.calls == 8
 
 
 def test_e4_what_workers_cannot_do_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ from evolve.loop.state import RunContext, State, batch_of
 from evolve.progress import Answered
 from evolve.usercode import awaited, broke_contract
 from memory.protocols import Gate, KnowledgeView
-from memory.records import DeltaOp, Op, Trajectory, Verdict
+from memory.records import DeltaOp, Op, Status, Trajectory, Verdict
 
 _CREATES = frozenset({Op.ADD, Op.MERGE, Op.SUPERSEDE, Op.EDIT, Op.RESTORE})
 """Ops that leave a record in use: it gets the verdict's status (of EDIT see `evolve.loop.nodes.commit`)."""
@@ -103,12 +103,16 @@ def _answered(verdict: Verdict, context: RunContext) -> Answered:
 
 
 def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collection[str]) -> tuple[DeltaOp, ...]:
-    """Return what some verdicts let through, as they left it; what is `settled` keeps the status that it has."""
+    """Return what some verdicts let through, as they left it; what is `settled` keeps the status that it has.
+
+    The status of a verdict that measured something is that of what it measured; what passed beside it is provisional.
+    """
     for verdict in given:
         accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
+        looked = {key for each in rounds_of(verdict) for key in each.get("ops", verdict.accepted)}
         admits = verdict.gate != Canary.name  # which only finds no harm
         ops = tuple(
-            op.model_copy(update={"status": verdict.status})
+            op.model_copy(update={"status": verdict.status if op.op_id in looked or not looked else Status.PROVISIONAL})
             if admits and op.op in _CREATES and op.op_id in accepted and op.op_id not in settled
             else op
             for op in ops

@@ -102,6 +102,23 @@ async def test_the_last_gate_but_the_canaries_gives_the_status(
     assert {record.status for record in records} == {status}
 
 
+async def test_what_passes_beside_what_was_measured_is_not_verified_with_it(tmp_path: Path) -> None:
+    def answer(ops: Sequence[DeltaOp]) -> Verdict:
+        own = tuple(op.op_id for op in ops if words(op) in ("red", "blue"))
+        decision = Decision(accepted=True, reason="gained", status=Status.ACTIVE, evidence={})
+        return verdict_of("measures", ops, [Round(own, decision)], {})
+
+    records, _ = await go(tmp_path, Says("measures", answer))
+    verified = {words_of(record) for record in records if record.status is Status.ACTIVE}
+    assert (verified, len(records)) == ({"red", "blue"}, 5)
+    assert {record.status for record in records} == {Status.ACTIVE, Status.PROVISIONAL}
+
+
+def words_of(record: Record[Any]) -> str:
+    """Return the colour that a record is about."""
+    return record.payload.text().split()[1]
+
+
 async def test_a_gate_is_asked_about_what_those_before_it_accepted(tmp_path: Path) -> None:
     first, second = yes("first", Status.PROVISIONAL, "red"), yes("second", Status.PROVISIONAL, "blue", "green")
     records, told = await go(tmp_path, first, second)

@@ -68,7 +68,7 @@ def export_workspace(config: Config, archive: Path) -> str:
         kept = Path(folder) / FILE
         parts = {DATABASE: copy} | ({FILE: kept} if copy_settings(config, kept) else {})
         parts |= _generations(config, Path(folder))
-        hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in parts.items()}
+        hashes = {name: _sha256(path) for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
         bundle = Path(folder) / "bundle"
         with tarfile.open(bundle, "w:gz") as out:
@@ -148,7 +148,12 @@ def import_workspace(archive: Path, folder: Path) -> Arrived:
     would use, exists already; `NotFound`, `SchemaTooNew` and `ConfigError` as opening a workspace does. Either
     everything arrives or nothing.
     """
-    parts = _read(archive)
+    with tempfile.TemporaryDirectory() as scratch:
+        return _arrived(archive, _unpacked(archive, Path(scratch)), folder)
+
+
+def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path) -> Arrived:
+    """Put the parts of an archive into their places. Raises as `import_workspace`."""
     config = _destination(parts.get(FILE), folder)
     if config.memory.database:
         raise BadInput(
@@ -166,21 +171,21 @@ def import_workspace(archive: Path, folder: Path) -> Arrived:
     settings = FILE in parts and not (folder / FILE).exists()
     files = {folder / FILE: parts[FILE]} if settings else {}
     files |= {config.workspace / name: parts[name] for name in sorted(parts.keys() - {FILE, DATABASE})}
-    _write(files | {config.workspace / DATABASE: parts[DATABASE]})
-    return Arrived(sha256=hashlib.sha256(parts[DATABASE]).hexdigest(), settings=settings)
+    _copy(files | {config.workspace / DATABASE: parts[DATABASE]})
+    return Arrived(sha256=_sha256(parts[DATABASE]), settings=settings)
 
 
-def _write(files: Mapping[Path, bytes]) -> None:
-    """Write files: all of them, or, where one fails, none. Each gets its name when every one is there whole."""
+def _copy(files: Mapping[Path, Path]) -> None:
+    """Copy files to their places: all of them, or, where one fails, none. Each gets its name when all are there."""
     parts = {path: path.with_name(f"{path.name}.part") for path in files}
     with ExitStack() as undo:
-        for path, body in files.items():
+        for path, source in files.items():
             for folder in reversed([path.parent, *path.parent.parents]):
                 if not folder.exists():
                     folder.mkdir()
                     undo.callback(_remove, folder)
             undo.callback(parts[path].unlink, missing_ok=True)
-            parts[path].write_bytes(body)
+            shutil.copyfile(source, parts[path])
         for path, part in parts.items():
             if not path.exists():
                 undo.callback(path.unlink, missing_ok=True)
@@ -194,13 +199,13 @@ def _remove(folder: Path) -> None:
         folder.rmdir()
 
 
-def _destination(settings: bytes | None, folder: Path) -> Config:
+def _destination(settings: Path | None, folder: Path) -> Config:
     """Return the configuration of the folder as it will be. Settings that point out of it are refused."""
     if (folder / FILE).exists():
         return load_config(folder / FILE)
     with tempfile.TemporaryDirectory() as scratch:
         trial = Path(scratch) / FILE
-        trial.write_bytes(settings or b"")
+        trial.write_bytes(settings.read_bytes() if settings else b"")
         config = load_config(trial).model_copy(update={"root": folder})
     if not config.workspace.resolve().is_relative_to(folder.resolve()):
         raise BadInput(
@@ -210,25 +215,29 @@ def _destination(settings: bytes | None, folder: Path) -> Config:
     return config
 
 
-def _read(archive: Path) -> dict[str, bytes]:
-    """Return the parts of an archive by name, each as the manifest says it is."""
+def _unpacked(archive: Path, scratch: Path) -> dict[str, Path]:
+    """Write the parts of an archive into a folder; return them by name, each as the manifest says it is."""
+    found: dict[str, Path] = {}
     try:
         with tarfile.open(archive, "r:gz") as bundle:
-            found = {member.name: _body(bundle, member) for member in bundle if member.isreg()}
+            for at, member in enumerate(bundle):
+                if member.isreg() and (member.name in (MANIFEST, DATABASE, FILE, REGISTRY) or _is_adapter(member.name)):
+                    found[member.name] = scratch / str(at)  # a name of the archive's own could lead out
+                    _unpack(bundle, member, found[member.name])
     except FileNotFoundError as missing:
         raise NotFound(f"no file {str(archive)!r}; write one with `evolve export --workspace`") from missing
     except (tarfile.TarError, zlib.error, EOFError, OSError) as problem:
         raise BadInput(f"{str(archive)!r} is no workspace archive ({problem}); export it again") from problem
     try:
-        about = json.loads(found[MANIFEST])
+        about = json.loads(found[MANIFEST].read_bytes())
         if (written := about["format"]) != FORMAT:
             raise BadInput(f"{str(archive)!r} has format {written!r}, this version reads {FORMAT}; export it again")
         expected: dict[str, str] = {
             name: digest
             for name, digest in about[HASHES].items()
-            if name in (DATABASE, FILE, REGISTRY) or _ADAPTER.fullmatch(name)
+            if name in (DATABASE, FILE, REGISTRY) or _is_adapter(name)
         }
-        made = {name: hashlib.sha256(found[name]).hexdigest() for name in {DATABASE, *expected}}
+        made = {name: _sha256(found[name]) for name in {DATABASE, *expected}}
     except BadInput:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -242,16 +251,27 @@ def _read(archive: Path) -> dict[str, bytes]:
     return {name: found[name] for name in made}
 
 
-def _body(bundle: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
-    stream = bundle.extractfile(member)
-    return stream.read() if stream else b""
+def _is_adapter(name: str) -> bool:
+    return _ADAPTER.fullmatch(name) is not None
 
 
-def _examine(database: bytes, archive: Path) -> None:
+def _unpack(bundle: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
+    source = bundle.extractfile(member)
+    assert source is not None, "it is a regular file"
+    with source, into.open("wb") as file:
+        shutil.copyfileobj(source, file)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _examine(database: Path, archive: Path) -> None:
     """Open a scratch copy and compare it with its own journal."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / DATABASE
-        copy.write_bytes(database)
+        shutil.copyfile(database, copy)
         with closing(Journal(copy)) as journal:
             wrong = [finding for finding in examine(journal) if finding.level == "error"]
     if wrong:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import sqlite3
 import tarfile
 from collections.abc import Callable
@@ -99,15 +100,16 @@ def test_what_a_lost_database_left_is_not_mixed_with_the_new_one(left: str, arch
 def test_what_cannot_be_written_whole_leaves_nothing(
     database: bool, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new, write = tmp_path / "elsewhere", Path.write_bytes
+    new, copy = tmp_path / "elsewhere", shutil.copyfile
 
-    def half(path: Path, data: bytes) -> int:
+    def half(source: Path, path: Path) -> Path:
         if path.is_relative_to(new) and path.name.startswith("evolve.db" if database else "evolve.toml"):
-            write(path, data[: len(data) // 2])
+            data = source.read_bytes()
+            path.write_bytes(data[: len(data) // 2])
             raise OSError(28, "No space left on device")
-        return write(path, data)
+        return copy(source, path)
 
-    monkeypatch.setattr(Path, "write_bytes", half)
+    monkeypatch.setattr(shutil, "copyfile", half)
     with pytest.raises(OSError, match="No space"):
         import_workspace(archive, new)
     assert not new.exists()

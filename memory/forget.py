@@ -49,6 +49,8 @@ class Forgotten:
     quoted: dict[str, int] = field(default_factory=lambda: {})
     """Kind of event -> texts from which what was forgotten was cut out; the rest of them stays."""
     descendants: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+    """Of the records: a task is forgotten in each namespace that learned from it."""
     backups: tuple[Path, ...] = ()
     """Copies of the database that still hold the text: migration backups, scratch copies of a killed run, and what
     `evolve workspace move` left."""
@@ -137,6 +139,10 @@ def _told(journal: Journal, sweep: _Sweep, purge: bool) -> Forgotten:
         "SELECT type, run_id, content FROM events WHERE content IN (SELECT value FROM json_each(?))", wanted
     )
     runs = {run for _, run, _ in sweep.episodes.values()} | {run for kind, run, _ in quoted if kind == "trajectory"}
+    among = (json.dumps(list(sweep.records)),)
+    namespaces = journal.query(
+        "SELECT DISTINCT namespace FROM records WHERE id IN (SELECT value FROM json_each(?)) ORDER BY 1", among
+    )
     home, name = journal.path.parent, journal.path.name
     patterns = [f"{name}.*.backup", f"{name}.before-*", *(f"{place}-*/**/{name}" for place in _COPIES)]
     patterns += [name] if journal.database else []
@@ -148,6 +154,7 @@ def _told(journal: Journal, sweep: _Sweep, purge: bool) -> Forgotten:
         bodies=len(sweep.hashes),
         quoted=dict(Counter(kind for kind, _ in {(kind, key) for kind, _, key in quoted})),
         descendants=tuple(_descendants(journal, sweep.records)),
+        namespaces=tuple(name for (name,) in namespaces),
         backups=tuple(sorted(copies)),
     )
 

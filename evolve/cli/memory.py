@@ -207,6 +207,8 @@ def lines(store: Store, gone: Forgotten, *, purge: bool, done: bool) -> list[str
     """Return what is gone as text for people; call it before it is done, while the records can be named."""
     told = ["forgot:" if done else "this would be forgotten:"]
     told += [f"  record {_named(store, key, quote=not done)}" for key in gone.records]
+    if len(gone.namespaces) > 1:
+        told.append(f"  these records are in several namespaces: {', '.join(gone.namespaces)}")
     if gone.episodes:
         told.append(f"  episodes: {_counted(gone.episodes)}; their figures stay, their content is out of reach")
     if purge:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Query, Request
+from fastapi import APIRouter, Depends, Header, Query, Request, Security
+from fastapi.security import HTTPBearer
 from pydantic import Field
 
 from evolve.gates import review_queue
@@ -29,7 +30,9 @@ from memory.errors import NotFound
 from memory.records import Commit, Event, Frozen
 from memory.runlist import RunFilter
 
-router = APIRouter(prefix="/api/v1")
+_TOKEN = HTTPBearer(auto_error=False, scheme_name="token", description="A token of `evolve tokens add`.")
+"""For the description alone: the guard has looked at the token before a route is found."""
+router = APIRouter(prefix="/api/v1", dependencies=[Security(_TOKEN)])
 CHANGED = (
     *(f"knowledge.{name}" for name in CHANGES),
     review_queue.ACCEPTED,

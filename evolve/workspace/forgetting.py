@@ -33,6 +33,8 @@ class ForgottenRow(Frozen):
     """Kind of event -> texts from which what was forgotten was cut out."""
     kept_descendants: tuple[str, ...]
     """Records made from a forgotten one that say something else."""
+    namespaces: tuple[str, ...]
+    """Of the records."""
     copies: tuple[str, ...]
     """Copies that still hold the text: delete them by hand."""
 
@@ -88,6 +90,7 @@ def as_row(gone: Forgotten) -> ForgottenRow:
         bodies=gone.bodies,
         quoted=gone.quoted,
         kept_descendants=gone.descendants,
+        namespaces=gone.namespaces,
         copies=tuple(map(str, gone.backups)),
     )
 

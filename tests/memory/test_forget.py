@@ -464,3 +464,10 @@ def test_a_reason_of_several_records_that_quotes_the_text_is_cut(store: Store, a
     assert store.blame(good).data["reason"] == "since [erased]"
     assert not stands(store, "pelican")
     assert store.doctor() == []
+
+
+def test_the_namespaces_that_learned_from_a_task_are_named(store: Store, add: Add) -> None:
+    for namespace in ("default", "shop"):
+        store.commit(namespace, [add(f"of {namespace}", "t1")], actor="t")
+    assert store.forget_preview(task_id="t1").namespaces == ("default", "shop")
+    assert store.forget(task_id="t1").namespaces == ("default", "shop")

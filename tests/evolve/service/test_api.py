@@ -154,8 +154,11 @@ def test_each_scope_opens_its_own(served: Served) -> None:
             if scope not in (wanted, "admin"):
                 assert f"has no scope {wanted!r}" in client.error(method, path, 403, **more), (scope, path)
     paths = {(method, path) for _, method, path, _ in ROUTES}
-    described = served.client("reader", "read").ask("GET", "/openapi.json")["paths"]
-    assert len(paths) + 1 == sum(map(len, described.values()))  # `/token`, which needs none
+    described = served.client("reader", "read").ask("GET", "/openapi.json")
+    operations = [each for path in described["paths"].values() for each in path.values()]
+    assert len(operations) == len(paths) + 1  # `/token`, which needs none
+    assert all(each["security"] == [{"token": []}] for each in operations)
+    assert described["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
 @pytest.mark.parametrize("given", ["", "Bearer", "Bearer x", "Bearer evolve_0_x", "Basic YTpi"])

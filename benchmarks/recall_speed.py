@@ -15,6 +15,7 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -30,6 +31,8 @@ from memory.store import Store
 
 VOCABULARY = [f"{stem}{end}" for stem in (f"term{n}" for n in range(1500)) for end in ("", "x")]
 WEIGHTS = [1 / (rank + 5) for rank in range(len(VOCABULARY))]
+SPECIAL = 50_000
+"""Words that subjects draw theirs from."""
 DIM = 256
 
 
@@ -49,12 +52,18 @@ def sentence(rng: random.Random, words: int) -> str:
     return " ".join(rng.choices(VOCABULARY, WEIGHTS, k=words))
 
 
-def fill(store: Store, records: int, rng: random.Random) -> None:
-    """Commit so many different records."""
+def about(rng: random.Random, subjects: int, words: int) -> str:
+    """Return words of which half are of a subject, one of so many, each with ten words of its own."""
+    own = random.Random(rng.randrange(subjects)).choices(range(SPECIAL), k=10)
+    half = words // 2
+    return " ".join([*(f"special{word}" for word in rng.choices(own, k=half)), sentence(rng, words - half)])
+
+
+def fill(store: Store, records: int, drawn: Callable[[int], str]) -> None:
+    """Commit so many records of thirty words each, as they are `drawn`."""
     for start in range(0, records, 500):
         ops = [
-            DeltaOp(op=Op.ADD, kind=Rule.kind, payload={"content": sentence(rng, 30)})
-            for _ in range(min(500, records - start))
+            DeltaOp(op=Op.ADD, kind=Rule.kind, payload={"content": drawn(30)}) for _ in range(min(500, records - start))
         ]
         store.commit("default", ops, actor="benchmark")
 
@@ -103,7 +112,7 @@ def measure(records: int, queries: int) -> list[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "evolve.db"
         with Store.open(path, embedder=HashingEmbedder(DIM)) as store:
-            fill(store, records, rng)
+            fill(store, records, partial(sentence, rng))
             texts = [sentence(rng, 25) for _ in range(queries)]
             started = time.perf_counter()
             store.recall(RecallQuery(text=texts[0]))

@@ -64,7 +64,7 @@ def measure(root: Path, records: int, deltas: int, queries: int, rounds: int) ->
     root.mkdir(parents=True)
     rng = random.Random(0)
     with Store.open(root / "evolve.db", embedder=HashingEmbedder(DIM)) as store:
-        fill(store, records, rng)
+        fill(store, records, partial(sentence, rng))
         store.index.flush(600)
         asked = [[sentence(rng, 25) for _ in range(queries)] for _ in range(rounds)]
         store.recall(RecallQuery(text=sentence(rng, 25)))

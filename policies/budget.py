@@ -1,8 +1,8 @@
 """Budgets: calls, tokens, money and wall time, counted over every policy that shares one `Budget`.
 
-A budget is checked before a call and charged after it. A call in flight is never cut off (its tokens are paid for):
-neither by a call that comes too late, nor by one whose server does not answer. So tokens, money and time can be overrun
-by the calls in flight; the number of calls cannot.
+A budget is checked before a call and charged after it. A call that comes too late, or whose server does not answer,
+ends the work of all; it is told once the calls in flight have landed, which are paid for. So tokens, money and time can
+be overrun by the calls in flight; the number of calls cannot.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ class Budget:
     spent: Usage = field(default_factory=Usage)
     earlier_s: float = 0.0
     clock: Callable[[], float] = time.monotonic
+    together: bool = True
+    """Whether a server that does not answer one call ends the work of all; if not, each call stands for itself."""
+    _gone: PolicyUnavailable | None = field(default=None, init=False, repr=False)
+    """Which call ended the work of all."""
     _flying: set[asyncio.Future[None]] = field(default_factory=set[asyncio.Future[None]], init=False, repr=False)
     """Calls in flight; each is done when it has landed."""
     _started: float = field(default=0.0, init=False, repr=False)
@@ -65,13 +69,11 @@ class Budget:
             raise BudgetExceeded(f"budget used up: {reached}; raise the limit and resume the run")
 
     async def _reserved(self) -> asyncio.Future[None]:
-        """Return a place for one call. Raises `BudgetExceeded` when a limit has been reached.
-
-        Where calls are in flight it waits for them first: whoever raises ends the others' work, and their calls are
-        paid for.
-        """
-        while self._flying and self.exhausted():
+        """Return a place for one call, or raise as `charged` once the calls in flight have landed."""
+        while self._flying and (self._gone or self.exhausted()):
             await asyncio.wait(self._flying, return_when=asyncio.FIRST_COMPLETED)
+        if self._gone:
+            raise PolicyUnavailable(str(self._gone)) from self._gone
         self.check()
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._flying.add(place)
@@ -80,14 +82,16 @@ class Budget:
     async def charged(self, call: Callable[[], Awaitable[T]], used: Callable[[T], Usage]) -> T:
         """Return what a call comes to, and charge what it `used`; one that fails costs nothing.
 
-        Raises `BudgetExceeded` before the call where a limit has been reached, and what the call raises; where that is
-        `PolicyUnavailable`, after the calls in flight have landed.
+        Raises what the call raises, and before the call `BudgetExceeded` where a limit has been reached, and
+        `PolicyUnavailable` where that ended the work of all.
         """
         try:
             return await self._flown(call, used)
-        except PolicyUnavailable:
-            if self._flying:
-                await asyncio.wait(tuple(self._flying))
+        except PolicyUnavailable as error:
+            if self.together:
+                self._gone = self._gone or error
+                while self._flying:
+                    await asyncio.wait(self._flying)
             raise
 
     async def _flown(self, call: Callable[[], Awaitable[T]], used: Callable[[T], Usage]) -> T:
@@ -102,7 +106,7 @@ class Budget:
             place.set_result(None)
 
     def charge(self, usage: Usage) -> None:
-        """Count what was used without a place."""
+        """Count what was used."""
         self.spent = self.spent + usage
 
 

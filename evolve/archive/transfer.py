@@ -40,6 +40,7 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 """Of an archive; one of another is not read."""
 HASHES = "sha256"
+PIECE = 1 << 20
 REGISTRY = f"{POLICIES}/{REGISTRY_DATABASE}"
 _ADAPTER = re.compile(rf"{POLICIES}/{ADAPTERS}/policy-v[0-9]{{1,9}}/[\w-]+\.(?:json|safetensors|md)")
 """What an adapter may consist of: no code, no pickles, nothing outside of its folder."""
@@ -224,6 +225,8 @@ def _unpacked(archive: Path, scratch: Path) -> dict[str, Path]:
                 if member.isreg() and (member.name in (MANIFEST, DATABASE, FILE, REGISTRY) or _is_adapter(member.name)):
                     found[member.name] = scratch / str(at)  # a name of the archive's own could lead out
                     _unpack(bundle, member, found[member.name])
+    except _Unwritten as problem:
+        raise problem.error from None
     except FileNotFoundError as missing:
         raise NotFound(f"no file {str(archive)!r}; write one with `evolve export --workspace`") from missing
     except (tarfile.TarError, zlib.error, EOFError, OSError) as problem:
@@ -251,6 +254,14 @@ def _unpacked(archive: Path, scratch: Path) -> dict[str, Path]:
     return {name: found[name] for name in made}
 
 
+class _Unwritten(Exception):
+    """The disk did not take a part, which is no fault of the archive."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 def _is_adapter(name: str) -> bool:
     return _ADAPTER.fullmatch(name) is not None
 
@@ -259,7 +270,11 @@ def _unpack(bundle: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> Non
     source = bundle.extractfile(member)
     assert source is not None, "it is a regular file"
     with source, into.open("wb") as file:
-        shutil.copyfileobj(source, file)
+        while piece := source.read(PIECE):
+            try:
+                file.write(piece)
+            except OSError as error:
+                raise _Unwritten(error) from error
 
 
 def _sha256(path: Path) -> str:

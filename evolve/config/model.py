@@ -113,7 +113,7 @@ class ModelSection(ServerSettings, Section):
     """Model name, path (`served`: of its base; none = pocket), `provider:name` for langchain, or `module:function`."""
     adapter: str | None = None
     """Of `local`, `pocket` and `openai` with weights: a generation of this workspace (`evolve policy list`; `policy-v0`
-    is the base) in place of the live one, or the directory of an adapter."""
+    is the base) in place of the live one, or the directory of an adapter. A training takes the live one alone."""
     profile: Literal["full", "compact"] = "full"
     """Prompts of `openai` and `langchain` models; `compact` for a served pocket model."""
     price: Price | None = None

@@ -166,7 +166,7 @@ class Agent:
         about = Traced(self.run_id, "agent", policy, "own")
         self._exit.enter_context(traced(self._config, about, self._observers))
         self._watched = kept()  # whoever asks and tells may do so from other tasks than this one
-        budget = Budget(**config.budget.model_dump())
+        budget = Budget(**config.budget.model_dump(), together=False)
         self._policies = role_policies.journalled(policies, config, self._store, self.run_id, budget)
         return self
 

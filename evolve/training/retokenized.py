@@ -2,9 +2,9 @@
 
 The prompts are made again and proved by the keys of the replies, then written in the chat template of the weights that
 are trained: the ids that the server itself made of the same messages. What was said is tokenised as it stands, and
-closed as the template closes a turn. How likely a token was when it was sampled is not known (0 stands for it): such
-rows suit `sft` alone. The world's own solution answers no prompt; it is written under the one that the agent would have
-had with nothing to show.
+closed as the template closes a turn. How likely a token was when it was sampled is not known (0 stands for it in every
+token): such turns suit `sft` alone. The world's own solution answers no prompt; it is written under the one
+that the agent would have had with nothing to show.
 """
 
 from __future__ import annotations

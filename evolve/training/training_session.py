@@ -141,6 +141,11 @@ def train_from_logs(
     Raises `BadInput` where the journal offers none, and `ConfigError` as `require_pairs_fit`.
     """
     section, others = config.train, runs_elsewhere(config)
+    if section.backend == "trl_async":
+        raise ConfigError(
+            f"got train.backend = 'trl_async', which trains while it rolls out; evolve train {recipe} makes no "
+            "rollouts: set train.backend = 'torch'"
+        )
     if section.evaluate_every or section.refill or section.reuse.share:
         raise ConfigError(
             f"got train.evaluate_every = {section.evaluate_every}, train.refill = {section.refill} and "
@@ -272,7 +277,8 @@ def _training(
     No other process does this training meanwhile.
     """
     live = generations.live_generation(config.policy, config.workspace)
-    _require_weights_fit(config, live)
+    if not name:  # one that is gone on with is looked at below
+        _require_weights_fit(config, live)
     if config.train.backend == "tinker":
         require_hosted(config)
     section = config.train
@@ -308,7 +314,7 @@ def _require_weights_fit(config: Config, live: Generation | None) -> None:
     if named not in (None, version):
         raise ConfigError(
             f"got policy.adapter = {named!r}, and a training goes on from the live generation, {version}; take the key "
-            "out, or let that generation live first (`evolve policy promote`)"
+            "out, or, where it names a generation, let that live first (`evolve policy promote`)"
         )
     if weights == "full" and name not in ("pocket", "local"):
         raise ConfigError(
@@ -362,17 +368,15 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         told = told[: chosen.iteration + 1]
     if not trainer.updates:
         raise NothingToPublish(_untrained(config, told))
+    if _without_gradient(told):
+        raise NothingToPublish(_unchanged(config))
     if not adapter.exists():
         trainer.save(adapter)
     model = generations.model_directory(config.policy)
     with generations.open_registry(config.policy, config.workspace) as registry:
         digest = inspect_weights(adapter, model).sha256
-        if digest == registry.live().sha256 or _without_gradient(told):
-            raise NothingToPublish(
-                f"the weights are still those of {registry.live().version}, which is live: no batch had a gradient, so "
-                "there is nothing to publish; `evolve train status` tells the figures, more rollouts or "
-                "train.filter = 'zero_variance' make groups that differ"
-            )
+        if digest == registry.live().sha256:
+            raise NothingToPublish(_unchanged(config))
         known = next((each for each in registry.generations() if each.sha256 == digest), None)
         settings: dict[str, Any] = {"recipe": recipe, "config": config.digest, **config.train.model_dump(mode="json")}
         settings |= found | ({"stopped": stopped} if stopped else {})
@@ -386,6 +390,16 @@ def _published(config: Config, trainer: Trainer, folder: Path, recipe: str, stop
         tokens=round(sum(line.get("tokens", 0) for line in told)),
         stopped=stopped,
         **found,
+    )
+
+
+def _unchanged(config: Config) -> str:
+    """Return why updates changed nothing, and what to do."""
+    live = generations.live_generation(config.policy, config.workspace)
+    return (
+        f"the weights are still those of {live.version if live else version_name(0)}, which is live: no batch had a "
+        "gradient, so there is nothing to publish; `evolve train status` tells the figures: more rollouts of a task or "
+        "a higher train.temperature make groups that differ, more solved tasks give examples"
     )
 
 

@@ -34,7 +34,7 @@ class ForgottenRow(Frozen):
     kept_descendants: tuple[str, ...]
     """Records made from a forgotten one that say something else."""
     namespaces: tuple[str, ...]
-    """Of the records."""
+    """Namespaces that the records are in."""
     copies: tuple[str, ...]
     """Copies that still hold the text: delete them by hand."""
 

@@ -65,8 +65,8 @@ class TrainRow(Frozen):
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     sampling_logprobs: tuple[float, ...]
-    """One a completion token, from when it was sampled. The world's are 0; nan where nobody knows: a server gave none,
-    what was before was rewritten, or the row was tokenised anew."""
+    """One a completion token, from when it was sampled. The world's say nothing; nan where nobody knows: a server gave
+    none, what was before was rewritten, or the row was tokenised anew."""
     spans: tuple[Span, ...]
     """What the policy wrote and is trained on, in order."""
     skipped: tuple[Span, ...] = ()

@@ -169,8 +169,9 @@ class Trainer:
     def _before(self, rows: Sequence[TrainRow], batch: Batch) -> tuple[Batch, Tensor | None]:
         """Return a batch of which all log-probabilities are known, and those that the loss compares with [b, t].
 
-        They are of the weights as they are; None where the only update begins there. Without a correction those of a
-        row that is reused are of the weights that sampled it, so that a clip bounds what all updates since have moved.
+        They are of the weights as they are; None where the only update begins there: unknown ones stay nan then.
+        Without a correction those of a row that is reused are of the weights that sampled it, so that a clip bounds
+        what all updates since have moved.
         """
         settings, unknown = self.settings, batch.rollout_logp.isnan()
         reused = [row.reused and self.correction is None for row in rows]

@@ -11,7 +11,7 @@ import pytest
 from memory.records import Usage
 from policies.budget import Budget, BudgetedPolicy
 from policies.cache import CachedPolicy
-from policies.errors import BudgetExceeded, PolicyError, PolicyUnavailable
+from policies.errors import BudgetExceeded, PolicyError, PolicyRefused, PolicyUnavailable
 from policies.price import Price
 from policies.protocols import Message, Reply, SamplingParams
 from policies.recordings import Recordings
@@ -108,7 +108,13 @@ async def test_a_server_that_does_not_answer_one_lets_the_calls_in_flight_land_f
     inner = Down("x", "y")
     policy = CachedPolicy(BudgetedPolicy(inner, Budget()), Recordings(tmp_path / "r.jsonl"))
     seeds = [SamplingParams(seed=at) for at in range(2)]
-    flying = [asyncio.create_task(policy.generate(HELLO, each)) for each in seeds]
+
+    async def going_on(params: SamplingParams) -> None:
+        while True:
+            await policy.generate(HELLO, params)
+            params = SamplingParams(seed=(params.seed or 0) + 2)
+
+    flying = [asyncio.create_task(going_on(each)) for each in seeds]
     await asyncio.sleep(0)
     failing = asyncio.create_task(policy.generate(UNSAID, GREEDY))
     for _ in range(5):
@@ -118,27 +124,41 @@ async def test_a_server_that_does_not_answer_one_lets_the_calls_in_flight_land_f
     with pytest.raises(PolicyUnavailable):
         await failing
     for each in flying:
-        each.cancel()
+        with pytest.raises(PolicyUnavailable):
+            await each
+    assert inner.calls == 2, "no call was begun meanwhile"
     again = CachedPolicy(inner, Recordings(tmp_path / "r.jsonl"), replay_only=True)
     assert [(await again.generate(HELLO, each)).text for each in seeds] == ["x", "y"]
 
 
+async def test_where_each_call_stands_for_itself_one_without_an_answer_is_told_at_once() -> None:
+    inner = Down("x")
+    policy = BudgetedPolicy(inner, Budget(together=False))
+    flying = asyncio.create_task(policy.generate(HELLO, GREEDY))
+    await asyncio.sleep(0)
+    with pytest.raises(PolicyUnavailable):
+        await policy.generate(UNSAID, GREEDY)
+    assert not flying.done()
+    inner.let.set()
+    assert (await flying).text == "x"
+
+
 async def test_who_waits_gets_the_place_of_a_call_that_failed() -> None:
-    inner = Held(PolicyUnavailable("down"), "y")
+    inner = Held(PolicyRefused("no"), "y")
     policy = BudgetedPolicy(inner, Budget(calls=1))
     first, second = (asyncio.create_task(policy.generate(HELLO, GREEDY)) for _ in range(2))
     await asyncio.sleep(0)
     inner.let.set()
-    with pytest.raises(PolicyUnavailable):
+    with pytest.raises(PolicyRefused):
         await first
     assert (await second).text == "y"
 
 
 async def test_policies_share_a_budget_and_a_failed_call_costs_none() -> None:
     budget = Budget(calls=2)
-    down = BudgetedPolicy(ScriptedPolicy([PolicyUnavailable("down")]), budget)
+    down = BudgetedPolicy(ScriptedPolicy([PolicyRefused("no")]), budget)
     up = BudgetedPolicy(ScriptedPolicy(lambda *_: "x"), budget)
-    with pytest.raises(PolicyUnavailable):
+    with pytest.raises(PolicyRefused):
         await down.generate(HELLO, GREEDY)
     await up.generate(HELLO, GREEDY)
     await up.generate(HELLO, GREEDY)

@@ -46,7 +46,7 @@ class Worker:
     def __init__(self, config: Config, run_id: str) -> None:
         self._config, self._run_id, self._process = config, run_id, new_id()
         self._open, self._starting = AsyncExitStack(), asyncio.Lock()
-        self._budget = Budget()
+        self._budget = Budget(together=False)  # the driver ends the work of all
         self._parts: _Parts | None = None
         self._versions: dict[str, str] = {}
 

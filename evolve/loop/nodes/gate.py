@@ -66,7 +66,7 @@ def entered(batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
 
 
 def passed(batch: Batch, context: RunContext) -> tuple[DeltaOp, ...]:
-    """Return the ops that every verdict so far let through; what they leave in use has the last verdict's status."""
+    """Return the ops that every verdict so far let through, with the statuses that these give."""
     return _through(entered(batch, context), verdicts(batch), measured(batch, context))
 
 
@@ -105,15 +105,19 @@ def _answered(verdict: Verdict, context: RunContext) -> Answered:
 def _through(ops: tuple[DeltaOp, ...], given: Sequence[Verdict], settled: Collection[str]) -> tuple[DeltaOp, ...]:
     """Return what some verdicts let through, as they left it; what is `settled` keeps the status that it has.
 
-    The status of a verdict that measured something is that of what it measured; what passed beside it is provisional.
+    The status of a verdict that measured something is that of what it measured. What passed beside it has the status
+    that an earlier one measured, and is provisional where none did.
     """
+    known = set[str]()
     for verdict in given:
         accepted, stopped = set(verdict.accepted), {*verdict.rejected, *verdict.deferred}
         looked = {key for each in rounds_of(verdict) for key in each.get("ops", verdict.accepted)}
+        beside = known - looked if looked else set[str]()
+        known |= looked
         admits = verdict.gate != Canary.name  # which only finds no harm
         ops = tuple(
             op.model_copy(update={"status": verdict.status if op.op_id in looked or not looked else Status.PROVISIONAL})
-            if admits and op.op in _CREATES and op.op_id in accepted and op.op_id not in settled
+            if admits and op.op in _CREATES and op.op_id in accepted and op.op_id not in {*settled, *beside}
             else op
             for op in ops
             if op.op_id not in stopped

@@ -118,6 +118,23 @@ def test_what_cannot_be_written_whole_leaves_nothing(
     assert not list(new.rglob("*.part"))
 
 
+class FullDisk(io.BytesIO):
+    """A file that takes nothing."""
+
+    def write(self, data: object) -> int:
+        raise OSError(28, "No space left on device")
+
+
+def test_a_disk_that_is_full_while_an_archive_is_unpacked_is_no_fault_of_the_archive(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, mode="r": FullDisk() if mode == "wb" else opened(path, mode))
+    with pytest.raises(OSError, match="No space"):
+        import_workspace(archive, tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def flip(parts: Parts) -> None:
     body = bytearray(parts["evolve.db"])
     body[len(body) // 2] ^= 0xFF

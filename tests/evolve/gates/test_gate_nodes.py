@@ -114,6 +114,19 @@ async def test_what_passes_beside_what_was_measured_is_not_verified_with_it(tmp_
     assert {record.status for record in records} == {Status.ACTIVE, Status.PROVISIONAL}
 
 
+async def test_what_an_earlier_gate_measured_keeps_its_status_beside_what_a_later_one_does(tmp_path: Path) -> None:
+    def measures(name: str, *colors: str) -> Says:
+        def answer(ops: Sequence[DeltaOp]) -> Verdict:
+            own = tuple(op.op_id for op in ops if words(op) in colors)
+            decision = Decision(accepted=True, reason="gained", status=Status.ACTIVE, evidence={"trial": {}})
+            return verdict_of(name, ops, [Round(own, decision)], {})
+
+        return Says(name, answer)
+
+    records, _ = await go(tmp_path, measures("first", "red"), measures("second", "blue"))
+    assert {words_of(record) for record in records if record.status is Status.ACTIVE} == {"red", "blue"}
+
+
 def words_of(record: Record[Any]) -> str:
     """Return the colour that a record is about."""
     return record.payload.text().split()[1]

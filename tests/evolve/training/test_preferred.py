@@ -121,6 +121,11 @@ def test_as_many_updates_are_told_beforehand_as_are_made(config: Config, recipe:
     assert {each["updates"] for each in seen} == {done.updates}
 
 
+def test_a_backend_that_trains_while_it_rolls_out_takes_no_journal(config: Config) -> None:
+    with pytest.raises(ConfigError, match=r"evolve train groups makes no rollouts: set train\.backend"):
+        train_from_logs(changed(config, {"train.backend": "trl_async"}), "groups", groups=True)
+
+
 def test_a_correction_is_refused_where_nobody_knows_how_likely_a_token_was(config: Config) -> None:
     for recipe in ("sft", "dpo"):
         with pytest.raises(ConfigError, match=r"train.correction = 'tis'.*leave it out"):

@@ -35,6 +35,7 @@ def configured(root: Path, steps: int) -> Config:
             "train": {
                 "advantages": "grpo",
                 "filter": "everything",
+                "echo": 0.1,  # groups that earned the same teach something too
                 "length": 1,
                 "skills": False,
                 "iterations": steps,

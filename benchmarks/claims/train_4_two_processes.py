@@ -72,7 +72,6 @@ iterations = 2
 chains = 1
 rollouts = 2
 filter = "everything"
-advantages = "benchmarks.claims.train_4_two_processes:more"
 learning_rate = 1e-3
 schedule = "linear"
 
@@ -182,8 +181,9 @@ def command(root: Path) -> list[Row]:
     done(two, EVOLVE, "run")
     shutil.copytree(two, one)
     rows, made = list[Row](), list[dict[str, Any]]()
-    for recipe in ("sft", "sage"):
-        said = [done(place, start, "train", recipe) for place, start in ((one, EVOLVE), (two, TORCHRUN))]
+    more = ("--set", "train.advantages=benchmarks.claims.train_4_two_processes:more")  # a recipe has its own
+    for recipe, keys in (("sft", ()), ("sage", more)):
+        said = [done(place, start, "train", recipe, *keys) for place, start in ((one, EVOLVE), (two, TORCHRUN))]
         places = [next((place / ".evolve/policies/training").glob(f"{recipe}-*")) for place in (one, two)]
         adapters = [load_file(place / "adapter" / "adapter_model.safetensors") for place in places]
         histories = [ledger.lines(place / ledger.HISTORY) for place in places]

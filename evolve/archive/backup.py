@@ -9,14 +9,13 @@ into place.
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from evolve.archive.transfer import copy_database, copy_settings, copy_workspace, require_workspace
+from evolve.archive.transfer import copy_database, copy_settings, copy_workspace, require_workspace, sha256_of
 from evolve.config.file import FILE
 from evolve.config.model import Config
 from evolve.generations.workspace_registry import FOLDER as POLICIES
@@ -101,12 +100,10 @@ def make_backup(config: Config, destination: Path | None = None) -> Backup:
     except BaseException:
         shutil.rmtree(half, ignore_errors=True)
         raise
-    with (final / DATABASE).open("rb") as database:
-        sha256 = hashlib.file_digest(database, "sha256").hexdigest()
     files = [path for path in final.rglob("*") if path.is_file()]
     return Backup(
         path=str(final),
-        sha256=sha256,
+        sha256=sha256_of(final / DATABASE),
         records=records,
         episodes=episodes,
         files=len(files),

@@ -69,7 +69,7 @@ def export_workspace(config: Config, archive: Path) -> str:
         kept = Path(folder) / FILE
         parts = {DATABASE: copy} | ({FILE: kept} if copy_settings(config, kept) else {})
         parts |= _generations(config, Path(folder))
-        hashes = {name: _sha256(path) for name, path in parts.items()}
+        hashes = {name: sha256_of(path) for name, path in parts.items()}
         manifest.write_text(json.dumps({"format": FORMAT, HASHES: hashes}), encoding="utf-8")
         bundle = Path(folder) / "bundle"
         with tarfile.open(bundle, "w:gz") as out:
@@ -173,7 +173,7 @@ def _arrived(archive: Path, parts: Mapping[str, Path], folder: Path) -> Arrived:
     files = {folder / FILE: parts[FILE]} if settings else {}
     files |= {config.workspace / name: parts[name] for name in sorted(parts.keys() - {FILE, DATABASE})}
     _copy(files | {config.workspace / DATABASE: parts[DATABASE]})
-    return Arrived(sha256=_sha256(parts[DATABASE]), settings=settings)
+    return Arrived(sha256=sha256_of(parts[DATABASE]), settings=settings)
 
 
 def _copy(files: Mapping[Path, Path]) -> None:
@@ -222,7 +222,7 @@ def _unpacked(archive: Path, scratch: Path) -> dict[str, Path]:
     try:
         with tarfile.open(archive, "r:gz") as bundle:
             for at, member in enumerate(bundle):
-                if member.isreg() and (member.name in (MANIFEST, DATABASE, FILE, REGISTRY) or _is_adapter(member.name)):
+                if member.isreg() and (member.name == MANIFEST or _is_part(member.name)):
                     found[member.name] = scratch / str(at)  # a name of the archive's own could lead out
                     _unpack(bundle, member, found[member.name])
     except _Unwritten as problem:
@@ -235,12 +235,8 @@ def _unpacked(archive: Path, scratch: Path) -> dict[str, Path]:
         about = json.loads(found[MANIFEST].read_bytes())
         if (written := about["format"]) != FORMAT:
             raise BadInput(f"{str(archive)!r} has format {written!r}, this version reads {FORMAT}; export it again")
-        expected: dict[str, str] = {
-            name: digest
-            for name, digest in about[HASHES].items()
-            if name in (DATABASE, FILE, REGISTRY) or _is_adapter(name)
-        }
-        made = {name: _sha256(found[name]) for name in {DATABASE, *expected}}
+        expected: dict[str, str] = {name: digest for name, digest in about[HASHES].items() if _is_part(name)}
+        made = {name: sha256_of(found[name]) for name in {DATABASE, *expected}}
     except BadInput:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -262,8 +258,9 @@ class _Unwritten(Exception):
         self.error = error
 
 
-def _is_adapter(name: str) -> bool:
-    return _ADAPTER.fullmatch(name) is not None
+def _is_part(name: str) -> bool:
+    """Tell whether an archive may hold a part of this name."""
+    return name in (DATABASE, FILE, REGISTRY) or _ADAPTER.fullmatch(name) is not None
 
 
 def _unpack(bundle: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> None:
@@ -277,7 +274,8 @@ def _unpack(bundle: tarfile.TarFile, member: tarfile.TarInfo, into: Path) -> Non
                 raise _Unwritten(error) from error
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Return the hash of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

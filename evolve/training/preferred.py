@@ -137,7 +137,7 @@ def _reference(trainer: Trainer, own: dict[str, list[TrainRow]], batch: int, kep
 
 def likelihoods(trainer: Trainer, rows: Sequence[TrainRow]) -> dict[str, tuple[float, int]]:
     """Return for each episode the log-probability of its trained tokens, and how many there are."""
-    batch = batch_of(rows, [np.zeros(len(row.spans)) for row in rows], trainer.device)
+    batch = batch_of(rows, device=trainer.device)
     logp = (trainer.logprobs(rows, batch) * batch.mask).sum(1).tolist()
     found: dict[str, tuple[float, int]] = {}
     for row, own in zip(rows, logp, strict=True):

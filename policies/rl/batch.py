@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
@@ -46,12 +47,15 @@ class Batch:
 
 
 def batch_of(
-    rows: Sequence[TrainRow], advantages: Sequence[Array], device: Any = "cpu", *, world: bool = False
+    rows: Sequence[TrainRow], advantages: Sequence[Array] | None = None, device: Any = "cpu", *, world: bool = False
 ) -> Batch:
-    """Return rows as arrays; `advantages` holds for each row one number per span. `world`: with what was answered.
+    """Return rows as arrays; `advantages` holds for each row one number per span, None = they are 0. `world`: with what
+    was answered.
 
     Raises `BadInput` where these do not fit, or where no token is trained.
     """
+    if advantages is None:
+        advantages = [np.zeros(len(row.spans)) for row in rows]
     for row, given in zip(rows, advantages, strict=True):
         if len(given) != len(row.spans):
             raise BadInput(f"row of {row.trajectory_id!r} has {len(row.spans)} turns and got {len(given)} advantages")

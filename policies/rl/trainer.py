@@ -31,7 +31,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -189,7 +188,7 @@ class Trainer:
 
     def scored(self, rows: Sequence[TrainRow]) -> list[TrainRow]:
         """Return the rows with the log-probabilities of the weights as they are where theirs are not known."""
-        batch = batch_of(rows, [np.zeros(len(row.spans)) for row in rows], self.device)
+        batch = batch_of(rows, device=self.device)
         return filled(rows, self.logprobs(rows, batch).tolist())
 
     def reference_kl(self, rows: Sequence[TrainRow], batch: Batch) -> float:

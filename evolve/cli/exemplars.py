@@ -10,7 +10,7 @@ import typer
 from evolve.cli.kind_commands import find_of, records_of, retire_of
 from evolve.cli.opening import reading, writing
 from evolve.cli.output import Json, show, table
-from evolve.cli.playbook import ACTOR, report
+from evolve.cli.playbook import report
 
 if TYPE_CHECKING:
     from memory.records import Record
@@ -57,6 +57,7 @@ def import_file(
     as_json: Json = False,
 ) -> None:
     """Bring in exemplars of others. They are quarantined: in no prompt until you `evolve playbook restore` them."""
+    from evolve.workspace.editing import OPERATOR
     from memory.errors import BadInput
     from memory.operations import imported
     from playbooks.formats.exemplars import import_ops, load
@@ -67,7 +68,7 @@ def import_file(
         raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
     with writing(context) as (config, store):
         ops = [imported(op, config.memory.namespace) for op in import_ops(found, source=f"exemplars:{file.name}")]
-        report(store.commit(config.memory.namespace, ops, actor=ACTOR), as_json)
+        report(store.commit(config.memory.namespace, ops, actor=OPERATOR), as_json)
 
 
 @app.command("export")

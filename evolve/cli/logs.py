@@ -8,6 +8,7 @@ import typer
 
 from evolve.cli.opening import reading
 from evolve.cli.output import Json, say, show, table
+from memory.errors import BadInput
 
 if TYPE_CHECKING:
     from evolve.loop.history import RunSummary
@@ -32,15 +33,19 @@ def listing(
     as_json: Json = False,
 ) -> None:
     """List everything that happened as runs, the newest last, or the episodes of one run; of a store what was put."""
+    asked = kind or tag or name or since or until
     if run is not None:
+        if asked:
+            raise BadInput("got --run with a filter of runs; leave --kind, --tag, --name, --since and --until out")
         _episodes(context, run, failed, limit, as_json)
         return
+    if failed:
+        raise BadInput("got --failed without --run; it lists episodes: name the run that they are of")
     from evolve.loop.history import list_runs, run_filter
 
     wanted = run_filter(kind or (), tag=tag, name=name, since=since, until=until)
     with reading(context) as (_, store):
         found, total = list_runs(store, wanted, limit=limit)
-    asked = kind or tag or name or since or until
     rows = [_row(each) if as_json else _short_row(each) for each in reversed(found)]
     table(rows, as_json, empty="no run fits" if asked else "no runs yet")
     if total > len(found) and not as_json:

@@ -19,7 +19,6 @@ app = typer.Typer(help="What was learned: list, show, diff, change, roll back.",
 
 Name = Annotated[str, typer.Argument(help="Number (12), label (shr-00012) or id.")]
 Format = Annotated[Literal["ace", "kayba", "markdown", "json"], typer.Option("--format", "-f", help="Whose format.")]
-ACTOR = "operator"
 
 
 @app.command("list")

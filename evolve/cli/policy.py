@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,9 +14,7 @@ from evolve.cli.opening import load
 from evolve.cli.output import Json, say, show, table
 
 if TYPE_CHECKING:
-    from evolve.config.model import Config
     from policies.generations.generation_records import Generation
-    from policies.generations.generation_registry import Registry
     from policies.generations.server_check import CanaryReport
 
 app = typer.Typer(
@@ -45,21 +42,27 @@ Reason = Annotated[str, typer.Option("--reason", help="Why; kept in the history.
 @app.command("list")
 def listing(context: typer.Context, as_json: Json = False) -> None:
     """List the generations; the live one is what `evolve run` acts with."""
-    from evolve.workspace.policy_versions import NONE, generations
+    from evolve.workspace.policy_versions import NONE, generations, opened
+    from memory.errors import NotFound
 
+    config = load(context)
     if not as_json:
-        table(generations(load(context)).rows(), as_json, empty=NONE)
+        table(generations(config).rows(), as_json, empty=NONE)
         return
-    with opened(context, read_only=True) as (_, registry):
-        table([_facts(each) for each in (registry.generations() if registry else ())], as_json, empty=NONE)
+    facts: list[dict[str, Any]] = []
+    with suppress(NotFound), opened(config, read_only=True) as registry:
+        facts = [_facts(each) for each in registry.generations()]
+    table(facts, as_json, empty=NONE)
 
 
 @app.command("show")
 def show_one(context: typer.Context, version: Version, as_json: Json = False) -> None:
     """Show a generation: where its adapter is, what it was trained on, and everything that happened to it."""
-    with opened(context, read_only=True) as (_, registry):
-        generation = _known(registry).get(version)
-        history = [change.model_dump(mode="json") for change in _known(registry).history(generation.version)]
+    from evolve.workspace.policy_versions import opened
+
+    with opened(load(context), read_only=True) as registry:
+        generation = registry.get(version)
+        history = [change.model_dump(mode="json") for change in registry.history(generation.version)]
     facts = _facts(generation) | {"adapter_config": _adapter_config(generation)}
     lines = [f"{name}: {'-' if value is None else value}" for name, value in facts.items()]
     lines += ["", *(f"{c['created_at'][:19]}  {c['type']:<11} {c['reason']}".rstrip() for c in history)]
@@ -86,8 +89,10 @@ def add(
 @app.command()
 def diff(context: typer.Context, one: Version, other: Version, as_json: Json = False) -> None:
     """Compare the metrics and the settings of two generations."""
-    with opened(context, read_only=True) as (_, registry):
-        pair = (_known(registry).get(one), _known(registry).get(other))
+    from evolve.workspace.policy_versions import opened
+
+    with opened(load(context), read_only=True) as registry:
+        pair = (registry.get(one), registry.get(other))
     sides = [_compared(generation) for generation in pair]
     names = sorted({*sides[0], *sides[1]})
     rows = [
@@ -115,15 +120,16 @@ def canary(
     from evolve.generations.workspace_registry import Server, inspected
     from evolve.loop.probing import probe_texts
     from evolve.training.promotion_gate import accepted
+    from evolve.workspace.policy_versions import opened
     from policies.errors import PolicyRefused
     from policies.generations.swap import inspect
 
-    server = Server(tuple(url or ()), tolerance, max_rank)
-    with opened(context, base=True) as (config, registry):
+    config, server = load(context), Server(tuple(url or ()), tolerance, max_rank)
+    with opened(config, base=True) as registry:
         try:
-            known, texts = _known(registry), probe_texts(config)
-            report = asyncio.run(inspected(config.policy, known, inspect, version, server, texts))
-            verb = "promote" if accepted(known.get(version)) else "gate"
+            texts = probe_texts(config)
+            report = asyncio.run(inspected(config.policy, registry, inspect, version, server, texts))
+            verb = "promote" if accepted(registry.get(version)) else "gate"
         except PolicyRefused as error:
             if as_json:
                 show({"version": version, "passed": False, "reason": str(error)}, as_json, "")
@@ -154,10 +160,12 @@ def gate(
     Accepted, it may be promoted; refused, the exit code is 1.
     """
     from evolve.training.promotion_gate import in_process, judged, on_llama
+    from evolve.workspace.policy_versions import opened
     from policies.llama_server import LlamaOptions
 
-    with opened(context) as (config, registry):
-        name = _known(registry).get(version).version
+    config = load(context)
+    with opened(config) as registry:
+        name = registry.get(version).version
     options = LlamaOptions(slots=config.run.concurrency, threads=threads)
     side = on_llama(gguf, options) if gguf else in_process
     trial = judged(config, name, side, allow_missing=allow_missing)
@@ -206,35 +214,6 @@ def rollback(context: typer.Context, reason: Reason = "", as_json: Json = False)
     done = policy_versions.rollback(load(context), reason)
     text = f"{done.live} is live again; {done.before} is retired"
     show({"live": done.live, "rolled_back": done.before}, as_json, text)
-
-
-@contextmanager
-def opened(
-    context: typer.Context, *, read_only: bool = False, base: bool = False
-) -> Generator[tuple[Config, Registry | None]]:
-    """Open the workspace's generations, None where there are none yet.
-
-    With `base` the configured model must be theirs; that reads all its weights.
-    """
-    from evolve.generations.workspace_registry import DATABASE, FOLDER, open_registry
-    from policies.generations.generation_registry import Registry
-
-    config = load(context)
-    folder = config.workspace / FOLDER
-    if not (folder / DATABASE).exists():
-        yield config, None
-        return
-    with open_registry(config.policy, config.workspace) if base else Registry(folder, read_only=read_only) as registry:
-        yield config, registry
-
-
-def _known(registry: Registry | None) -> Registry:
-    from evolve.workspace.policy_versions import NONE
-    from memory.errors import NotFound
-
-    if registry is None:
-        raise NotFound(NONE)
-    return registry
 
 
 def _said(report: CanaryReport) -> str:

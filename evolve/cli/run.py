@@ -10,10 +10,13 @@ import typer
 
 from evolve.cli.opening import begin, load
 from evolve.cli.output import Json, say, show
+from evolve.errors import ConfigError
+from memory.errors import BadInput
 
 if TYPE_CHECKING:
     from evolve.cli.display import Display
     from evolve.config.model import Config
+    from evolve.loop.report import Report
     from evolve.loop.session import RunResult
 
 Tasks = Annotated[Path | None, typer.Option("--tasks", help="JSON Lines file of tasks, instead of the environment's.")]
@@ -142,6 +145,8 @@ def report(
     from evolve.loop.report import lines, make_report
 
     if run_id is not None and other is not None:
+        if plot is not None:
+            raise BadInput("got --plot with two runs; it draws the curve of one: name one run")
         _against(context, run_id, other, as_json)
         return
     with reading(context) as (_, store):
@@ -151,8 +156,19 @@ def report(
     if len(made.curve) > 1 and not as_json:
         text += "\n\n" + curve.draw(made.curve, control)
     show(made.model_dump(mode="json"), as_json, text)
-    if plot is not None and made.curve:
-        curve.save(plot, made.curve, control, f"{made.environment}, {made.policy}")
+    if plot is not None:
+        _plotted(plot, made, control)
+
+
+def _plotted(file: Path, made: Report, control: float | None) -> None:
+    from evolve.loop import curve
+
+    if not made.curve:
+        raise BadInput(f"run {made.run_id} has no curve to plot: no task of it was graded")
+    try:
+        curve.save(file, made.curve, control, f"{made.environment}, {made.policy}")
+    except ModuleNotFoundError as missing:
+        raise ConfigError("a plot needs matplotlib: pip install 'evolve-agents[plot]'") from missing
 
 
 def _against(context: typer.Context, first: str, second: str, as_json: bool) -> None:

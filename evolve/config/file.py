@@ -62,7 +62,22 @@ def changed(config: Config, changes: Mapping[str, Any]) -> Config:
     Raises `ConfigError` as `load_config`.
     """
     values = config.model_dump(exclude_unset=True, exclude={"root"})
+    if PRESET in changes and config.preset:  # another one: what the former one set was not given
+        former = Config.model_validate({PRESET: config.preset})
+        values = _beyond(former.model_dump(exclude_unset=True, exclude={"root"}), values)
     return _configured(values, (by_section(changes),), config.root, "the settings") if changes else config
+
+
+def _beyond(below: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `values` say and `below` does not."""
+    found: dict[str, Any] = {}
+    for key, value in values.items():
+        inner = below.get(key)
+        if isinstance(value, Mapping) and isinstance(inner, Mapping):
+            found[key] = _beyond(inner, value)  # pyright: ignore[reportUnknownArgumentType] - dumped values
+        elif key not in below or value != inner:
+            found[key] = value
+    return found
 
 
 def _configured(values: dict[str, Any], layers: Iterable[Mapping[str, Any]], root: Path, source: str) -> Config:

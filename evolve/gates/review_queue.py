@@ -19,7 +19,7 @@ from memory import paging
 from memory.erasing import ERASED_PAYLOAD
 from memory.errors import BadInput, NotFound
 from memory.kinds import payload_class
-from memory.records import Commit, DeltaOp, Event, Frozen, Status, Trust, Verdict
+from memory.records import Commit, DeltaOp, Event, Frozen, Op, Status, Trust, Verdict
 from memory.store import Store
 
 PENDING, ACCEPTED, REJECTED = "review.pending", "review.accepted", "review.rejected"
@@ -156,7 +156,7 @@ def find(store: Store, name: str, namespace: str | None = None) -> Proposal:
     raise NotFound(f"no proposal {name!r}; see `evolve review list`")
 
 
-def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | None = None) -> Commit:
+def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | None = None, reason: str = "") -> Commit:
     """Apply a waiting change, with an edited payload if given, under the operator's authority.
 
     A change that can no longer be applied (its target moved on) stays in the queue and its commit tells why.
@@ -165,12 +165,16 @@ def accept(store: Store, name: str, *, actor: str, payload: dict[str, Any] | Non
     proposal = waiting(store, name)
     trusted = proposal.op.provenance.model_copy(update={"trust": Trust.OPERATOR})
     changes: dict[str, Any] = {"provenance": trusted} | ({"payload": payload} if payload is not None else {})
+    if (
+        payload is not None and proposal.op.op is Op.RESTORE
+    ):  # which brings back what stands there; other words replace it
+        changes["op"] = Op.SUPERSEDE
     ready = store.prepare([proposal.op.model_copy(update=changes)])
     with store.journal.transaction():
         waiting(store, name)
         commit = store.commit(proposal.namespace, ready, actor=actor, run_id=proposal.run_id)
         if commit.applied:
-            _decide(store, ACCEPTED, proposal, {"actor": actor, "edited": payload is not None})
+            _decide(store, ACCEPTED, proposal, {"actor": actor, "reason": reason, "edited": payload is not None})
     return commit
 
 
@@ -201,13 +205,18 @@ def says(op: DeltaOp) -> str:
 
 
 def edited(op: DeltaOp, text: str) -> dict[str, Any]:
-    """Return the payload of a change in other words. Raises `BadInput` for none, and for what is no JSON object."""
+    """Return the payload of a change in other words.
+
+    Raises `BadInput` for no words, for a change that has none, and for what is no JSON object.
+    """
+    if not op.payload or op.op is Op.REMOVE:
+        raise BadInput(f"got other words for a change ({op.op.value}) that has none; accept it as it is, or reject it")
     if not text.strip():
         raise BadInput("got an empty text; expected the words to apply, or reject the change")
     if field := WRITTEN_IN.get(op.kind):
-        return (op.payload or {}) | {field: text}
+        return op.payload | {field: text}
     try:
-        return (op.payload or {}) | json.loads(text)
+        return op.payload | json.loads(text)
     except (ValueError, TypeError) as error:
         raise BadInput(f"got {text[:80]!r}; expected the {op.kind} as a JSON object: {error}") from error
 

@@ -121,6 +121,6 @@ def _shipped(config: Config, trajectory: Trajectory, profile: Profile) -> tuple[
         world = make_environment(config)
     except EvolveError as error:
         return WorldTexts(text="", profile=profile), f"the words of environment {name!r}: {error}"
-    text = briefing(world, profile) + invitation(config, profile)
+    text, searching = briefing(world, profile), invitation(config, profile)
     tools = tools_of(world, trajectory.task)
-    return WorldTexts(text=text, profile=profile, tools=tools, stop=stop_of(world)), ""
+    return WorldTexts(text=text, searching=searching, profile=profile, tools=tools, stop=stop_of(world)), ""

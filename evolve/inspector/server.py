@@ -93,7 +93,7 @@ def unguarded(desk: PageContext, lifespan: Lifespan[FastAPI] | None = None) -> F
 
 async def _broken(request: Request, error: Exception) -> HTMLResponse:
     """Return what is said of a bug; it flies on, to the log of the server."""
-    text = f"This page broke ({type(error).__name__}); the terminal of `evolve ui` says where."
+    text = f"This page broke ({type(error).__name__}); the terminal that serves it says where."
     page = show(request, "error.html", {"status": 500, "text": text}, status=500)
     page.headers.update(HEADERS)  # the guard stands further inside
     return page

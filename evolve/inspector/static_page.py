@@ -88,6 +88,7 @@ def export(desk: PageContext, file: Path) -> Exported:
         "export.html",
         {
             **frame(still, link),
+            "word": within["word"],  # explains what the parts named
             "parts": parts,
             "styles": [_static(name) for name in STYLES],
             "scripts": scripts,

@@ -56,7 +56,7 @@ from memory.records import DeltaOp, Injection, Task, Trajectory, Trust, new_id
 from memory.store import Store
 from policies.budget import Budget
 from policies.protocols import ToolSpec
-from policies.roles import Policies
+from policies.roles import ROLES, Policies
 from policies.scripted import ScriptedPolicy
 
 Solve = Callable[[Task, str], Trajectory | Awaitable[Trajectory]]
@@ -152,8 +152,10 @@ class Agent:
 
     async def _entered(self) -> Agent:
         config, parts = self._config, self._parts
-        acting = parts.policy or (None if _asks(config) else ScriptedPolicy((), name="none"))
-        made = role_policies.opened(config.policy, config.workspace, acting, parts.roles)
+        acting, section = parts.policy, config.policy
+        if not _asks(config):  # no weights are loaded then
+            acting, section = acting or ScriptedPolicy((), name="none"), section.model_copy(update=dict.fromkeys(ROLES))
+        made = role_policies.opened(section, config.workspace, acting, parts.roles)
         policies = await self._exit.enter_async_context(made)
         policy = policies.acting
         if self._store is None:
@@ -239,7 +241,7 @@ class Agent:
     ) -> tuple[RunContext, State]:
         context = self._context(self._stream(tasks), learning=learning)
         version = context.store.version(context.namespace)
-        if self._kind in OUTSIDE and version != self._core_version:  # others change what is known, and nobody restarts
+        if version != self._core_version:  # others changed what is known
             self._core = {}
             self._core_version = version
         state: State = {"batch": 0, "core": self._core.get("core", []), "core_at": self._core.get("core_at")}
@@ -250,8 +252,11 @@ class Agent:
 
     async def _learn(self, context: RunContext, state: State) -> None:
         async with self._one_at_a_time:
+            before = context.store.version(context.namespace)
             for node in (judge, expose, reflect, curate, gate, commit):
                 state = {**state, **await node(state, context)}  # pyright: ignore[reportAssignmentType] - parts of a State
+            if self._kind not in OUTSIDE and self._core_version == before:  # its own lessons wait for the next choice
+                self._core_version = context.store.version(context.namespace)
             done, every = context.stream.before + len(context.stream.tasks), self._config.playbook.compact_every
             if self._session is not None and done // every > context.stream.before // every:
                 self._session.freeze(context.stream.name)

@@ -325,6 +325,7 @@ def visiting(config: Config) -> Config:
             "run": config.run.model_copy(update={"judge": "none"}),
             "playbook": config.playbook.model_copy(update={"reflector": "none", "curator": "direct"}),
             "skills": config.skills.model_copy(update={"enabled": False}),
+            "exemplars": config.exemplars.model_copy(update={"enabled": False}),
             "gate": config.gate.model_copy(update={"names": gates, "trust": floor}),
         }
     )

@@ -35,6 +35,8 @@ _TOKEN = HTTPBearer(auto_error=False, scheme_name="token", description="A token 
 router = APIRouter(prefix="/api/v1", dependencies=[Security(_TOKEN)])
 CHANGED = (
     *(f"knowledge.{name}" for name in CHANGES),
+    "knowledge.rollback",
+    "forgotten",
     review_queue.ACCEPTED,
     review_queue.REJECTED,
     review_queue.DEFERRED,
@@ -256,7 +258,7 @@ def accept(caller: Reviewer, number: str, said: Decision) -> Changed:
     """Apply a proposal, in other words if some are given."""
     check_sizes(_texts(said))
     review_queue.find(caller.store, number, caller.namespace)
-    return _changed(reviewing.accept(caller.store, number, said.content, actor=caller.actor))
+    return _changed(reviewing.accept(caller.store, number, said.content, said.reason, actor=caller.actor))
 
 
 @router.post("/proposals/{number}/reject", status_code=204)

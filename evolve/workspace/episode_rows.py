@@ -5,6 +5,7 @@ from __future__ import annotations
 from evolve.loop.history import run_episodes
 from evolve.loop.lives import life_with
 from evolve.loop.report import Report
+from evolve.loop.runs import load_run
 from evolve.workspace.plain_rows import Rows
 from memory.errors import NotFound
 from memory.records import Frozen, Reflection, Trajectory
@@ -57,7 +58,10 @@ class FigureRow(Frozen):
 
 
 def episodes(store: Store, run_id: str, *, failed: bool = False, limit: int = 50) -> Rows[EpisodeRow]:
-    """Return the latest episodes of a run, in the order they were done; with `failed` only those not solved."""
+    """Return the latest episodes of a run, in the order they were done; with `failed` only those not solved.
+
+    Raises `NotFound` for a run that is neither an id nor a name.
+    """
     found = Rows(
         EpisodeRow(
             episode=each.id,
@@ -68,7 +72,7 @@ def episodes(store: Store, run_id: str, *, failed: bool = False, limit: int = 50
             injected=each.shown,
             tokens=each.tokens,
         )
-        for each in run_episodes(store, run_id)
+        for each in run_episodes(store, load_run(store, run_id).run_id)
         if not (failed and each.success)
     )
     return Rows(found[-limit:])

@@ -89,6 +89,7 @@ def import_playbook(
     except UnicodeDecodeError as error:
         raise BadInput(f"{str(file)!r} is no UTF-8 text ({error}); save it as UTF-8") from error
     found: str = form or detect(text)
+    _require_known(found)
     entries = importlib.import_module(f"playbooks.formats.{found}").load(text)
     if not entries:
         raise BadInput(f"{str(file)!r} holds no bullet in format {found!r}; name another with --format")
@@ -111,10 +112,14 @@ def import_playbook(
     )
 
 
-def export_playbook(store: Store, namespace: str, form: PlaybookFormat = "ace") -> tuple[str, int]:
-    """Return the live playbook in a format of others, and how many bullets are in it."""
+def _require_known(form: str) -> None:
     if form not in (known := get_args(PlaybookFormat)):
         raise BadInput(f"got format {form!r}; expected one of {', '.join(known)}")
+
+
+def export_playbook(store: Store, namespace: str, form: PlaybookFormat = "ace") -> tuple[str, int]:
+    """Return the live playbook in a format of others, and how many bullets are in it."""
+    _require_known(form)
     records = store.view(namespace).records(Bullet.kind)
     return importlib.import_module(f"playbooks.formats.{form}").dump(records), len(records)
 

@@ -42,10 +42,10 @@ def waiting(store: Store, names: Sequence[str]) -> list[str]:
     return list({review_queue.waiting(store, name).op.op_id: name for name in names}.values())
 
 
-def accept(store: Store, name: str, content: str | None = None, *, actor: str = OPERATOR) -> Commit:
+def accept(store: Store, name: str, content: str | None = None, reason: str = "", *, actor: str = OPERATOR) -> Commit:
     """Apply a proposal, with `content` in other words. Raises `NotFound`, and `BadInput` when it was decided before."""
     payload = None if content is None else review_queue.edited(review_queue.find(store, name).op, content)
-    return review_queue.accept(store, name, actor=actor, payload=payload)
+    return review_queue.accept(store, name, actor=actor, payload=payload, reason=reason)
 
 
 def reject(store: Store, name: str, reason: str = "", *, actor: str = OPERATOR) -> None:

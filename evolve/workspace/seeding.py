@@ -17,6 +17,7 @@ from evolve.config.model import Config
 from evolve.episode.prompting import described
 from evolve.loop.assembly import make_environment, open_store
 from evolve.usercode import users
+from evolve.workspace.editing import OPERATOR, promote
 from memory.errors import BadInput, EvolveError
 from memory.records import DeltaOp, Op, Provenance, Record, Status, Trust
 from memory.store import Store
@@ -26,7 +27,6 @@ from skills.names import free
 from skills.record import Skill, SkillTest
 from skills.static_checks import complaints
 
-ACTOR = "operator"
 _TRIES = 3
 """How often a skill is written anew on top of what others wrote meanwhile."""
 
@@ -66,7 +66,7 @@ def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -
         raise BadInput(f"{skill.name} cannot be a skill: {'; '.join(wrong)}")
     old = library.get(skill.name) if skill.name in library.names else None
     if old is not None and old.payload == skill:
-        return old
+        return old if old.status is Status.ACTIVE else _in_use(store, namespace, old)
     overlay = library.overlay()
     _ = overlay.update(skill) if old else overlay.save(skill)
     op = DeltaOp(
@@ -76,11 +76,18 @@ def _add(store: Store, config: Config, source: str, fields: Mapping[str, Any]) -
         base_version=old.version if old else None,
         payload=skill.model_dump(mode="json"),
         status=Status.ACTIVE,
-        provenance=Provenance(trust=Trust.OPERATOR, author=ACTOR),
+        provenance=Provenance(trust=Trust.OPERATOR, author=OPERATOR),
     )
-    (result,) = store.commit(namespace, [op], actor=ACTOR).results
+    (result,) = store.commit(namespace, [op], actor=OPERATOR).results
     record = store.get(result.record_id or "") if result.applied else None
+    if record is not None and record.status is not Status.ACTIVE:  # an edit keeps the status
+        return _in_use(store, namespace, record)
     return record or result.reason
+
+
+def _in_use(store: Store, namespace: str, record: Record[Any]) -> Record[Skill] | str:
+    (result,) = promote(store, namespace, record).results
+    return store.get(record.id) if result.applied else result.reason
 
 
 def held_against(skill: Skill, config: Config, known: Collection[str] | None = None) -> tuple[str, ...]:

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from evolve.config.model import Config
+from evolve.environments.task_files import load_tasks
 from evolve.episode.skill_runtime.prelude import start
+from evolve.gates.splits import has_tasks
 from evolve.loop.assembly import make_environment
 from evolve.protocols import Action
 from memory.records import Frozen, Record
@@ -42,7 +44,8 @@ async def run_tests(closure: Sequence[Record[Any]], config: Config) -> tuple[Che
 
 async def _in_world(closure: Sequence[Record[Any]], test: SkillTest, config: Config) -> str | None:
     environment = make_environment(config)
-    tasks = [task for split in SPLITS for task in environment.tasks(split) if task.id == test.task_id]
+    splits = [split for split in dict.fromkeys((config.run.split, *SPLITS)) if has_tasks(config, environment, split)]
+    tasks = [task for split in splits for task in load_tasks(config, environment, split) if task.id == test.task_id]
     if not tasks:
         return f"environment {environment.name!r} has no task {test.task_id!r}"
     started = await start(environment, tasks[0], 0, closure)

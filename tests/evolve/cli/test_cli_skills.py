@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -10,8 +12,9 @@ import pytest
 from evolve import Config, add_skill
 from evolve.config.file import load_config
 from evolve.loop.assembly import open_store
+from evolve.workspace.skill_testing import run_tests
 from memory.errors import BadInput
-from memory.records import Record, Status, Trust
+from memory.records import DeltaOp, Op, Record, Status, Trust
 from skills.record import Skill, SkillTest
 from tests.evolve.command import complaint, evolve, evolve_json, settings
 from tests.evolve.skilled_office import PAY
@@ -65,6 +68,15 @@ def test_registering_again_changes_nothing_and_other_code_is_a_new_version(folde
     lines = evolve_json(folder, "skills", "diff", "find_contact")["diff"]
     assert '-    """Return the contact of that name."""' in lines
     assert '+    """Return a contact of that name."""' in lines
+
+
+def test_a_learned_skill_that_is_written_by_hand_is_active(folder: Path) -> None:
+    for source in (FIND, FIND.replace("Return the", "Return a")):
+        record = stored(folder)["find_contact"]
+        with open_store(config(folder)) as store:
+            op = DeltaOp(op=Op.RESTORE, kind="skill", target_id=record.id, status=Status.PROVISIONAL)
+            assert store.commit("default", [op], actor="test").applied
+        assert add_skill(config(folder), source).status is Status.ACTIVE
 
 
 @pytest.mark.parametrize(
@@ -161,6 +173,16 @@ def test_tests_run_in_their_tasks_world_or_in_none(folder: Path) -> None:
         ("twice", True, None),
         ("twice", False, "AssertionError: assert 4 == 5"),
     ]
+
+
+def test_a_task_is_found_in_the_tasks_file(folder: Path) -> None:
+    own = {"id": "own", "instruction": "Open the red door.", "split": "mine"}
+    (folder / "tasks.jsonl").write_text(json.dumps(own) + "\n")
+    world = {"name": "tests.evolve.toy_doors:Doors", "tasks_file": "tasks.jsonl"}
+    doors = load_config(folder / "evolve.toml", {"environment": world, "run": {"split": "mine"}})
+    tested = add_skill(config(folder), twice, tests=[SkillTest(code="open red", task_id="own")])
+    (checked,) = asyncio.run(run_tests([tested], doors))
+    assert "has no task" not in (checked.error or "")
 
 
 def test_what_is_no_skill_is_named(folder: Path) -> None:

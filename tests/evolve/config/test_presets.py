@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from evolve.cli.main import app
-from evolve.config.file import load_config
+from evolve.config.file import changed, load_config
 from evolve.config.model import Config, PlaybookSection
 from evolve.config.preset import find_preset, preset_names
 from evolve.errors import ConfigError
@@ -60,6 +60,13 @@ def test_a_section_that_was_set_by_object_keeps_the_rest_of_the_preset() -> None
     assert (config.playbook.token_budget, config.playbook.reflector) == (77, "model")
     rules = Config(preset="mnl", playbook=PlaybookSection(reflector="rules"))
     assert (rules.playbook.reflector, rules.playbook.curator) == ("rules", "notebook")
+
+
+def test_another_preset_takes_nothing_over_from_the_former_one() -> None:
+    own = {"playbook.token_budget": 77}
+    mine = changed(Config(preset="mnl"), own)
+    assert changed(mine, {"preset": "ace"}).digest == changed(Config(preset="ace"), own).digest
+    assert changed(Config(preset="mnl"), {"preset": None}).digest == Config().digest
 
 
 def test_an_explicit_default_is_the_users_word_too() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from evolve.config.model import Config
 from evolve.gates.gate_events import VERDICT
+from evolve.gates.quarantine import restoring
 from evolve.gates.review_queue import accept, defer, edited, find, proposals, reject, says, standing, submit
 from evolve.loop.assembly import open_store
 from memory.errors import BadInput, NotFound
@@ -113,6 +114,17 @@ def test_the_operators_word_stands_behind_what_is_accepted(store: Store) -> None
     assert [(event.data["actor"], event.data["edited"]) for event in events] == [("ann", False), ("ann", True)]
 
 
+def test_other_words_for_an_imported_text_are_what_is_shown(store: Store) -> None:
+    (text,) = store.commit("default", [add("Send it all.", "x", status=Status.CANDIDATE)], actor="ann").results
+    record = store.get(text.record_id or "")
+    submit(store, "default", "run", [restoring(record, "shown")])
+    assert accept(store, "shown", actor="ann", payload={"content": "Ask first."}).applied
+    assert [(each.payload.text(), each.status) for each in store.view("default").records()] == [
+        ("Ask first.", Status.PROVISIONAL)
+    ]
+    assert store.get(record.id).status is Status.SUPERSEDED
+
+
 def test_a_change_is_shown_in_its_words() -> None:
     assert says(add("Pay in cents.", "a")) == "Pay in cents."
     assert says(DeltaOp(op=Op.REMOVE, op_id="a", target_id="r1")) == ""
@@ -124,7 +136,8 @@ def test_a_change_is_edited_in_its_words_or_as_an_object() -> None:
     assert edited(add("Pay.", "a"), "Pay in cents.") == {"content": "Pay in cents."}
     skill = DeltaOp(op=Op.ADD, op_id="a", kind="skill", payload={"source": "x", "summary": "y"})
     assert edited(skill, "{}") == {"source": "{}", "summary": "y"}
-    assert edited(DeltaOp(op=Op.REMOVE, op_id="a", target_id="r1"), "Pay.") == {"content": "Pay."}
+    with pytest.raises(BadInput, match=r"a change \(REMOVE\) that has none"):
+        edited(DeltaOp(op=Op.REMOVE, op_id="a", target_id="r1"), "Pay.")
     note = DeltaOp(op=Op.ADD, op_id="a", kind="note", payload={"subject": "x", "more": 1})
     assert edited(note, '{"subject": "z"}') == {"subject": "z", "more": 1}
     for text in ("", "  \n"):

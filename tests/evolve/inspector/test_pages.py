@@ -236,8 +236,11 @@ def test_the_pages_are_written_as_one_file(learned: Path, tmp_path: Path) -> Non
     page = file.read_text()
     assert done["pages"] > 20
     assert done["left_out"] == ""
-    links = set(re.findall(r'href="#([^"]+)"', page))
-    assert links <= set(re.findall(r' id="([^"]+)"', page))
+    named = set(re.findall(r' id="([^"]+)"', page))
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= named
+    explained = set(re.findall(r'<button[^>]* popovertarget="([^"]+)"', page))
+    assert explained
+    assert explained <= named
     assert not re.findall(r'\b(?:src|href|action)="(?!#|data:)[^"]*"', page)
     assert "<form" not in page
     assert 'name="csrf"' not in page

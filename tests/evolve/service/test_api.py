@@ -127,6 +127,11 @@ def test_what_a_person_changes_is_audited_with_the_token(served: Served) -> None
     ]
     assert {row["by"] for row in made[:4]} == {"token:Ann"}
     assert made[-1]["by"] == "operator"
+    with open_store(load_config(served.folder / "evolve.toml"), owner=False) as store:
+        store.rollback("default", store.snapshot("default").id, actor="token:Ann")
+        store.forget(record_id=added)
+    latest = keeper.ask("GET", "/audit", params={"limit": 2})
+    assert [row["event"] for row in latest] == ["forgotten", "knowledge.rollback"]
 
 
 def test_a_proposal_is_decided_by_who_may(served: Served) -> None:
@@ -169,6 +174,15 @@ def test_without_a_token_nothing_is_answered(given: str, served: Served) -> None
         assert answer.headers["www-authenticate"] == "Bearer"
         assert "evolve tokens add" in answer.json()["error"]["message"]
     assert served.http.get("/healthz").text == "ok"
+
+
+def test_exemplars_and_models_of_roles_are_no_matter_of_a_session(learned: Path) -> None:
+    more = '\n[exemplars]\nenabled = true\n[policy.judge]\nname = "local"\nmodel = "no-such-folder"\n'
+    (learned / "evolve.toml").write_text((learned / "evolve.toml").read_text() + more)
+    with serving(learned) as served:
+        client = served.client("Ann", "read", "report")
+        assert client.ask("POST", "/playbook", json={"task": TASK})
+        assert client.ask("POST", "/outcomes", 201, json=OUTCOME)
 
 
 def test_what_a_person_changed_is_in_the_next_prompt(served: Served) -> None:

@@ -233,6 +233,25 @@ def test_changes_are_those_of_the_commands(worker: Workspace, learned: Path, tmp
     assert worker.diff(before) == evolve.KnowledgeDiff(added=(), removed=(), changed=())
 
 
+def test_what_was_changed_by_hand_is_in_the_next_prompt(memory: Workspace) -> None:
+    def known() -> str:
+        with memory.task("Book room 4") as task:
+            task.finish("done", success=True)
+        return task.knowledge
+
+    memory.add("Greet the accountant.", pin=True)
+    assert "accountant" in known()
+    memory.add("Greet the treasurer.", pin=True)
+    assert "treasurer" in known()
+    memory.retire(memory.knowledge()[0].label)
+    assert "accountant" not in known()
+
+
+def test_episodes_of_no_run_are_refused(memory: Workspace) -> None:
+    with pytest.raises(NotFound, match="'nosuch'"):
+        memory.episodes("nosuch")
+
+
 def test_what_cannot_be_told_of_a_task_is_refused(memory: Workspace) -> None:
     for wrong, words in (
         ({"success": True, "reward": 9}, "got reward 9; expected one from 0 to 1"),
@@ -257,6 +276,9 @@ def test_a_rule_cannot_be_emptied(memory: Workspace) -> None:
 def test_names_of_nothing_are_refused(memory: Workspace, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="got format 'xml'; expected one of ace, kayba, markdown, json"):
         memory.export_playbook("xml")  # type: ignore[arg-type]
+    (tmp_path / "rules.md").write_text("# Rules\n\n- Be brief.\n")
+    with pytest.raises(BadInput, match="got format 'xml'; expected one of ace, kayba, markdown, json"):
+        memory.import_playbook(tmp_path / "rules.md", form="xml")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"there is no file '.*nosuch.toml'"):
         evolve.open(tmp_path / "nosuch.toml")
     assert not (tmp_path / "nosuch.toml").exists()

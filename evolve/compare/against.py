@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from evolve.config.tables import flat
-from evolve.episode.metrics import flips
 from evolve.loop.history import WITH_MEMORY, WITHOUT_MEMORY, RunSummary, find_summary, run_episodes
 from evolve.loop.runs import load_run
 from evolve.statistics.clusters import Difference, compare, pairing
@@ -50,15 +49,15 @@ def against(store: Store, base: str, other: str) -> Against:
     runs = [load_run(store, each) for each in (base, other)]
     marks = [{task: each.success for task, each in last_episodes(store, run.run_id).items()} for run in runs]
     shared = [task for task in marks[0] if task in marks[1]]
-    flipped = flips(*marks)
+    pairs = pairing("here", 0, shared, *marks) if shared else None
     return Against(
         base=find_summary(store, runs[0].run_id),
         other=find_summary(store, runs[1].run_id),
         settings=_settings(runs[0].config, runs[1].config),
         shared=len(shared),
-        gained=flipped.gained,
-        lost=flipped.lost,
-        difference=compare([pairing("here", 0, shared, *marks)]) if shared else None,
+        gained=pairs.gained if pairs else (),
+        lost=pairs.lost if pairs else (),
+        difference=compare([pairs]) if pairs else None,
     )
 
 

@@ -128,13 +128,16 @@ def _snapshot(name: str, head: str, config: Config) -> Arm:
     try:
         with open_store(config, read_only=True) as store:
             address = _address(store, config.memory.namespace, head)
+            learned = (store.get_run(head) or {}).get("config", {}).get("run", {})
     except (NotFound, BadInput) as unknown:
         there = ", ".join((DEFAULT, *preset_names()))
         raise ConfigError(
             f"no arm {head!r}: it is no file, none of {there}, and no run or snapshot of {str(config.workspace)!r} "
             f"({unknown})"
         ) from unknown
-    return Arm(name=name, config=dump(config), learns=False, snapshot=address, database=str(database.resolve()))
+    values = dump(config)
+    values["run"] |= {key: learned[key] for key in ("split", "dev_split") if key in learned}  # what it was taught by
+    return Arm(name=name, config=values, learns=False, snapshot=address, database=str(database.resolve()))
 
 
 def _address(store: Store, namespace: str, head: str) -> str:

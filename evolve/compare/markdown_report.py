@@ -107,7 +107,9 @@ def _floor(floor: float | None) -> str:
         return "A/A was not measured, so nothing says how much an arm differs from itself."
     said = f"A/A floor: {floor:.1%} of the tasks flip when the first arm lives again with other seeds"
     if floor:
-        return f"{said}; a contrast that flips no more than that is noise."
+        return (
+            f"{said}; a contrast that flips no more than that is no evidence by it: look whether its flips go one way."
+        )
     return f"{said}: here the seeds change nothing (greedy decoding, fixed order; `--set run.shuffle=true` draws one)."
 
 

@@ -26,17 +26,17 @@ def _curves(found: Comparison, path: Path) -> Path:
 
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.subplots()
+    window = min((WINDOW, *(len(arm.curve) for arm in found.arms if arm.curve)))
     for arm in found.arms:
         if arm.curve:
             line = "-" if arm.role is Role.COMPARED else "--"
             color = "grey" if arm.role is Role.CONTROL else None
-            window = min(WINDOW, len(arm.curve))
             shares = [share for share in moving_mean(arm.curve, window) if share is not None]
             tasks = range(window, len(arm.curve) + 1)
             axes.plot(
                 tasks, shares, label=arm.name, linestyle=line, color=color, marker="." if len(shares) == 1 else ""
             )
-    title = f"{found.repeated}, mean of {WINDOW} tasks"
+    title = f"{found.repeated}, mean of {window} tasks"
     axes.set(xlabel="task of the stream", ylabel="success, %", ylim=(0, 102), title=title)
     figure.legend(loc="outside lower center", ncols=3)
     figure.savefig(path, dpi=120)

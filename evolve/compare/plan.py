@@ -84,12 +84,8 @@ class Plan(Frozen):
 
     @property
     def tag(self) -> str:
-        """Return the tag of the runs of all lives, by which they are told from runs that a copied workspace brings."""
+        """Return the tag of the runs of all lives; its beginning tells them from runs that a copied workspace brings."""
         return f"{LIFE}{self.digest}"
-
-    def arm(self, role: Role) -> Arm | None:
-        """Return the control of that role, if there is one."""
-        return next((arm for arm in self.arms if arm.role is role), None)
 
     @property
     def compared(self) -> tuple[Arm, ...]:
@@ -103,6 +99,8 @@ class Plan(Frozen):
         if frozen:
             run |= {"mode": "frozen", "eval_splits": [self.split], "tasks": len(replicate.report), "attempts": 1}
             run |= {"snapshot": arm.snapshot}
+        else:  # so that no gate admits anything of the tasks that judge
+            run |= {"eval_splits": list(dict.fromkeys((*run["eval_splits"], self.split)))}
         memory = arm.config["memory"]
         values = {
             **{section: value for section, value in arm.config.items() if section != "preset"},

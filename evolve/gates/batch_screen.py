@@ -14,7 +14,7 @@ that of Mistake Notebook Learning (arXiv 2512.11485), with a floor for each clus
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,8 +101,8 @@ class BatchScreen:
 
     name = "batch_screen"
 
-    def __init__(self, evaluate: Evaluate, seed: int, *, cluster_of: Callable[[Task], str] = family) -> None:
-        self._evaluate, self._seed, self._cluster_of = evaluate, seed, cluster_of
+    def __init__(self, evaluate: Evaluate, seed: int) -> None:
+        self._evaluate, self._seed = evaluate, seed
 
     async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
         """Return a verdict on each change, skills by themselves; those whose runs cannot be afforded wait, and skills
@@ -173,7 +173,7 @@ class BatchScreen:
                 base={key: arms.base.get(key) for key in cohort},
                 candidate={key: arms.candidate.get(key) for key in cohort},
                 reach={key: reached[key] for key in cohort if key in reached},
-                clusters={key: self._cluster_of(tasks[key]) for key in cohort},
+                clusters={key: family(tasks[key]) for key in cohort},
                 idle=idle,
                 missed=missed,
             )

@@ -130,7 +130,8 @@ class Evaluator:
 
     def _planned(self, ops: Sequence[DeltaOp], tasks: Sequence[Task], seed: int) -> list[_Planned]:
         shown = self._shown(ops, tasks)
-        whose = (self.policy.name, self.policy.version, repr(self.acting), self.environment.name)
+        # of this run alone: between runs a world and its grader can have changed, and nothing here says so
+        whose = (self.run_id, self.policy.name, self.policy.version, repr(self.acting), self.environment.name)
         key = "any" if self.seedless else seed
         plans: list[_Planned] = []
         for task in tasks:
@@ -181,7 +182,7 @@ class Evaluator:
         return "\n".join([knowledge(shown.core, shown.recalled, self.policy.profile), *more])
 
     def _costs(self, planned: _Planned, stored: Trajectory | None) -> bool:
-        """Tell whether an episode is still to be paid for: not one of the stream, or of another run."""
+        """Tell whether an episode is still to be paid for: not one of the stream."""
         if stored is not None and stored.run_id != episodes_of(self.run_id):
             return False
         return not self.purse.knows(planned.id)

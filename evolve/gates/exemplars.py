@@ -48,14 +48,16 @@ class Exemplars:
         own = [op for op in ops if op.kind == Exemplar.kind and op.op is not Op.TAG]
         asked = [op for op in own if not (helps and op.provenance.trust.reaches(self._floor))]
         ids = tuple(op.op_id for op in asked)
-        refused = sum(not replay(each).accepted for each in looks)
+        refused = sum(not replay(each).accepted and self._held_out.finished(each) for each in looks)
         wanted = FIRST * 2 ** min(refused, PATIENCE)
         if len(asked) < wanted:
             text = f"waits for more: {len(asked)} of {wanted} exemplars that are measured together"
             return verdict_of(self.name, ops, (), dict.fromkeys(ids, text))
         decision, short = await self._held_out.look(asked, looks)
-        if decision is None:
-            return verdict_of(self.name, ops, (), dict.fromkeys(ids, str(short)))
+        if short is not None:  # the same look goes on with a later batch
+            made = () if decision is None else (Round(ids, decision),)
+            return verdict_of(self.name, ops, made, dict.fromkeys(ids, str(short)))
+        assert decision is not None, "a look that can be afforded decides"
         again = not decision.accepted and refused + 1 < PATIENCE
         waiting = dict.fromkeys(ids, f"waits for more: {decision.reason}") if again else {}
         return verdict_of(self.name, ops, (Round(ids, decision),), waiting)

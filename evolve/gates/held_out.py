@@ -117,11 +117,15 @@ class HeldOut:
     ) -> tuple[Decision | None, OutOfCalls | None]:
         """Return what one look says of a group as a whole, its parts unasked; `seen` is what earlier such looks found.
 
-        None and the reason where its runs cannot be afforded.
+        With the reason where not all of its runs can be afforded, and then what the first of them say, or None.
         """
         if self._rules.mode == "strict":
             return await self._strict((), group, strict_looks(seen))
         return await self._practical((), group, seen)
+
+    def finished(self, evidence: Evidence) -> bool:
+        """Tell whether a look at a group as a whole has said all that it could."""
+        return self._whole(evidence) or self._plain(replay(evidence), many=len(evidence["ops"]) > 1)
 
     async def _search(
         self, changed: Sequence[DeltaOp], past: Sequence[Verdict], earlier: Sequence[Round], ablation: Ablation
@@ -198,7 +202,7 @@ class HeldOut:
                 base, candidate = await self._arms(before, group, some)
                 trial = self._trial(tasks, base, candidate)
                 now = {"ops": [op.op_id for op in group], "trial": trial.model_dump(mode="json")}
-                left = left_of(looked, now, rules.first, rules.error)
+                left = left_of(looked, now, rules.error)
                 trial = trial.model_copy(update={"left": left, "guarded": self._guarded})
                 if len(pair(trial.cohort, base, candidate).lost) / size > rules.cap + 1e-9:
                     seed = self._seed_of(group)
@@ -253,16 +257,17 @@ def _missed(verdict: Verdict, op_id: str) -> bool:
 Evidence = Mapping[str, Any]
 
 
-def left_of(looks: Sequence[Evidence], now: Evidence, first: int, error: float) -> float:
+def left_of(looks: Sequence[Evidence], now: Evidence, error: float) -> float:
     """Return what is left to the change in `now["ops"]` that has least of it.
 
-    A look that ended for want of calls and is taken up again sees the same runs of its first `first` tasks. It is one
-    look: it pays once, as far as it came in the end.
+    A look that ended for want of calls and is taken up again sees the same runs as far as it came. It is one look: it
+    pays once, as far as it came in the end.
     """
-    paid = {_runs(look, first): look for look in looks if "left" in look["statistics"]}
-    paid.pop(_runs(now, first), None)
+    paid: list[Evidence] = []
+    for look in (each for each in looks if "left" in each["statistics"]):
+        paid = [*(each for each in paid if not _same(each, look)), look]
     left: dict[str, float] = dict.fromkeys(now["ops"], error)
-    for look in paid.values():
+    for look in (each for each in paid if not _same(each, now)):
         for op_id in set(look["ops"]) & set(left):
             left[op_id] -= look["trial"]["left"] - look["statistics"]["left"]
     return min(left.values())
@@ -277,8 +282,14 @@ def share_of_code(looks: Sequence[Evidence]) -> float:
     return sum(count for code, count in runs if code) / max(1, sum(count for _, count in runs))
 
 
+def _same(one: Evidence, other: Evidence) -> bool:
+    """Tell whether two looks are one: the same changes, and the same runs as far as both came."""
+    both = min(len(each["trial"]["cohort"]) for each in (one, other))
+    return _runs(one, both) == _runs(other, both)
+
+
 def _runs(look: Evidence, first: int) -> tuple[object, ...]:
-    """Return what tells a look from others: its changes, and how both arms did on the first tasks."""
+    """Return the changes of a look, and how both arms did on the first tasks."""
     trial = look["trial"]
     marks = [
         (task, trial["base"].get(task), trial["candidate"].get(task), *trial["reach"].get(task, ()))

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evolve.episode.skill_runtime.prelude import start
+from evolve.errors import EnvironmentFailure
 from evolve.gates.context import GateContext
 from evolve.gates.coverage import Trials
 from evolve.gates.decisions import Round, verdict_of
@@ -100,6 +101,12 @@ class Replay:
 
     async def _run(self, closure: Sequence[Record[Skill]], code: str, task: Task) -> Run:
         """Run a program in a fresh episode in which the last of `closure` and all it requires are defined."""
+        try:
+            return await self._ran(closure, code, task)
+        except EnvironmentFailure as failure:
+            return Run(task_id=task.id, error=f"{type(failure).__name__}: {failure}")
+
+    async def _ran(self, closure: Sequence[Record[Skill]], code: str, task: Task) -> Run:
         world_seed = seed_for(self._seed, self.name, task.id)
         started = await start(self._environment, task, world_seed, closure)
         try:

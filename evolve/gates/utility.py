@@ -7,15 +7,12 @@ from, and a lower confidence bound decides, not the sign. It does not rank chang
 
 Skills are measured apart. Theirs is the share of tasks that come further with them less that of tasks that come less
 far, by `evolve.statistics.partial_progress`, where the tokens written count last; and no fewer tasks may pass.
-
-Its base is what such gates share: which ops are measured, under which seed, and that nothing runs for nothing.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -34,47 +31,6 @@ from memory.errors import BadInput
 from memory.protocols import KnowledgeView
 from memory.records import DeltaOp, Frozen, Status, Task, Trajectory, Trust, Verdict
 from skills.record import Skill
-
-
-class MeasuringGate(ABC):
-    """Runs tasks through `evaluate` and decides about all texts of a batch together, and about all skills.
-
-    Of what it accepts, what is not missed when it is left out stays out (`evolve.gates.ablation`).
-    """
-
-    name: ClassVar[str]
-
-    def __init__(self, evaluate: Evaluate, seed: int, floor: Trust) -> None:
-        self._evaluate, self._seed, self._floor = evaluate, seed, floor
-
-    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
-        """Return the verdict on the changes among the ops; without any, nothing is run and no look is spent.
-
-        Those wait whose runs cannot be afforded.
-        """
-        rounds, ablated = list[Round](), list[Round]()
-        waiting: dict[str, str] = {}
-        ablation = Ablation(self._evaluate, view, trajectories, floor=self._floor)
-        for changed in apart(changes(ops), Skill.kind):
-            ids = tuple(op.op_id for op in changed)
-            seed = seed_for(self._seed, self.name, *drawn_by(changed))
-            try:
-                decision = await self._measure(changed, trajectories, seed)
-            except OutOfCalls as short:
-                waiting |= dict.fromkeys(ids, str(short))
-                continue
-            rounds.append(Round(ids, decision))
-            if decision.accepted:
-                found = await ablation.judge((), changed, self._seen(decision), seed)
-                ablated, waiting = [*ablated, *found.rounds], waiting | found.waiting
-        return verdict_of(self.name, ops, rounds, waiting, ablated)
-
-    @abstractmethod
-    def _seen(self, decision: Decision) -> Seen:
-        """Return the tasks that a decision rests on, and which of them moved."""
-
-    @abstractmethod
-    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision: ...
 
 
 class Rules(Frozen):
@@ -156,8 +112,11 @@ def replay(evidence: Mapping[str, Any]) -> Decision:
     return decide(UtilityTrial.model_validate(evidence["trial"]), Rules.model_validate(evidence["rules"]))
 
 
-class Utility(MeasuringGate):
-    """Runs its tasks `rounds` times with and without the ops."""
+class Utility:
+    """Runs its tasks `rounds` times with and without the ops, and decides about all texts of a batch, and all skills.
+
+    Of what it accepts, what is not missed when it is left out stays out (`evolve.gates.ablation`).
+    """
 
     name = "utility"
 
@@ -171,14 +130,36 @@ class Utility(MeasuringGate):
         rules: Rules | None = None,
     ) -> None:
         self.tasks, self._rounds, self._rules = tuple(tasks), rounds, rules or Rules()
-        super().__init__(evaluate, seed, self._rules.trust)
+        self._evaluate, self._seed = evaluate, seed
+
+    async def judge(self, ops: Sequence[DeltaOp], view: KnowledgeView, trajectories: Sequence[Trajectory]) -> Verdict:
+        """Return the verdict on the changes among the ops; without any, nothing is run and no look is spent.
+
+        Those wait whose runs cannot be afforded.
+        """
+        rounds, ablated = list[Round](), list[Round]()
+        waiting: dict[str, str] = {}
+        ablation = Ablation(self._evaluate, view, trajectories, floor=self._rules.trust)
+        for changed in apart(changes(ops), Skill.kind):
+            ids = tuple(op.op_id for op in changed)
+            seed = seed_for(self._seed, self.name, *drawn_by(changed))
+            try:
+                decision = await self._measure(changed, seed)
+            except OutOfCalls as short:
+                waiting |= dict.fromkeys(ids, str(short))
+                continue
+            rounds.append(Round(ids, decision))
+            if decision.accepted:
+                found = await ablation.judge((), changed, self._seen(decision), seed)
+                ablated, waiting = [*ablated, *found.rounds], waiting | found.waiting
+        return verdict_of(self.name, ops, rounds, waiting, ablated)
 
     def _seen(self, decision: Decision) -> Seen:
         worth: Mapping[str, float] = decision.evidence["statistics"]["tasks"]
         ahead, behind = (tuple(task for task, each in worth.items() if sign * each > 0) for sign in (1, -1))
         return Seen(self.tasks, ahead, behind)
 
-    async def _measure(self, changed: Sequence[DeltaOp], trajectories: Sequence[Trajectory], seed: int) -> Decision:
+    async def _measure(self, changed: Sequence[DeltaOp], seed: int) -> Decision:
         seeds = [seed_for(seed, "round", at) for at in range(self._rounds)]
         without = [await self._evaluate(None, self.tasks, each) for each in seeds]
         with_change = [await self._evaluate(changed, self.tasks, each) for each in seeds]

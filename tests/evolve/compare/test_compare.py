@@ -109,6 +109,19 @@ def test_arms_that_cannot_be_compared_are_refused(given: Given, arm: str, asked:
     assert said in str(refused.value)
 
 
+def test_no_gate_of_a_life_admits_what_is_of_the_tasks_that_judge(given: Given, tmp_path: Path) -> None:
+    plan = plan_of(given, "default", split="test_challenge")
+    life = plan.config(tmp_path / "c", plan.arms[0], plan.replicates[0], frozen=False)
+    assert life.run.eval_splits == ("test_normal", "test_challenge")
+
+
+def test_a_run_is_not_judged_on_what_it_learned_from(given: Given) -> None:
+    config = given.config(None, None, {"run.split": "test_normal", "run.tasks": 2})
+    learned = run(config, parts=parts()(config))
+    with pytest.raises(ConfigError, match=r"run\.split = 'test_normal', on which it would be judged"):
+        plan_of(given, learned.run_id)
+
+
 def test_the_command_is_kept_without_its_secrets(given: Given) -> None:
     key = "sk-proj-" + "Zq9" * 12
     plan = compare_session.plan_of(["default"], given, ComparisonOptions(), f"evolve compare x environment.key={key}")

@@ -105,10 +105,10 @@ async def test_the_gate_runs_the_batch_afresh_with_one_seed() -> None:
 
 async def test_a_refused_change_takes_no_counter_with_it() -> None:
     runs = Runs({"a": True}, {"a": False})
-    gate = BatchScreen(runs, seed=1, cluster_of=lambda task: "all")
+    gate = BatchScreen(runs, seed=1)
     verdict = await gate.judge([TAG, ADD], RecordView(()), [Trajectory(task=TASKS[0])])
     assert verdict.accepted == ("tag",)
-    assert verdict.rejected == {"add": "gained 0 and lost 1 of 1 tasks of the batch; worse in 'all' -1"}
+    assert verdict.rejected == {"add": "gained 0 and lost 1 of 1 tasks of the batch; worse in 'mail' -1"}
     assert family(TASKS[2]) == ""
 
 

@@ -275,6 +275,14 @@ def test_c4_the_estimate_holds_the_gates_calls() -> None:
     assert "for gates" not in plain.sentence
 
 
+def test_c4_the_estimate_of_an_evaluation_holds_its_repetitions() -> None:
+    def episodes(**sections: object) -> int:
+        config = Config.model_validate({"run": {"mode": "frozen", **sections}, "controls": {"aa": not sections}})
+        return estimate(config, 10, 0.0, WorldCost(tokens=0, max_steps=12)).episodes
+
+    assert (episodes(), episodes(attempts=5)) == (20, 10 * (5 + 5 + 4))
+
+
 def test_any_prefix_of_the_select_split_is_spread_over_families() -> None:
     tasks = [
         Task(id=f"{family}-{at}", instruction="", scenario=f"{family}-{at}", metadata={"family": family})

@@ -102,6 +102,14 @@ async def test_a_task_that_is_shown_the_same_runs_once(store: Store, tmp_path: P
     assert store.records("default") == ()
 
 
+async def test_what_another_run_saw_is_asked_again(store: Store, tmp_path: Path) -> None:
+    """Between two runs a grader can have been mended."""
+    world = World()
+    for run in ("run", "later"):
+        await replace(evaluator(store, tmp_path, world), run_id=run)(None, tasks(world), 1)
+    assert len(world.begun) == 10
+
+
 async def test_where_seeds_matter_each_look_runs_its_own(store: Store, tmp_path: Path) -> None:
     world = Chance()
     runs = evaluator(store, tmp_path, world)

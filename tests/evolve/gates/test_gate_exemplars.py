@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from evolve.config.model import Config
+from evolve.gates.call_budget import OutOfCalls
 from evolve.gates.decisions import rounds_of
 from evolve.gates.exemplars import FIRST, Exemplars, rules_of
 from evolve.gates.held_out import HeldOut
@@ -120,6 +121,28 @@ async def test_e3_a_no_makes_them_wait_for_more_and_the_third_refuses_them() -> 
         assert rounds_of(await world.judge(*some(count + 1))) == ()
     verdict = await world.judge(*some(4 * FIRST))
     assert len(verdict.rejected) == 4 * FIRST
+
+
+async def test_e3_what_could_not_be_paid_for_is_no_answer_and_goes_on() -> None:
+    class Poor(World):
+        """Of two looks each ends after its first stage."""
+
+        calls = 24
+
+        async def __call__(self, ops: Sequence[DeltaOp] | None, tasks: Sequence[Task], seed: int) -> Passed:
+            if len(tasks) > self.calls:
+                raise OutOfCalls("calls are used up")
+            return {task.id: False for task in tasks} | ({TASKS[0].id: True} if ops else {})
+
+    world = Poor(helps=False)
+    for _ in range(3):
+        verdict = await world.judge(*some(FIRST))
+        assert set(verdict.deferred.values()) == {"calls are used up"}
+        assert len(rounds_of(verdict)) == 1
+    Poor.calls = len(TASKS)
+    verdict = await world.judge(*some(FIRST))
+    assert len(verdict.deferred) == FIRST, "the first answer: they wait for more"
+    assert all("waits for more: gained 1" in reason for reason in verdict.deferred.values())
 
 
 async def test_e4_a_held_out_yes_to_something_else_admits_no_exemplar() -> None:

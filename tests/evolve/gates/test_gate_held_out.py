@@ -125,17 +125,18 @@ def test_h6_what_is_left_is_that_of_the_change_that_has_least() -> None:
 
     now = look("a", "b", left=0.1, spent=0, won=9)
     some = [look("a", left=0.1, spent=0.03, won=1), look("b", "c", left=0.1, spent=0.04, won=2)]
-    assert left_of([], now, 12, 0.1) == 0.1
-    assert left_of(some[:1], now, 12, 0.1) == pytest.approx(0.07)
-    assert left_of(some, now, 12, 0.1) == pytest.approx(0.06)
-    assert left_of([*some, look("a", left=0.07, spent=0.02, won=3)], now, 12, 0.1) == pytest.approx(0.05)
-    assert left_of([look("c", left=0.1, spent=0.09, won=1)], now, 12, 0.1) == 0.1
-    assert left_of([look("a", left=None, spent=0, won=1)], now, 12, 0.1) == 0.1, "a strict look spends none of it"
+    assert left_of([], now, 0.1) == 0.1
+    assert left_of(some[:1], now, 0.1) == pytest.approx(0.07)
+    assert left_of(some, now, 0.1) == pytest.approx(0.06)
+    assert left_of([*some, look("a", left=0.07, spent=0.02, won=3)], now, 0.1) == pytest.approx(0.05)
+    assert left_of([look("c", left=0.1, spent=0.09, won=1)], now, 0.1) == 0.1
+    assert left_of([look("a", left=None, spent=0, won=1)], now, 0.1) == 0.1, "a strict look spends none of it"
     same = look("a", "b", left=0.1, spent=0.05, won=9)
-    assert left_of([same], now, 12, 0.1) == 0.1, "the look itself, taken up again"
+    assert left_of([same], now, 0.1) == 0.1, "the look itself, taken up again"
+    begun = {**same, "trial": trial(12, 9, 0).model_dump(mode="json") | {"left": 0.1}}
+    assert left_of([begun, same], now, 0.1) == 0.1, "taken up again after fewer tasks"
     later = {**same, "trial": trial(20, 9, 1).model_dump(mode="json") | {"left": 0.1}}
-    assert left_of([later], now, 12, 0.1) == 0.1, "what came after the first stage does not tell looks apart"
-    assert left_of([later], now, 20, 0.1) == pytest.approx(0.05)
+    assert left_of([later], now, 0.1) == pytest.approx(0.05), "as the first tasks, and otherwise after them"
 
 
 def test_h2_the_floor_is_half_of_what_flips_without_a_change() -> None:

@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from evolve.environments.office.environment import Office
+from evolve.environments.office.episode import OfficeEpisode
 from evolve.episode.rollout import Attempt, RolloutConfig, rollout
 from evolve.episode.skill_runtime.skill_proposals import skill_ops
+from evolve.errors import EnvironmentFailure
 from evolve.gates.account import REPLAYS
 from evolve.gates.decision_ledger import entries
 from evolve.gates.decisions import redecided
 from evolve.gates.replay import Replay, ReplayTrial, Run, decide
 from evolve.loop.assembly import open_store
-from memory.records import DeltaOp, Op, Status, Trajectory, Verdict
+from memory.records import DeltaOp, Op, Status, Task, Trajectory, Verdict
 from playbooks.view import RecordView
 from policies.protocols import Message
 from policies.scripted import ScriptedPolicy
@@ -44,6 +47,16 @@ async def test_what_works_again_passes_and_so_does_what_is_no_skill() -> None:
     verdict = await judged(proposed(), text)
     assert verdict.rejected == {}
     assert verdict.status is Status.PROVISIONAL
+
+
+async def test_a_world_that_breaks_in_a_replay_is_a_failed_replay() -> None:
+    class Broken(Office):
+        def start(self, task: Task, seed: int = 0) -> OfficeEpisode:
+            raise EnvironmentFailure("the office burnt down")
+
+    gate = Replay(Broken(), seed=1)
+    verdict = await gate.judge([proposed()], RecordView(()), [Trajectory(task=TASK)])
+    assert "EnvironmentFailure: the office burnt down" in next(iter(verdict.rejected.values()))
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,8 @@ def _gather(corpus: Corpus, query: RecallQuery, vector: Vector) -> Pool:
     while True:
         lexical, more_words = corpus.lexical(words, limit)
         nearest, more_near = corpus.nearest(vector, limit)
-        candidates, vectors = corpus.admit(sorted(lexical.keys() | nearest.keys()), query.exclude_task_ids)
+        found = (lexical.keys() | nearest.keys()) - set(query.exclude_ids)
+        candidates, vectors = corpus.admit(sorted(found), query.exclude_task_ids)
         scores = np.array([lexical.get(candidate.id, np.nan) for candidate in candidates])
         cosine = np.round((vectors @ vector).astype(np.float64), 6)
         passing = np.flatnonzero(~np.isnan(scores) | (cosine >= query.min_score))

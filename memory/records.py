@@ -135,6 +135,8 @@ class RecallQuery(Frozen):
     min_score: float = 0.0
     """Minimum cosine similarity for a record that only the vector side found."""
     token_budget: int | None = None
+    exclude_ids: tuple[str, ...] = ()
+    """Records that are left out, such as those shown anyway."""
     exclude_task_ids: tuple[str, ...] = ()
     """Records derived from these tasks are left out (leave-one-task-out)."""
     snapshot_id: str | None = None

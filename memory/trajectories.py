@@ -95,6 +95,8 @@ class Injection(Frozen):
     rank: int
     scores: dict[str, float] = Field(default_factory=dict)
     core: bool = False
+    searched: bool = False
+    """The agent found it itself, after the episode had begun."""
 
 
 class StopReason(StrEnum):

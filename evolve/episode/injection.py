@@ -98,8 +98,7 @@ def recall_for(
     Frozen recall searches exactly and leaves out what was learned from the task itself.
     """
     left = max(config.playbook.token_budget - cost(core, policy.profile, policy.count_tokens), 0)
-    found = _texts(store, config, wanted, left, snapshot_id)
-    found = tuple(item for item in found if item.record.id not in {record.id for record in core})
+    found = _texts(store, config, wanted, left, core, snapshot_id)
     near = nearest(store, config, wanted.task.id, wanted.text, policy, snapshot_id=snapshot_id)
     found, near = shared(left, found, near) if near else (found, near)
     hidden = _outdone(store, config, (*core, *(item.record for item in found)), snapshot_id)
@@ -121,8 +120,10 @@ def recall_for(
     )
 
 
-def _texts(store: Store, config: Config, wanted: Sought, left: int, snapshot_id: str | None) -> tuple[Recalled, ...]:
-    """Return the rules and notes that a task recalls within `left` tokens."""
+def _texts(
+    store: Store, config: Config, wanted: Sought, left: int, core: Sequence[Record[Any]], snapshot_id: str | None
+) -> tuple[Recalled, ...]:
+    """Return the rules and notes that a task recalls within `left` tokens, beside those of the core."""
     kinds = text_kinds(config)
     if not (left and kinds and config.memory.recall_k):
         return ()
@@ -133,6 +134,7 @@ def _texts(store: Store, config: Config, wanted: Sought, left: int, snapshot_id:
             kinds=kinds,
             k=config.memory.recall_k,
             token_budget=left,
+            exclude_ids=tuple(record.id for record in core),
             exclude_task_ids=(wanted.task.id,) if snapshot_id else (),
             snapshot_id=snapshot_id,
         )
@@ -150,12 +152,13 @@ def _outdone(store: Store, config: Config, records: Sequence[Record[Any]], snaps
 
 
 def shown_again(store: Store, injected: Sequence[Injection]) -> Shown:
-    """Return what a journalled injection list shows, each record in the version that it names.
+    """Return what a journalled injection list shows from the start, each record in the version that it names.
 
-    For an episode that is run (again) after it was logged. A record that was forgotten is left out.
+    For an episode that is run (again) after it was logged. A record that was forgotten is left out, and so is one that
+    the agent searched for later.
     """
     found = {record.id: record for record in store.reader.load([item.record_id for item in injected])}
-    known = ((item, found[item.record_id]) for item in injected if item.record_id in found)
+    known = ((item, found[item.record_id]) for item in injected if item.record_id in found and not item.searched)
     records = [(item, _version(store, record, item.version)) for item, record in known]
     rest = [record for item, record in records if not item.core]
     return Shown(

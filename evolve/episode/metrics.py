@@ -7,8 +7,8 @@ tasks were all solved, as AppWorld reports them. Intervals are over tasks and tr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from math import comb, sqrt
+from collections.abc import Sequence
+from math import sqrt
 from statistics import NormalDist
 from typing import Literal
 
@@ -112,40 +112,6 @@ def summarize(tasks: Sequence[Task], trajectories: Sequence[Trajectory]) -> Metr
         seconds=_ratio(sum(t.seconds for t in trajectories), len(trajectories)),
         injected=_ratio(sum(len(t.injected) for t in trajectories), len(trajectories)),
         usage=usage,
-    )
-
-
-class Flips(Frozen):
-    """Tasks that two arms judge differently. Missing counts as failure in both."""
-
-    gained: tuple[str, ...]
-    """Failed before, pass after."""
-    lost: tuple[str, ...]
-    both: int
-    neither: int
-
-    @property
-    def rate(self) -> float:
-        """Return the share of tasks that flipped either way."""
-        flipped = len(self.gained) + len(self.lost)
-        return _ratio(flipped, flipped + self.both + self.neither)
-
-    @property
-    def p_value(self) -> float:
-        """Return the one-sided exact McNemar p-value of "after is better"; 1.0 without flips."""
-        flipped = len(self.gained) + len(self.lost)
-        return sum(comb(flipped, won) for won in range(len(self.gained), flipped + 1)) / 2**flipped
-
-
-def flips(before: Mapping[str, bool | None], after: Mapping[str, bool | None]) -> Flips:
-    """Compare two arms over the tasks both were asked for."""
-    shared = [task for task in before if task in after]
-    pairs = {task: (before[task] is True, after[task] is True) for task in shared}
-    return Flips(
-        gained=tuple(task for task, pair in pairs.items() if pair == (False, True)),
-        lost=tuple(task for task, pair in pairs.items() if pair == (True, False)),
-        both=sum(pair == (True, True) for pair in pairs.values()),
-        neither=sum(pair == (False, False) for pair in pairs.values()),
     )
 
 

@@ -43,22 +43,6 @@ def knowledge(core: Sequence[Record[Any]], recalled: Sequence[Record[Any]], prof
     return render_knowledge(ordered, profile, core={record.id for record in core})
 
 
-def act_messages(
-    task: Task,
-    core: Sequence[Record[Any]],
-    recalled: Sequence[Record[Any]],
-    steps: Sequence[Step],
-    profile: Profile,
-    describe: str,
-) -> list[Message]:
-    """Return the whole conversation of an episode so far, ready for the policy.
-
-    `describe` is what `briefing` returns. Without knowledge, the compact profile still holds the line `rules:`.
-    """
-    opening = opening_messages(task, knowledge(core, recalled, profile), profile, describe)
-    return [*opening, *(message for step in steps for message in step_messages(step))]
-
-
 def opening_messages(
     task: Task, rules: str, profile: Profile, describe: str, skills: str | None = None, guidance: str = ""
 ) -> list[Message]:

@@ -207,7 +207,8 @@ def _opening(attempt: Attempt, progress: _Progress, policy: Policy, acting: Roll
     given = progress.started.skills if progress.started else ()
     skills = neutral(catalogue(given, policy.profile)) if acting.skills else None
     task = attempt.task.opened(progress.opening)
-    opening = opening_messages(task, rules, policy.profile, acting.world, skills, attempt.guidance)
+    world = acting.world + (attempt.search.told if attempt.search is not None else "")
+    opening = opening_messages(task, rules, policy.profile, world, skills, attempt.guidance)
     return with_examples(opening, attempt.exemplars, acting.demonstration)
 
 

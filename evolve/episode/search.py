@@ -40,6 +40,8 @@ class Search:
     wanted: RecallQuery
     """All but its text."""
     profile: Profile
+    told: str
+    """What the agent is told about searching."""
     hidden: frozenset[str] = frozenset()
     """Records that chance hides from the task."""
     store: Store | None = None
@@ -85,7 +87,8 @@ def search_for(
 
     Left out are the records that chance hides from the task, and, frozen, what was learned from the task itself.
     """
-    if not (invitation(config, profile) and text_kinds(config)):
+    told = invitation(config, profile)
+    if not (told and text_kinds(config)):
         return None
     wanted = RecallQuery(
         text="",
@@ -96,11 +99,16 @@ def search_for(
         exclude_task_ids=(task.id,) if snapshot_id else (),
         snapshot_id=snapshot_id,
     )
-    return Search(wanted, profile, hidden, store)
+    return Search(wanted, profile, told, hidden, store)
 
 
 def _injection(item: Recalled) -> Injection:
     record = item.record
     return Injection(
-        record_id=record.id, version=record.version, label=record.label, rank=item.rank, scores=item.scores
+        record_id=record.id,
+        version=record.version,
+        label=record.label,
+        rank=item.rank,
+        scores=item.scores,
+        searched=True,
     )

@@ -19,7 +19,9 @@ class WorldTexts(Frozen):
     """What stands in every prompt of a run before the task."""
 
     text: str
-    """The briefing, and how to search where the agent can."""
+    """The briefing; in journals of earlier versions also how to search."""
+    searching: str = ""
+    """How to search, for the episodes that can."""
     profile: Profile
     tools: tuple[ToolSpec, ...] = ()
     """All that may be offered natively; a task may offer a part of them (`Trajectory.tools`)."""

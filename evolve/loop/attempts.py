@@ -83,20 +83,25 @@ async def evaluate_attempts(
     eval_id = id_for("at", context.stream.run_id, split, address, context.stream.seed, context.config.run.attempts)
     begin_evaluation(context, eval_id)
     trials = _Trials(context, split, address, eval_id)
-    limit = asyncio.Semaphore(context.config.run.concurrency)
+    limit, run_id = asyncio.Semaphore(context.config.run.concurrency), context.stream.run_id
+    done: list[str] = []
 
     async def tried(task: Task) -> _Tried:
         async with limit:
             with about(task.id):
-                return await trials.task(task)
+                one = await trials.task(task)
+        done.append(task.id)
+        told = context.tally.event(one.episodes[WITH][one.chosen[WITH]])
+        context.observers.notify(told.model_copy(update={"run_id": run_id, "done": len(done)}))
+        return one
 
     found = dict(zip((task.id for task in tasks), await all_of(map(tried, tasks)), strict=True))
     report = _report(eval_id, split, address, context.config, found)
     if not context.store.events(type=ATTEMPTS, subject=eval_id, limit=1):
         data = report.model_dump(mode="json")
-        context.store.append(Event(type=ATTEMPTS, run_id=context.stream.run_id, subject=eval_id, data=data))
+        context.store.append(Event(type=ATTEMPTS, run_id=run_id, subject=eval_id, data=data))
     for warning in report.warnings:
-        context.observers.notify(Notice(run_id=context.stream.run_id, text=f"{split}: {warning}"))
+        context.observers.notify(Notice(run_id=run_id, text=f"{split}: {warning}"))
     return report
 
 
@@ -143,9 +148,9 @@ class _Trials:
         return _Tried({**episodes, RETRY: tuple(tries)}, {**chosen, RETRY: best_of(tries, verdicts)})
 
     async def _sampled(self, task: Task) -> dict[str, tuple[Trajectory, ...]]:
-        """Return the samples of both arms. Where no note is shown they are the same, made once."""
+        """Return the samples of both arms. Where no note is shown or can be searched, they are the same, made once."""
         shown = self._shown(task, WITH)
-        if not _notes_among(shown.injected):
+        if not _notes_among(shown.injected) and not self._context.config.playbook.search_k:
             return dict.fromkeys((WITHOUT, WITH), await self._samples(task, WITH if shown.injected else WITHOUT, shown))
         plain = await self._samples(task, WITHOUT, self._shown(task, WITHOUT))
         return {WITHOUT: plain, WITH: await self._samples(task, WITH, shown)}
@@ -166,6 +171,7 @@ class _Trials:
         context, episode_id = self._context, id_for("tr", self._eval_id, task.id, arm, at)
         stored = context.store.trajectory(episode_id)
         if stored is not None:
+            context.tally.add(stored)
             return stored
         profile = context.policy.profile
         attempt = Attempt(
@@ -185,6 +191,7 @@ class _Trials:
         )
         trajectory = await rollout(context.environment, context.policy, attempt, context.acting)
         context.store.add_trajectory(trajectory)
+        context.tally.add(trajectory)
         return trajectory
 
     def _notes(self, trajectory: Trajectory) -> list[Note]:
@@ -215,8 +222,9 @@ class _Trials:
 
 
 def _without_notes(config: Config) -> Config:
-    kinds = tuple(kind for kind in known_kinds() if kind != Note.kind)
-    return config.model_copy(update={"memory": config.memory.model_copy(update={"kinds": kinds})})
+    kinds = tuple(kind for kind in config.memory.kinds or known_kinds() if kind != Note.kind)
+    update = {"kinds": kinds} if kinds else {"recall_k": 0}  # no kind at all would stand for every one
+    return config.model_copy(update={"memory": config.memory.model_copy(update=update)})
 
 
 def _notes_among(shown: Sequence[Injection]) -> int:

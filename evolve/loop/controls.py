@@ -82,6 +82,10 @@ def estimate(
     run, passes = config.run, config.run.epochs if config.run.mode == "offline" else 1
     further = 0 if run.mode == "frozen" else tasks * (run.attempts - 1)
     episodes = (round(tasks * (1 + share)) + further) * passes + validation
+    if run.mode == "frozen":
+        episodes += tasks * config.controls.aa
+        if run.attempts > 1:  # with notes, without them, and again with an avoid list
+            episodes = tasks * (3 * run.attempts - 1)
     learning = 0 if run.mode == "frozen" or not config.playbook.enabled else tasks * passes * 2
     steps = world.max_steps + 2 * (config.policy.teacher.plan_review + config.policy.teacher.retry)
     gated = learning and RUNS_TASKS & set(gates or expanded(config.gate.names, graded=not run.label_free))

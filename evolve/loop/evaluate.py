@@ -123,6 +123,7 @@ async def _episode(
     episode_id = id_for("tr", eval_id, task.id)
     stored = context.store.trajectory(episode_id)
     if stored is not None:
+        context.tally.add(stored)
         return stored
     async with limit:
         shown: Shown = Shown()

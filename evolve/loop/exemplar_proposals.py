@@ -34,7 +34,7 @@ def exemplar_ops(episodes: Sequence[Trajectory], context: RunContext) -> tuple[D
 
     What was retired or refused is not proposed again word by word.
     """
-    if not context.config.exemplars.enabled:
+    if not (context.config.exemplars.enabled and context.config.playbook.enabled):
         return ()
     known = [record for record in context.store.records(context.namespace) if record.kind == Exemplar.kind]
     gone = {record.payload.text() for record in known if record.status not in _LIVE}

@@ -6,6 +6,7 @@ LangGraph store are runs alike. All figures are read from the journal; those of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
@@ -312,7 +313,12 @@ def _with_evaluated(store: Store, found: list[RunSummary], exams: Collection[str
 def _marks(store: Store, run_ids: Collection[str]) -> list[tuple[str, tuple[str, int]]]:
     """Return run -> the snapshot it began with, and the place of that mark in the journal."""
     marks = [(run_id, store.events(type="run.mark", run_id=run_id, limit=1)) for run_id in run_ids]
-    return [(run_id, (mark.data["snapshot"], mark.seq or 0)) for run_id, (mark, *_) in marks if "snapshot" in mark.data]
+    return [
+        (run_id, (mark.data["snapshot"], mark.seq or 0))
+        for run_id, found in marks  # none where it stopped before its first task
+        for mark in found
+        if "snapshot" in mark.data
+    ]
 
 
 def _date(text: str) -> str:
@@ -323,7 +329,9 @@ def _date(text: str) -> str:
         given = datetime.fromisoformat(text)
     except ValueError as wrong:
         raise BadInput(f"got date {text!r}; expected one such as 2026-11-22, or 2026-11-22T18:30") from wrong
-    return text if given.tzinfo is None else given.astimezone(UTC).isoformat()
+    if given.tzinfo is None and re.fullmatch(r"\d{4}-\d\d-\d\d", text):
+        return text
+    return given.replace(tzinfo=given.tzinfo or UTC).astimezone(UTC).isoformat()
 
 
 def _joined(arms: dict[str, ArmTotals], names: Collection[str]) -> ArmTotals:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 from evolve.config.model import Config
+from evolve.environments.task_files import load_tasks
+from evolve.gates.splits import has_tasks
 from evolve.loop.assembly import make_environment, open_store
 from memory.errors import NotFound
 
@@ -35,5 +37,6 @@ def _asked(config: Config) -> list[str]:
 
 
 def _tasks(config: Config) -> list[str]:
-    tasks = make_environment(config).tasks(config.run.split)
+    environment, split = make_environment(config), config.run.split
+    tasks = load_tasks(config, environment, split) if has_tasks(config, environment, split) else ()
     return list(islice(dict.fromkeys(task.instruction for task in tasks), COUNT))

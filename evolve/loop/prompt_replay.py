@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evolve.config.model import Config
-from evolve.episode.arms import FURTHER, TEACHER
+from evolve.episode.arms import FURTHER, GOLD, NO_MEMORY, TEACHER
 from evolve.episode.exemplars.shown_exemplars import with_examples
 from evolve.episode.injection import Shown
 from evolve.episode.prompting import knowledge, opening_messages
@@ -23,6 +23,9 @@ from policies.protocols import Message, SamplingParams
 from policies.roles import as_set
 from skills.listing import catalogue
 
+CANNOT_SEARCH = (NO_MEMORY, GOLD)
+"""Arms whose episodes search no memory."""
+
 
 def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTexts) -> list[Message]:
     """Return the conversation before the first action, with the configuration of the episode's run."""
@@ -30,7 +33,8 @@ def opening(config: Config, trajectory: Trajectory, shown: Shown, words: WorldTe
     able = config.skills.enabled and config.playbook.enabled
     skills = neutral(catalogue(shown.skills, words.profile)) if able else None
     task = trajectory.task.opened(trajectory.opening)
-    told = opening_messages(task, rules, words.profile, words.text, skills)
+    world = words.text + ("" if trajectory.arm in CANNOT_SEARCH else words.searching)
+    told = opening_messages(task, rules, words.profile, world, skills)
     return with_examples(told, shown.exemplars, words.demonstration)
 
 

@@ -233,7 +233,7 @@ def make_report(store: Store, run_id: str | None = None) -> Report:
         egl=growth(store, namespace, {t.id for t in stream}),
         skills=figures(store, record.run_id, stream),
         curve=tuple(t.success for t in stream),
-        warnings=_warnings(line, stream, paging.missing_episodes(store.journal, record.run_id)),
+        warnings=_warnings(line, record, stream, paging.missing_episodes(store.journal, record.run_id)),
         advice=advice(store, record, stream, gates),
     )
 
@@ -352,11 +352,12 @@ def _applied(store: Store, run_id: str) -> int:
     return sum(len(store.events(type=f"knowledge.{name}", run_id=run_id)) for name in CHANGES)
 
 
-def _warnings(line: RunSummary, stream: Sequence[Trajectory], missing: int) -> tuple[str, ...]:
+def _warnings(line: RunSummary, record: RunRecord, stream: Sequence[Trajectory], missing: int) -> tuple[str, ...]:
     late, found = stream[len(stream) // 2 :], list[str]()
+    remembering = record.config.get("playbook", {}).get("enabled", True)
     if line.status == STALE and line.kind in RESUMABLE:
         found.append("warning: the process of this run is gone: `evolve resume` goes on where it was")
-    if late and not any(t.injected for t in late):
+    if late and remembering and not any(t.injected for t in late):
         found.append("warning: nothing was shown in the second half: the playbook is empty, or recall found none of it")
     if cut := sum(step.omitted > 0 for t in stream for step in t.steps):
         found.append(

@@ -8,7 +8,6 @@ from evolve.config.model import Config
 from evolve.episode import teacher
 from evolve.episode.prompting import briefing, demonstrated, described
 from evolve.episode.rollout import RolloutConfig
-from evolve.episode.search import invitation
 from evolve.gates.static import options_of
 from evolve.protocols import Environment, max_steps_of
 from policies.protocols import Profile
@@ -34,7 +33,7 @@ def rollout_config(config: Config, environment: Environment, policies: Policies)
     plain = plain_rollouts(config, environment, profile)
     return replace(
         plain,
-        world=plain.world + invitation(config, profile) + teacher.invitation(config, profile),
+        world=plain.world + teacher.invitation(config, profile),
         skills=config.skills.enabled and config.playbook.enabled,
         described=described(options_of(config).allow, environment),
         teacher=teacher.make_teacher(config, policies, plain.world),

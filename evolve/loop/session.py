@@ -19,6 +19,7 @@ from evolve.episode.arms import MAIN, NO_MEMORY
 from evolve.episode.exemplars.shown_exemplars import check as check_exemplars
 from evolve.episode.metrics import Metrics, summarize
 from evolve.episode.rollout import Executor
+from evolve.episode.search import invitation
 from evolve.episode.world_texts import WorldTexts, keep
 from evolve.errors import ConfigError, UserCodeError
 from evolve.gates.call_budget import CallBudget
@@ -217,7 +218,12 @@ def _plan(opened: _Opened) -> RunRecord:
     config = opened.config
     tasks: tuple[Task, ...] = ()
     if config.run.mode not in ("frozen", "quarantine"):
-        tasks = load_tasks(config, opened.environment, config.run.split)[config.run.skip :][: config.run.tasks]
+        tasks = load_tasks(config, opened.environment, config.run.split)
+        if len(tasks) <= config.run.skip:
+            raise ConfigError(
+                f"got run.skip = {config.run.skip}, and split {config.run.split!r} has {len(tasks)} tasks: none is left"
+            )
+        tasks = tasks[config.run.skip :][: config.run.tasks]
     return RunRecord(
         run_id=new_id(),
         name=config.run.name,
@@ -316,6 +322,7 @@ def _assemble(
     acting = replace(rollout_config(config, opened.environment, policies), executor=executor)
     words = WorldTexts(
         text=acting.world,
+        searching=invitation(config, policy.profile),
         profile=policy.profile,
         tools=opened.environment.tools,
         demonstration=acting.demonstration,
@@ -384,7 +391,11 @@ def _world_cost(opened: _Opened, run: Run) -> WorldCost:
     specs = {spec.name: spec for tools in offered for spec in tools}
     sizes = {name: count(spec.model_dump_json()) for name, spec in specs.items()}
     tools = sum(sizes[spec.name] for tools in offered for spec in tools) // len(offered)
-    return WorldCost(tokens=count(acting.world) + tools, max_steps=acting.max_steps, gate_advance=opened.advance)
+    return WorldCost(
+        tokens=count(acting.world + invitation(opened.config, opened.policy.profile)) + tools,
+        max_steps=acting.max_steps,
+        gate_advance=opened.advance,
+    )
 
 
 def _announce(opened: _Opened, run: Run, *, resumed: bool) -> None:

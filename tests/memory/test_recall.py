@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
 import pytest
 
 from memory import blobs, lexical, recall
 from memory.embedders.hashing import HashingEmbedder
-from memory.errors import BadInput, EmbedderMismatch, NotFound
+from memory.errors import BadInput, EmbedderMismatch, JournalError, NotFound
 from memory.records import DeltaOp, Op, Provenance, RecallQuery, Status, UsageCounts
 from memory.store import Store
 
@@ -50,6 +51,20 @@ def test_texts_that_hold_a_word_are_counted_in_each_namespace_and_no_further_tha
     assert words.records(asked, "a", None) == {"mail": 2, "token": 1, "absent": 0}
     assert words.records(asked, "b", 2) == {"mail": 2, "token": 0, "absent": 0}
     assert words.records(asked, None, 4) == {"mail": 4, "token": 1, "absent": 0}
+
+
+def test_a_text_with_a_word_that_no_index_takes_is_found_by_its_other_words(store: Store, add: Add) -> None:
+    text = f"the checksum of a mail is {Random(7).randbytes(2500).hex()} today"
+    assert store.commit("default", [add(text)], actor="test").applied
+    assert contents(store, "checksum today") == [text]
+    assert store.journal.words.totals() == (1, 8)
+    assert store.doctor(rebuild=True)[1:] == []
+
+
+def test_words_that_cannot_be_read_are_an_error_of_the_journal(filled: Store) -> None:
+    filled.db.execute(f"DROP TABLE {'record_words' if filled.journal.database else 'record_text'}")
+    with pytest.raises(JournalError, match="Run `evolve memory doctor`"):
+        filled.recall(RecallQuery(text="amounts of money"))
 
 
 def test_the_fitting_record_comes_first_with_its_score_parts(filled: Store) -> None:
@@ -120,6 +135,16 @@ def test_leave_one_task_out(filled: Store) -> None:
     rest = contents(filled, "amounts of money", exclude_task_ids=("task0",), min_score=-1.0)
     assert FACTS[0] not in rest
     assert len(rest) == 4
+
+
+def test_records_that_are_left_out_take_neither_places_nor_tokens(filled: Store) -> None:
+    best = filled.recall(RecallQuery(text="amounts of money", k=3, min_score=-1.0))
+    assert best[0].record.payload.text() == FACTS[0]
+    budget = best[1].tokens + best[2].tokens
+    rest = contents(
+        filled, "amounts of money", k=2, token_budget=budget, exclude_ids=(best[0].record.id,), min_score=-1.0
+    )
+    assert (len(rest), FACTS[0] in rest) == (2, False)
 
 
 def test_a_merge_is_left_out_with_any_of_its_tasks(filled: Store) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from evolve.environments.office.entities import draw_names
 from evolve.environments.office.families import Goal
 from evolve.environments.office.house_rules import Rule, Values, seeded
-from evolve.environments.office.intents import INTENTS, Fields, Intent
+from evolve.environments.office.intents import Fields, Intent
 from evolve.environments.office.solver import DONE, Knowledge
 
 SKILLS = "skills:"
@@ -106,6 +106,3 @@ def find(intent: Intent, skills: Sequence[Listed]) -> Listed | None:
 def rules(intent: Intent) -> tuple[Rule, ...]:
     """Return the house rules that an intent falls under."""
     return (*intent.lookup_rules, *intent.write_rules)
-
-
-BY_PHRASE = {phrase: intent for intent in INTENTS for phrase in phrases(intent)}

@@ -49,7 +49,7 @@ def _ops(state: State, context: RunContext) -> tuple[DeltaOp, ...]:
 
 def _skills(context: RunContext) -> tuple[DeltaOp, ...]:
     skills = context.config.skills
-    if not (skills.retire and skills.enabled):
+    if not (skills.retire and skills.enabled and context.config.playbook.enabled):
         return ()
     reading = context.config.forget.model_copy(update={"rules": skills.retire, "unused": skills.unused})
     known = cases(context.store, reading, context.store.view(context.namespace).records(Skill.kind))

@@ -144,6 +144,11 @@ def test_a_canary_asks_what_this_workspace_was_asked(trained: Path) -> None:
     config = load_config(trained / "evolve.toml")
     assert not any(word in text for text in TEXTS for word in ("apps.", "mail", "invoice"))
     assert probe_texts(config)[:2] == ("Open the red door.", "Open the blue door."), "its environment's tasks"
+    (trained / "own.jsonl").write_text('{"instruction": "Open the black door."}\n')
+    own = load_config(trained / "evolve.toml", {"environment": {"tasks_file": "own.jsonl"}})
+    assert probe_texts(own) == ("Open the black door.",)
+    none = {"environment": {"tasks_file": "own.jsonl"}, "run": {"split": "nosuch"}}
+    assert probe_texts(load_config(trained / "evolve.toml", none)) == ()
     evolve(trained, "run", "--set", "run.skip=2", "--set", "run.tasks=2")
     assert set(probe_texts(config)) == {"Open the green door.", "Open the white door."}, "what its journal holds"
 

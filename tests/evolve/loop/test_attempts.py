@@ -26,6 +26,7 @@ from evolve.loop.session import Parts, aresume, arun
 from memory.records import DeltaOp, Op, Status, Trajectory
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
+from tests.evolve.listener import Listener
 from tests.evolve.toy_doors import COLORS, Doors, doors_config, password, replies
 from tests.playbooks.conftest import PARTS
 
@@ -116,6 +117,23 @@ async def test_nobody_tries_again_because_of_a_grade(tmp_path: Path) -> None:
     report, episodes, _ = await measured(with_notes(configured(tmp_path, run={"judge": "none"})))
     assert (report.retry, report.retries) == (0.4, 1.0)
     assert not [t for t in episodes if t.arm == RETRY]
+
+
+async def test_both_arms_recall_the_kinds_that_are_configured(tmp_path: Path) -> None:
+    config = with_notes(configured(tmp_path, memory={"index": "exact", "kinds": ["note"]}))
+    with open_store(config) as store:
+        op = DeltaOp(op=Op.ADD, payload={"content": f"the red door wants the word {password('red')}"})
+        assert store.commit("default", [op], actor="test").applied
+    report, episodes, _ = await measured(config)
+    assert not any(t.injected for t in episodes if t.arm == WITHOUT)
+    assert not any(report.passed[WITHOUT].values())
+
+
+async def test_progress_is_told_task_by_task(tmp_path: Path) -> None:
+    heard = Listener()
+    parts = Parts(policy=player(), environment=Doors())
+    await arun(with_notes(configured(tmp_path)), parts=parts, observers=[heard])
+    assert heard.done == [(at, 5) for at in range(1, 6)]
 
 
 async def test_without_a_note_the_report_says_so(tmp_path: Path) -> None:

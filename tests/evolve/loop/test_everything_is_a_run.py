@@ -114,6 +114,24 @@ def test_an_evaluation_without_memory_is_listed_too(learned: Path) -> None:
         assert visitor.first(f"/runs/{evaluation}", "episodes")
 
 
+def test_an_evaluation_that_stopped_before_its_first_task_is_listed(learned: Path) -> None:
+    assert "no snapshot 'deadbeef'" in complaint(learned, "eval", "--set", "run.snapshot=deadbeef", code=1)
+    (row,) = evolve_json(learned, "logs", "list", "--kind", "eval")
+    assert row["tasks"] == 0
+    assert evolve_json(learned, "report")["curve"]
+
+
+def test_a_run_that_would_do_no_task_does_not_begin(learned: Path) -> None:
+    assert "none is left" in complaint(learned, "run", "--set", "run.skip=1000", code=2)
+    assert len(evolve_json(learned, "logs", "list")) == 1
+
+
+def test_filters_that_do_not_go_together_are_refused(learned: Path) -> None:
+    assert "--failed without --run" in complaint(learned, "logs", "list", "--failed", code=2)
+    assert "--run with a filter of runs" in complaint(learned, "logs", "list", "--run", "x", "--tag", "a", code=2)
+    assert "--plot with two runs" in complaint(learned, "report", "a", "b", "--plot", "x.png", code=2)
+
+
 def test_after_an_evaluation_the_report_is_about_the_run_that_learned(learned: Path) -> None:
     (run,) = evolve_json(learned, "logs", "list")
     evaluation = evolve_json(learned, "eval", "--limit", "3")["run_id"]
@@ -232,6 +250,9 @@ def test_runs_are_named_and_found_by_name_tag_kind_and_date(learned: Path) -> No
     assert (
         found("--until", day(-7)) == found("--since", day(7)) == found("--tag", "nope") == found("--kind", "eval") == []
     )
+    past, coming = (f"{datetime.now(UTC) + timedelta(minutes=away):%Y-%m-%d %H:%M}" for away in (-60, 60))
+    assert found("--since", coming) == found("--until", past) == []
+    assert found("--since", past) == found("--since", past.replace("-", "").split()[0]) == ["", "Nightly 7"]
     assert "expected one of learn" in complaint(learned, "logs", "list", "--kind", "nope", code=2)
     assert "such as 2026-11-22" in complaint(learned, "logs", "list", "--since", "monday", code=2)
     assert "Nightly 7" in evolve(learned, "report")

@@ -24,7 +24,7 @@ from evolve.loop.session import Parts, arun
 from memory.records import Record, Status, Trajectory
 from policies.protocols import Message, SamplingParams
 from policies.scripted import ScriptedPolicy
-from tests.evolve.method_player import player, role
+from tests.evolve.method_player import player, replies, role
 from tests.evolve.skilled_office import DISTIL, PAY, distilled, taught, work, writer
 from tests.evolve.toy_doors import COLORS, Doors, password
 
@@ -191,6 +191,31 @@ async def test_a_search_is_a_step_and_what_it_finds_was_shown(folder: Path) -> N
     assert rule("black") in late.steps[0].observation
     assert late.steps[0].usage.calls == 1
     assert len({injection.record_id for injection in late.injected}) == len(late.injected) > 0
+
+
+async def test_only_who_can_search_is_told_so(folder: Path) -> None:
+    """The control and the trials of gates hold no memory to search, and do not lose a step by trying."""
+    gates = {"gate": {"names": ["held_out"], "calls_ratio": 1000}, "controls": {"no_memory": 1.0}}
+    config = Config.model_validate({"root": folder, "preset": "evolver", "memory": {"index": "exact"}, **gates})
+    await arun(config, parts=Parts(policy=player(), environment=Doors(10)))
+    with open_store(config, read_only=True) as store:
+        actions = {t.arm: set[bool]() for t in store.trajectories()}
+        for t in store.trajectories():
+            actions[t.arm] |= {step.action.startswith("search_experience") for step in t.steps}
+        assert {arm for arm, searched in actions.items() if True in searched} == {"main"}
+        assert {"no_memory", "gate"} <= actions.keys()
+        assert not any("<search" in s.action for t in store.trajectories() for s in t.steps)
+
+
+async def test_what_a_teacher_said_and_nobody_could_read_is_kept(folder: Path) -> None:
+    def mumbling(messages: Sequence[Message], params: SamplingParams) -> str:
+        return "hm" if role(messages) == "paired" else replies(messages, params)
+
+    config = Config.model_validate({"root": folder / "mumbling", "preset": "atlas", "memory": {"index": "exact"}})
+    result = await arun(config, parts=Parts(policy=ScriptedPolicy(mumbling, name="teacher"), environment=Doors(3)))
+    with open_store(config, read_only=True) as store:
+        kept = [each for each in store.reflections(result.run_id) if not each.parsed]
+    assert [(each.author, each.raw) for each in kept] == [("atlas:teacher", "hm\n\nhm")] * 3
 
 
 def test_each_paper_is_named() -> None:

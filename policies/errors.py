@@ -3,8 +3,7 @@
 PolicyError (EvolveError, RuntimeError)
 ├── PolicyUnavailable     server dead, no route, time-out after the last retry
 ├── PolicyRefused         bad key, unknown model, request too long: retrying cannot help
-├── BudgetExceeded        calls, tokens, money or wall time ran out; the run can be resumed
-└── OutputUnparsable      no schema-valid output after repair and one re-ask; carries the raw text
+└── BudgetExceeded        calls, tokens, money or wall time ran out; the run can be resumed
 """
 
 from __future__ import annotations
@@ -26,14 +25,3 @@ class PolicyRefused(PolicyError):
 
 class BudgetExceeded(PolicyError):
     """A budget ran out."""
-
-
-class OutputUnparsable(PolicyError):
-    """Structured output could not be recovered."""
-
-    def __init__(self, message: str, raw: str = "") -> None:
-        super().__init__(message)
-        self.raw = raw
-
-    def __reduce__(self) -> tuple[type[OutputUnparsable], tuple[str, str]]:
-        return (type(self), (str(self), self.raw))

@@ -178,6 +178,8 @@ class LangChainPolicy:
                 update[field] = value
         if not update:
             return self.model
+        if "seed" in update:  # another one for each call
+            return self.model.model_copy(update=update)
         key = json.dumps(update, sort_keys=True)
         if key not in self._set:
             self._set[key] = self.model.model_copy(update=update)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import Any
 
-import httpx
-
 from memory.records import Frozen
-from policies.errors import PolicyRefused, PolicyUnavailable
+from policies.errors import PolicyRefused
+from policies.openai_transport import NoSuchRoute, Transport
 
 
 class Adapted(Frozen):
@@ -20,25 +19,18 @@ class Adapted(Frozen):
     """Name of the GGUF adapter, without its ending; empty = the base alone."""
 
 
-async def require_adapter(base_url: str, wanted: Adapted, timeout_s: float) -> None:
+async def require_adapter(transport: Transport, base_url: str, wanted: Adapted) -> None:
     """Raise `PolicyRefused` unless the server at `base_url` (`.../v1`) serves this adapter and no other.
 
-    Raises `PolicyUnavailable` where there is no server.
+    Raises as `Transport.call`.
     """
-    url = f"{base_url.rstrip('/').removesuffix('/v1')}/lora-adapters"
     try:
-        async with httpx.AsyncClient(trust_env=False, timeout=timeout_s) as client:
-            answer = await client.get(url)
-            listed: Any = answer.json() if answer.is_success else None
-    except (httpx.HTTPError, ValueError) as error:
-        raise PolicyUnavailable(
-            f"{url} gave no answer ({type(error).__name__}); start the server: evolve policy serve FILE.gguf"
-        ) from error
-    if not isinstance(listed, list):
+        listed: list[Any] = await transport.call(f"{base_url.rstrip('/').removesuffix('/v1')}/lora-adapters", of=list)
+    except NoSuchRoute as none:
         raise PolicyRefused(
             f"{base_url} cannot say which adapter it serves, and policy.weights is set; serve the model with `evolve "
             "policy serve FILE.gguf`, or take policy.weights out"
-        )
+        ) from none
     found = sorted(PurePath(str(each.get("path"))).stem for each in listed if each.get("scale"))
     if found != ([wanted.file] if wanted.file else []):
         served = f"adapter {', '.join(found)}" if found else "the base alone"

@@ -122,7 +122,7 @@ class OpenAIPolicy:
     async def _see_adapter(self) -> None:
         """Look again after a lost request: the server may have been started anew, with another adapter."""
         if self.options.adapted is not None and self._lost != self._transport.lost:
-            await require_adapter(self.connection.base_url, self.options.adapted, self.connection.timeout_s)
+            await require_adapter(self._transport, self.connection.base_url, self.options.adapted)
             self._lost = self._transport.lost
 
     async def server_features(self, known: Sequence[ServerFeatures] = ()) -> ServerFeatures:
@@ -178,7 +178,7 @@ class OpenAIPolicy:
         Raises `PolicyRefused` for one that computes with another adapter than it should.
         """
         if self.options.adapted is not None:
-            await require_adapter(self.connection.base_url, self.options.adapted, self.connection.timeout_s)
+            await require_adapter(self._transport, self.connection.base_url, self.options.adapted)
         try:
             listing = await self._transport.call("/models")
         except PolicyRefused:  # no list, none in this form, or not for this key: the first request will tell

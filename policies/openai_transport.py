@@ -76,8 +76,11 @@ class Transport:
         self.lost = 0
         """Attempts that came to no answer."""
 
-    async def call(self, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        """POST `body` (GET without one) and return the JSON object, after at most `attempts` tries."""
+    async def call(self, path: str, body: dict[str, Any] | None = None, *, of: type = dict) -> Any:
+        """POST `body` (GET without one) and return the JSON object, or list where that is asked for.
+
+        After at most `attempts` tries. `path` is one under the base URL, or a whole URL.
+        """
         retrying = AsyncRetrying(
             stop=stop_after_attempt(self._connection.attempts),
             wait=self._wait,
@@ -85,7 +88,7 @@ class Transport:
             reraise=True,
         )
         try:
-            return await retrying(self._attempt, path, body)
+            return await retrying(self._attempt, path, body, of)
         except _Transient as failure:
             raise PolicyUnavailable(
                 f"{self._connection.base_url} gave no answer in {self._connection.attempts} attempts "
@@ -98,14 +101,14 @@ class Transport:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.close()
 
-    async def _attempt(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    async def _attempt(self, path: str, body: dict[str, Any] | None, of: type) -> Any:
         try:
-            return await self._once(path, body)
+            return await self._once(path, body, of)
         except _Transient:
             self.lost += 1
             raise
 
-    async def _once(self, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    async def _once(self, path: str, body: dict[str, Any] | None, of: type) -> Any:
         client = self._connected()
         try:
             async with asyncio.timeout(self._connection.timeout_s):  # the client's own begins anew with every byte
@@ -124,11 +127,14 @@ class Transport:
             raise _Transient(self._quotable(f"{type(cause).__name__}: {cause}".rstrip(": "))) from None
         except openai.APIError as error:
             raise PolicyRefused(f"{self._connection.base_url}: {self._quotable(str(error))}") from None
-        if not isinstance(data, dict):
+        if not isinstance(data, of):
             raise PolicyRefused(
-                f"{self._connection.base_url}{path} answered without a JSON object ({self._quotable(str(data))!r}); "
-                "base_url must be that of an OpenAI-compatible API, usually ending in /v1"
+                f"{self._connection.base_url}: {path} answered without a JSON {'list' if of is list else 'object'} "
+                f"({self._quotable(str(data))!r}); base_url must be that of an OpenAI-compatible API, usually ending in "
+                "/v1"
             )
+        if not isinstance(data, dict):
+            return data
         if data.get("error") and not {"choices", "data"} & data.keys():
             raise self._told_failure(data["error"])
         return data

@@ -5,7 +5,6 @@ Whatever fails, what is live stays live, the version is taken off the server aga
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,6 @@ from policies.generations.generation_records import Generation
 from policies.generations.generation_registry import Registry
 from policies.generations.server_check import TOLERANCE, CanaryReport, Prompts, canary
 
-Accept = Callable[[Generation], Awaitable[str]]
-"""A last gate on what is loaded: a held-out score, say. Returns why it must not go live, empty when it may."""
-
 
 @dataclass(frozen=True)
 class Inspection:
@@ -32,7 +28,6 @@ class Inspection:
     max_rank: int = MAX_RANK
     """Of the server."""
     tolerance: float = TOLERANCE
-    accept: Accept | None = None
 
 
 async def inspect(registry: Registry, engine: AdapterEngine, version: str, inspection: Inspection) -> CanaryReport:
@@ -46,11 +41,10 @@ async def inspect(registry: Registry, engine: AdapterEngine, version: str, inspe
         report = await _canaried(engine, generation.version, path, inspection)
         if report.failures:
             raise CanaryFailed(f"{generation.version} failed its canary: {'; '.join(report.failures)}")
-        if inspection.accept is not None and (reason := await inspection.accept(generation)):
-            raise CanaryFailed(f"{generation.version} was not accepted: {reason}")
         registry.accept(generation.version, report.model_dump())
-    except PolicyError as error:
-        registry.refuse(generation.version, str(error), report and report.model_dump())
+    except BaseException as error:
+        reason = str(error) if isinstance(error, PolicyError) else f"{type(error).__name__}: {error}"
+        registry.refuse(generation.version, reason, report and report.model_dump())
         if generation.version not in kept(registry):
             with suppress(PolicyError):  # it may never have been loaded; the reason is told already
                 await engine.unload(generation.version)

@@ -37,6 +37,8 @@ class ModelServer:
     """Status and body in place of the list of models."""
     adapter: str | None = None
     """The file of the adapter that it computes with, where it is a llama.cpp server."""
+    adapter_failures: list[int] = field(default_factory=list)
+    """HTTP status of the next answers about it."""
     key: str | None = None
     refuses: set[str] = field(default_factory=set)
     """Body keys that earn an HTTP 400."""
@@ -71,7 +73,11 @@ class ModelServer:
             return await self._chat(await request.json(), request.headers.get("authorization", ""))
 
         @app.get("/lora-adapters")
-        async def adapters() -> JSONResponse:
+        async def adapters(request: Request) -> JSONResponse:
+            if self.key is not None and request.headers.get("authorization", "") != f"Bearer {self.key}":
+                return _error(401, "no key")
+            if self.adapter_failures:
+                return _error(self.adapter_failures.pop(), "loading model")
             return JSONResponse([] if self.adapter is None else [{"id": 0, "path": self.adapter, "scale": 1.0}])
 
         return app

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -82,6 +83,19 @@ async def test_settings_reach_the_server(server: ModelServer, client: Any) -> No
     limit = sent.get("max_completion_tokens", sent.get("max_tokens"))
     assert (sent["temperature"], sent["top_p"], limit, sent["seed"], sent["stop"]) == (0.7, 0.9, 33, 5, ["#"])
     assert policy.fallbacks == []
+
+
+async def test_a_seed_for_each_call_keeps_no_model_for_each(server: ModelServer, client: Any) -> None:
+    def models() -> int:
+        gc.collect()
+        return sum(type(each) is ChatOpenAI for each in gc.get_objects())
+
+    policy = LangChainPolicy(chat(server, client))
+    before = models()
+    for seed in range(3):
+        await policy.generate(HELLO, SamplingParams(temperature=0.7, seed=seed))
+    assert [sent["seed"] for sent in server.requests] == [0, 1, 2]
+    assert models() == before
 
 
 async def test_a_schema_constrains_the_reply(server: ModelServer, client: Any) -> None:

@@ -196,6 +196,16 @@ async def test_a_server_that_came_back_with_another_adapter_is_not_taken_for_the
         await ask(policy)
 
 
+async def test_a_server_with_a_key_that_still_loads_is_asked_again_for_its_adapter(server: ModelServer) -> None:
+    server.key, server.adapter, server.adapter_failures = "k", "adapters/policy-v1.abc.gguf", [503]
+    adapted = Adapted(generation="policy-v1", file="policy-v1.abc")
+    policy = OpenAIPolicy(impatient(server), MODEL, api_key="k", options=ServerOptions(adapted=adapted))
+    assert (await ask(policy)).policy_version == f"{MODEL}/policy-v1.abc"
+    keyless = OpenAIPolicy(impatient(server), MODEL, options=ServerOptions(adapted=adapted))
+    with pytest.raises(PolicyRefused, match="wants an API key"):
+        await ask(keyless)
+
+
 async def test_what_is_no_openai_server_is_refused(server: ModelServer) -> None:
     server.failures = [(200, {"hello": "world"}, {})]
     with pytest.raises(PolicyRefused, match="no chat completion"):

@@ -171,17 +171,18 @@ async def test_adapters_that_do_nothing_are_cut_off_or_too_large_never_go_live(
     assert server.adapters == {}
 
 
-async def test_a_gate_of_ones_own_has_the_last_word(
-    routed: RoutedPolicy, inspection: Inspection, publish: Publish, server: VllmLike
+async def test_a_reference_that_breaks_leaves_the_version_off_the_server_and_tells_why(
+    routed: RoutedPolicy, inspection: Inspection, publish: Publish, server: VllmLike, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def poor(generation: object) -> str:
-        assert "policy-v1" in server.adapters, "the gate may ask what it judges"
-        return "held-out score 0.2, expected 0.5"
+    async def broken(*_: object) -> object:
+        assert "policy-v1" in server.adapters
+        raise RuntimeError("out of memory")
 
-    strict = Inspection(inspection.reference, inspection.probes, accept=poor)
-    with pytest.raises(CanaryFailed, match=r"held-out score 0\.2"):
-        await routed.swap(publish(1), strict)
-    assert routed.version == "policy-v0"
+    monkeypatch.setattr(inspection.reference, "logprobs", broken)
+    version = publish(1)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        await routed.swap(version, inspection)
+    assert routed.registry.history(version)[-1].reason == "RuntimeError: out of memory"
     assert server.adapters == {}
 
 
